@@ -18,8 +18,8 @@ from benchmarks import peer_bookkeeper
 from benchmarks.machine import disk_rate, echo_rate, median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
-from ledgerlog_spark.client.blocking import BlockingClient
-from ledgerlog_spark.client.blocking_writer import BlockingWriteHandle
+from ledgerlog_spark.client.blocking.client import BlockingClient
+from ledgerlog_spark.client.blocking.writer import BlockingWriteHandle
 
 KIB = 1 << 10
 MIB = 1 << 20

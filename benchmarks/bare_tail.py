@@ -20,7 +20,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import ClassVar
 
-from ledgerlog_spark.client.loop_thread import LoopThread
+from ledgerlog_spark.client.blocking.loop_thread import LoopThread
 
 SIZE_BYTES = 300
 BLOCK_SIZE_BYTES = 512

@@ -22,7 +22,7 @@ from benchmarks.machine import anonymous_bytes, device_bytes, disk_bytes, median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
 from bookie_server.core.manifest_codec import decode_manifest
-from ledgerlog_spark.client.blocking_writer import BlockingWriteHandle
+from ledgerlog_spark.client.blocking.writer import BlockingWriteHandle
 from ledgerlog_spark.local.bookie import FILE_SIZE_BYTES
 from ledgerlog_spark.local.cluster import Cluster
 from ledgerlog_spark.transport import control_pb2, control_pb2_grpc

@@ -21,7 +21,7 @@ import ledgerlog_spark as ll
 from benchmarks.machine import disk_rate, median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
-from ledgerlog_spark.log.blocking_leader import BlockingLeader
+from ledgerlog_spark.log.blocking.leader import BlockingLeader
 from ledgerlog_spark.log.clients import BlockingLogClient
 
 RECORD_SIZE_BYTES = 200

@@ -24,23 +24,23 @@ import ledgerlog_spark as ll
 from benchmarks.report import Figure, show
 from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import encode_schema
-from ledgerlog_spark.connect import open_client
+from ledgerlog_spark.composition import open_client
 from ledgerlog_spark.local.cluster import Cluster
 from ledgerlog_spark.local.members import ZOOKEEPER
 from ledgerlog_spark.local.zookeeper import four_letters
-from ledgerlog_spark.log.known_logs import KnownLogs
+from ledgerlog_spark.log.committing.known_logs import KnownLogs
+from ledgerlog_spark.log.committing.stream_ledgers import StreamLedgers
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import logs_of
-from ledgerlog_spark.log.stream_ledgers import StreamLedgers
-from ledgerlog_spark.log.sweeper import Sweeper
-from ledgerlog_spark.protocol.log_epoch import JobKind
+from ledgerlog_spark.log.maintenance.sweeper import Sweeper
+from ledgerlog_spark.protocol.log.commit.epoch import JobKind
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
 from ledgerlog_spark.upkeep.merging import LogMerger
 
 if TYPE_CHECKING:
     from ledgerlog_spark.client.client import LedgerClient
-    from ledgerlog_spark.log.job import Job
-    from ledgerlog_spark.protocol.log_records import StagedRange
+    from ledgerlog_spark.log.committing.job import Job
+    from ledgerlog_spark.protocol.log.state.records import StagedRange
 
 BATCHES = 10_000
 TASKS = 2

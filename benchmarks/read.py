@@ -15,7 +15,7 @@ from benchmarks import peer_bookkeeper
 from benchmarks.machine import echo_rate, median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
-from ledgerlog_spark.client.blocking import BlockingClient
+from ledgerlog_spark.client.blocking.client import BlockingClient
 
 KIB = 1 << 10
 MESSAGE_BYTES = 256 * KIB

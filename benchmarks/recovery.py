@@ -15,7 +15,7 @@ from benchmarks import peer_bookkeeper
 from benchmarks.machine import median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
-from ledgerlog_spark.client.blocking import BlockingClient
+from ledgerlog_spark.client.blocking.client import BlockingClient
 
 IN_FLIGHT = 500
 WRITER = f"""

@@ -28,7 +28,7 @@ def drained(frame: DataFrame) -> None:
 
 def batch_rows(uri: str) -> int:
     """Rows of an entry of the log, so that the source in memory yields batches of that size."""
-    from ledgerlog_spark.log.blocking import BlockingLogs
+    from ledgerlog_spark.log.blocking.logs import BlockingLogs
 
     with ll.connect(uri) as client:
         items = BlockingLogs(client).open(LOG).snapshot().items

@@ -27,12 +27,12 @@ from benchmarks.spark_baselines import SCHEMA
 from benchmarks.spark_session import cpu_seconds, session
 from benchmarks.stream_baselines import StreamFloor
 from ledgerlog_spark.arrow.schema_records import stored_schema
-from ledgerlog_spark.datasource.write_task import stage_ranges
-from ledgerlog_spark.log.blocking import BlockingLogs
-from ledgerlog_spark.log.blocking_stream import BlockingStream
-from ledgerlog_spark.log.job import plan_job
-from ledgerlog_spark.protocol.log_epoch import JobKind
-from ledgerlog_spark.protocol.log_records import WriteMode
+from ledgerlog_spark.datasource.write.task import stage_ranges
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
+from ledgerlog_spark.log.blocking.stream import BlockingStream
+from ledgerlog_spark.log.committing.job import plan_job
+from ledgerlog_spark.protocol.log.commit.epoch import JobKind
+from ledgerlog_spark.protocol.log.state.records import WriteMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.client.blocking.client import BlockingClient
     from ledgerlog_spark.local.cluster import Cluster
 
 INPUT, COPY, ROLLING = "input", "copy", "rolling"

@@ -1,7 +1,7 @@
 """What storage needs from the world: files, clock, tasks, and one question to the metadata store.
 
 Everything that does I/O is awaitable, so that one implementation of `bookie_server/storage` runs
-under asyncio (storage/os_filesystem.py, storage/os_runtime.py) and under the deterministic
+under asyncio (storage/device/filesystem.py, storage/device/runtime.py) and under the deterministic
 simulator (tests/sim/disk.py, tests/sim/runtime.py). Every await is a point where the machine may
 lose power. Nothing here names a thread, an event loop or an absolute path.
 """

@@ -15,29 +15,27 @@ Names are imported when they are used, so that importing the package costs nothi
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ledgerlog_spark import aio, errors
-    from ledgerlog_spark.client.reader_handle import Entry
+    from ledgerlog_spark.client.handles.reader import Entry
     from ledgerlog_spark.client.settings import ClientSettings
-    from ledgerlog_spark.connect import connect
+    from ledgerlog_spark.composition import connect
     from ledgerlog_spark.datasource.configure import configure
     from ledgerlog_spark.local.cluster import local_cluster
+    from ledgerlog_spark.log.reading.row_cursor import RowBatch
     from ledgerlog_spark.log.records import Record
-    from ledgerlog_spark.log.row_cursor import RowBatch
     from ledgerlog_spark.model import Position
 
 _WHERE = {
     "ClientSettings": "ledgerlog_spark.client.settings",
-    "Entry": "ledgerlog_spark.client.reader_handle",
+    "Entry": "ledgerlog_spark.client.handles.reader",
     "Position": "ledgerlog_spark.model",
     "Record": "ledgerlog_spark.log.records",
-    "RowBatch": "ledgerlog_spark.log.row_cursor",
+    "RowBatch": "ledgerlog_spark.log.reading.row_cursor",
     "configure": "ledgerlog_spark.datasource.configure",
-    "connect": "ledgerlog_spark.connect",
+    "connect": "ledgerlog_spark.composition",
     "local_cluster": "ledgerlog_spark.local.cluster",
 }
 _MODULES = ("aio", "errors")
@@ -69,19 +67,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Package(ModuleType):
-    """Keeps `ledgerlog_spark.connect` the function, although a module has the same name.
-
-    Python sets a package's attribute to each submodule that is imported; who imports from the
-    module still gets the module's names.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "connect" and isinstance(value, ModuleType):
-            value = value.connect
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledgerlog_spark.client.settings import ClientSettings
-from ledgerlog_spark.connect import open_client
+from ledgerlog_spark.composition import open_client
 from ledgerlog_spark.log.clients import LogClient
 
 __all__ = ["connect"]

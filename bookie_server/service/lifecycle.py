@@ -21,29 +21,29 @@ from typing import TYPE_CHECKING, Any, Final
 from bookie_server.core.settings import StorageSettings
 from bookie_server.descriptors import CALLERS_MAX, FILES_MAX, divided, raise_limit
 from bookie_server.service.collector import Collected, Collector
-from bookie_server.service.cookie_check import check_cookies
 from bookie_server.service.exit_code import ExitCode
-from bookie_server.service.gauges import bookie_gauges
-from bookie_server.service.lanes import Lanes
-from bookie_server.service.ledger_listing import StoreLedgerListing
+from bookie_server.service.limits.lanes import Lanes
 from bookie_server.service.logging import get_logger
-from bookie_server.service.loop_lag import LoopLag
-from bookie_server.service.metadata_check import StoreMetadataCheck
-from bookie_server.service.metrics import ServiceCollector, ServiceCounters, flat_numbers
-from bookie_server.service.metrics_server import MetricsServer
+from bookie_server.service.membership.cookie_check import check_cookies
+from bookie_server.service.membership.ledger_listing import StoreLedgerListing
+from bookie_server.service.membership.metadata_check import StoreMetadataCheck
+from bookie_server.service.membership.registration import BookieRegistration
+from bookie_server.service.membership.session_file import SessionFile
+from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters, flat_numbers
+from bookie_server.service.metrics.gauges import bookie_gauges
+from bookie_server.service.metrics.loop_lag import LoopLag
+from bookie_server.service.metrics.server import MetricsServer
 from bookie_server.service.port_claim import claim
-from bookie_server.service.registration import BookieRegistration
-from bookie_server.service.session_file import SessionFile
-from bookie_server.service.v2_server import V2Server, listen
+from bookie_server.service.v2.server import V2Server, listen
+from bookie_server.storage.device.filesystem import OsFileSystem
+from bookie_server.storage.device.runtime import OsClock, OsTasks
+from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
-from bookie_server.storage.manifest import initialize_directory
-from bookie_server.storage.os_filesystem import OsFileSystem
-from bookie_server.storage.os_runtime import OsClock, OsTasks
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, BookieInfo
-from ledgerlog_spark.transport.memory import keep_freed_memory
-from ledgerlog_spark.wire.service_info import OPERATIONS, OPERATIONS_PROPERTY
+from ledgerlog_spark.transport.allocator import keep_freed_memory
+from ledgerlog_spark.wire.registration import OPERATIONS, OPERATIONS_PROPERTY
 
 if TYPE_CHECKING:
     import socket
@@ -212,8 +212,8 @@ class Bookie:
         self, listener: socket.socket, storage: LedgerStorage, collector: Collector
     ) -> None:
         # grpc takes 0.2 s to import, which a refused start need not wait for.
-        from bookie_server.service.grpc_server import GrpcServer
-        from bookie_server.service.grpc_service import BookieServicer
+        from bookie_server.service.grpc.server import GrpcServer
+        from bookie_server.service.grpc.service import BookieServicer
 
         settings = self.settings
         v2 = V2Server(settings, storage, self._lanes, self._counters)

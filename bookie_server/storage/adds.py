@@ -18,9 +18,9 @@ from bookie_server.core.requests import (
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import CorruptRecordError, StorageError, TooManyFilesError
 from bookie_server.ports import Future, MetadataCheck, Standing, Tasks
-from bookie_server.storage.file_keeper import FileKeeper
-from bookie_server.storage.log import Log
-from bookie_server.storage.reads import Reader
+from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.journal import Log
+from bookie_server.storage.reading.reads import Reader
 from bookie_server.storage.wake_ups import guarded, resolve
 from ledgerlog_spark.model import MASTER_KEY_SIZE_BYTES, Code
 

@@ -30,21 +30,21 @@ from bookie_server.core.settings import StorageSettings
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import CorruptRecordError, DiskFullError, MissingFileError
 from bookie_server.ports import Buffer, File
-from bookie_server.storage.active_index import ActiveIndex
-from bookie_server.storage.entry_log_file import (
+from bookie_server.storage.files.active_index import ActiveIndex
+from bookie_server.storage.files.entry_log_file import (
     FinishedFile,
     OpenFile,
     all_pieces,
     read_body,
     read_index_head,
 )
-from bookie_server.storage.file_pool import FilePool, PooledFile
-from bookie_server.storage.log import append_encoded, append_end_mark
-from bookie_server.storage.manifest import UNCLEAN_NAME, ManifestStore
-from bookie_server.storage.readings import finish
+from bookie_server.storage.files.manifest import UNCLEAN_NAME, ManifestStore
+from bookie_server.storage.files.pool import FilePool, PooledFile
+from bookie_server.storage.files.slots import Slots, is_intact
+from bookie_server.storage.journal import append_encoded, append_end_mark
+from bookie_server.storage.reading.readings import finish
 from bookie_server.storage.replay import Scanner
 from bookie_server.storage.slices import parts
-from bookie_server.storage.slots import Slots, is_intact
 
 
 @dataclass(slots=True)

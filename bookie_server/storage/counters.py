@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bookie_server.storage.boot import BootCounters
-from bookie_server.storage.file_keeper import FileCounters
-from bookie_server.storage.log import LogCounters
+from bookie_server.storage.files.keeper import FileCounters
+from bookie_server.storage.journal import LogCounters
 
 
 @dataclass(slots=True)

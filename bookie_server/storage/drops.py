@@ -16,8 +16,8 @@ from bookie_server.core.settings import StorageSettings
 from bookie_server.ports import Clock, Tasks
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.counters import StorageCounters
-from bookie_server.storage.file_keeper import FileKeeper
-from bookie_server.storage.log import Log
+from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.journal import Log
 from bookie_server.storage.slices import parts
 from ledgerlog_spark.model import Code
 

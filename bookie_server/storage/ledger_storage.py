@@ -28,17 +28,17 @@ from bookie_server.storage.adds import AddPath
 from bookie_server.storage.boot import Boot
 from bookie_server.storage.counters import StorageCounters
 from bookie_server.storage.drops import Drops
-from bookie_server.storage.file_keeper import FileKeeper
-from bookie_server.storage.file_pool import FilePool
-from bookie_server.storage.held_files import HeldFiles
-from bookie_server.storage.index_rebuilds import IndexRebuilds
+from bookie_server.storage.files.held import HeldFiles
+from bookie_server.storage.files.index_rebuilds import IndexRebuilds
+from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.files.manifest import ManifestStore
+from bookie_server.storage.files.pool import FilePool
+from bookie_server.storage.files.slots import Slots
+from bookie_server.storage.journal import Log
 from bookie_server.storage.lac_watches import LacWatches, OnLacChange
-from bookie_server.storage.log import Log
-from bookie_server.storage.manifest import ManifestStore
-from bookie_server.storage.read_answers import ReadAnswers
-from bookie_server.storage.reads import Reader
-from bookie_server.storage.recent_bodies import RecentBodies
-from bookie_server.storage.slots import Slots
+from bookie_server.storage.reading.answers import ReadAnswers
+from bookie_server.storage.reading.reads import Reader
+from bookie_server.storage.reading.recent_bodies import RecentBodies
 from bookie_server.storage.spans import RANGES_MAX, Spans
 from bookie_server.storage.wake_ups import report
 from ledgerlog_spark.model import NO_ENTRY, Code

@@ -18,7 +18,7 @@ from bookie_server.core.requests import entry_head
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import CorruptRecordError, FormatVersionError
 from bookie_server.ports import File, Lane
-from bookie_server.storage.entry_log_file import HEADER_READ_SIZE
+from bookie_server.storage.files.entry_log_file import HEADER_READ_SIZE
 
 WINDOW_SIZE = 1 << 20
 

@@ -6,19 +6,19 @@ from types import ModuleType
 from typing import Any
 
 import ledgerlog_spark as ll
-from ledgerlog_spark.client.blocking_reader import BlockingReadHandle
-from ledgerlog_spark.client.blocking_writer import BlockingWriteHandle
-from ledgerlog_spark.client.reader_handle import ReadHandle
-from ledgerlog_spark.client.writer_handle import WriteHandle
+from ledgerlog_spark.client.blocking.reader import BlockingReadHandle
+from ledgerlog_spark.client.blocking.writer import BlockingWriteHandle
+from ledgerlog_spark.client.handles.reader import ReadHandle
+from ledgerlog_spark.client.handles.writer import WriteHandle
 from ledgerlog_spark.local.cluster import Cluster
-from ledgerlog_spark.log.blocking import BlockingLog, BlockingLogs
-from ledgerlog_spark.log.blocking_leader import BlockingLeader
-from ledgerlog_spark.log.blocking_records import BlockingRecordLog
+from ledgerlog_spark.log.blocking.leader import BlockingLeader
+from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
+from ledgerlog_spark.log.blocking.records import BlockingRecordLog
 from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
-from ledgerlog_spark.log.leader import Leader
+from ledgerlog_spark.log.leader.leader import Leader
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
-from ledgerlog_spark.log.record_log import RecordLog
+from ledgerlog_spark.log.reading.record_log import RecordLog
 
 INTRODUCTION = """\
 # Python API

@@ -7,14 +7,14 @@ import re
 from typing import TYPE_CHECKING
 from unittest.mock import MagicMock
 
-from bookie_server.service.gauges import bookie_gauges
-from bookie_server.service.lanes import Lanes
-from bookie_server.service.loop_lag import LoopLag
-from bookie_server.service.metrics import ServiceCollector, ServiceCounters, flat_numbers
+from bookie_server.service.limits.lanes import Lanes
+from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters, flat_numbers
+from bookie_server.service.metrics.gauges import bookie_gauges
+from bookie_server.service.metrics.loop_lag import LoopLag
 from bookie_server.storage.boot import BootCounters
 from bookie_server.storage.counters import StorageCounters
-from bookie_server.storage.file_keeper import FileCounters
-from bookie_server.storage.log import LogCounters
+from bookie_server.storage.files.keeper import FileCounters
+from bookie_server.storage.journal import LogCounters
 from docs.generate.markdown import table
 from ledgerlog_spark.upkeep import service as upkeep_service
 

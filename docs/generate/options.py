@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docs.generate.markdown import code, table
-from ledgerlog_spark.datasource.option_table import ALIASES, BY_LOWER_NAME, NEAREST, TABLE, Use
+from ledgerlog_spark.datasource.options.table import ALIASES, BY_LOWER_NAME, NEAREST, TABLE, Use
 
 INTRODUCTION = """\
 # Options of format("ledger")

@@ -11,8 +11,8 @@ from ledgerlog_spark.arrow.stream_codec import (
     BatchEncoder,
     IndexedEntry,
 )
-from ledgerlog_spark.protocol.log_records import STATISTICS_SIZE_BYTES_MAX
-from ledgerlog_spark.protocol.log_statistics import encode_statistics
+from ledgerlog_spark.protocol.log.state.records import STATISTICS_SIZE_BYTES_MAX
+from ledgerlog_spark.protocol.log.state.statistics import encode_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

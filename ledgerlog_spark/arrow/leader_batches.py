@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.errors import DataLossError, WireFormatError
-from ledgerlog_spark.protocol.leader_entry import (
+from ledgerlog_spark.protocol.leader.entry import (
     HEADER_SIZE_BYTES,
     LeaderCodec,
     LeaderEntryHeader,

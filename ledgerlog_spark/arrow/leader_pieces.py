@@ -27,7 +27,7 @@ from ledgerlog_spark.arrow.stream_codec import (
     decode_schema,
 )
 from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError, SchemaMismatchError
-from ledgerlog_spark.protocol.leader_entry import HEADER_SIZE_BYTES
+from ledgerlog_spark.protocol.leader.entry import HEADER_SIZE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from ledgerlog_spark.protocol.log_statistics import COLUMNS_MAX, ColumnStatistics
+from ledgerlog_spark.protocol.log.state.statistics import COLUMNS_MAX, ColumnStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ledgerlog_spark.protocol.log_statistics import Bound
+    from ledgerlog_spark.protocol.log.state.statistics import Bound
 
 
 def batch_statistics(batch: pa.RecordBatch) -> tuple[ColumnStatistics, ...]:

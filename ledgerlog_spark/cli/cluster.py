@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ledgerlog_spark import connect as connected
-from ledgerlog_spark.connect import registration as registered
+from ledgerlog_spark.composition import registration as registered
 from ledgerlog_spark.errors import (
     LedgerNotFoundError,
     LogNotFoundError,
@@ -23,7 +23,7 @@ from ledgerlog_spark.model import SERVICE_URI_DEFAULT, SERVICE_URI_VARIABLE
 
 if TYPE_CHECKING:
     from ledgerlog_spark.log.clients import BlockingLogClient
-    from ledgerlog_spark.metadata.port import Registration
+    from ledgerlog_spark.metadata.ports import Registration
 
 LOCAL_DIRECTORY = Path(".ledgerlog")
 """The default directory of `ledgerlog local`, below the working directory."""

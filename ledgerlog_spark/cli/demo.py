@@ -23,14 +23,14 @@ from rich.text import Text
 
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
 from ledgerlog_spark.cli.flights import flights
-from ledgerlog_spark.cli.logs import drawn_ledgers
+from ledgerlog_spark.cli.logs.commands import drawn_ledgers
 from ledgerlog_spark.cli.output import console, spinner
 from ledgerlog_spark.cli.stop_signals import StopSignals
-from ledgerlog_spark.connect import connect
+from ledgerlog_spark.composition import connect
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.local.cluster import Cluster, OwnedCluster
 from ledgerlog_spark.local.interrupts import interrupts_deferred
-from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -29,11 +29,11 @@ from ledgerlog_spark.errors import (
     LocalProtocolError,
     MetadataFormatError,
 )
-from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.model import LedgerMetadata
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.client.blocking.client import BlockingClient
 
 app = typer.Typer(
     help="Show, read, seal and delete ledgers.",

@@ -18,19 +18,11 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from ledgerlog_spark.cli import (
-    bookies,
-    demo,
-    doctor,
-    ledgers,
-    local,
-    log_changes,
-    log_records,
-    log_upkeep,
-    logs,
-    servers,
-    upkeep,
-)
+from ledgerlog_spark.cli import bookies, demo, doctor, ledgers, local, servers, upkeep
+from ledgerlog_spark.cli.logs import changes as log_changes
+from ledgerlog_spark.cli.logs import commands as logs
+from ledgerlog_spark.cli.logs import maintenance as log_upkeep
+from ledgerlog_spark.cli.logs import records as log_records
 from ledgerlog_spark.errors import ConfigurationError, LedgerLogError
 
 FAILED = 1

@@ -11,22 +11,23 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from ledgerlog_spark.callbacks import notify
-from ledgerlog_spark.client.append_batches import complete_each
+from ledgerlog_spark.client.appends.batches import complete_each
 from ledgerlog_spark.client.drawn_ids import DrawnIds
-from ledgerlog_spark.client.entry_copies import entry_copies
 from ledgerlog_spark.client.errors_from_codes import error_from_failure
-from ledgerlog_spark.client.known_ends import KnownEnds
-from ledgerlog_spark.client.lac_announcer import announced
-from ledgerlog_spark.client.ledger_bytes import LedgerBytes
-from ledgerlog_spark.client.ledger_creation import (
+from ledgerlog_spark.client.handles.creation import (
     CreateRecord,
     checked_ledger_id,
     checked_password,
     create_record,
     placed,
 )
-from ledgerlog_spark.client.machine_host import MachineHost
-from ledgerlog_spark.client.reader_handle import ReadHandle
+from ledgerlog_spark.client.handles.entry_copies import entry_copies
+from ledgerlog_spark.client.handles.known_ends import KnownEnds
+from ledgerlog_spark.client.handles.lac_announcer import announced
+from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
+from ledgerlog_spark.client.handles.reader import ReadHandle
+from ledgerlog_spark.client.handles.writer import WriteHandle
+from ledgerlog_spark.client.host.effects import MachineHost
 from ledgerlog_spark.client.recent_records import (
     SIZE_BYTES_MAX,
     RecentRecords,
@@ -34,7 +35,6 @@ from ledgerlog_spark.client.recent_records import (
 )
 from ledgerlog_spark.client.services import Services, record_unread
 from ledgerlog_spark.client.users import Users
-from ledgerlog_spark.client.writer_handle import WriteHandle
 from ledgerlog_spark.errors import (
     LedgerLogError,
     LedgerNotFoundError,
@@ -44,8 +44,8 @@ from ledgerlog_spark.errors import (
     UnauthorizedError,
 )
 from ledgerlog_spark.model import NO_ENTRY, Code, DigestType, LedgerMetadata, Quorum, Versioned
-from ledgerlog_spark.protocol.messages import Indication, LedgerClosed, LedgerFailed, Start
-from ledgerlog_spark.protocol.recovery import LedgerRecovery
+from ledgerlog_spark.protocol.ledger.messages import Indication, LedgerClosed, LedgerFailed, Start
+from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery
 from ledgerlog_spark.waits import Deadline
 
 LOADS_AT_ONCE = 100

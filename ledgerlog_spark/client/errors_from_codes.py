@@ -25,7 +25,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ledgerlog_spark import errors
 from ledgerlog_spark.model import Code
-from ledgerlog_spark.protocol.messages import Failure, LedgerFailed, MetadataOutcome, ReadFailed
+from ledgerlog_spark.protocol.ledger.messages import (
+    Failure,
+    LedgerFailed,
+    MetadataOutcome,
+    ReadFailed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,8 +8,8 @@ from random import Random
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.client.writable_bookies import WritableBookies
 from ledgerlog_spark.errors import MetadataUnavailableError
-from ledgerlog_spark.metadata.log_store_port import LogStore
-from ledgerlog_spark.metadata.port import Leases, LedgerStore, Registration, Session
+from ledgerlog_spark.metadata.logs.port import LogStore
+from ledgerlog_spark.metadata.ports import Leases, LedgerStore, Registration, Session
 from ledgerlog_spark.transport.port import BookieTransport
 from ledgerlog_spark.waits import Deadline
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, fields
 
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import ENTRY_HEADER_SIZE_BYTES, check_type
-from ledgerlog_spark.protocol.reader import ReaderSettings
-from ledgerlog_spark.protocol.recovery import RecoverySettings
-from ledgerlog_spark.protocol.writer import WriterSettings
+from ledgerlog_spark.protocol.ledger.read.reader import ReaderSettings
+from ledgerlog_spark.protocol.ledger.recover.recovery import RecoverySettings
+from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
 from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 
 PAYLOAD_SIZE_BYTES_MAX = ENTRY_SIZE_BYTES_MAX - ENTRY_HEADER_SIZE_BYTES - 20

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ledgerlog_spark.protocol.log_records import LogSnapshot
+    from ledgerlog_spark.protocol.log.state.records import LogSnapshot
 
 CASE_SETTING = "spark.sql.caseSensitive"
 

@@ -10,7 +10,7 @@ from ledgerlog_spark.client.password_file import password_from_file
 from ledgerlog_spark.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.log.blocking import BlockingLogs
+    from ledgerlog_spark.log.blocking.logs import BlockingLogs
     from ledgerlog_spark.log.clients import BlockingLogClient
 
 _clients: dict[str, BlockingLogClient] = {}
@@ -24,7 +24,7 @@ def client_of(uri: str) -> BlockingLogClient:
         ConfigurationError: The URI is wrong.
         MetadataUnavailableError: ZooKeeper cannot be reached.
     """
-    from ledgerlog_spark.connect import connect
+    from ledgerlog_spark.composition import connect
 
     with _lock:
         client = _clients.get(uri)
@@ -41,7 +41,7 @@ def client_of(uri: str) -> BlockingLogClient:
 
 def logs_at(uri: str) -> BlockingLogs:
     """The logs of the cluster at `uri`; errors as of `client_of`."""
-    from ledgerlog_spark.log.blocking import BlockingLogs
+    from ledgerlog_spark.log.blocking.logs import BlockingLogs
 
     return BlockingLogs(client_of(uri))
 

@@ -13,12 +13,12 @@ from ledgerlog_spark.arrow.schema_records import spark_schema
 from ledgerlog_spark.arrow.spark_types import struct_of
 from ledgerlog_spark.arrow.stream_codec import encode_schema
 from ledgerlog_spark.errors import ConfigurationError, SchemaMismatchError
-from ledgerlog_spark.protocol.log_records import LogContent
+from ledgerlog_spark.protocol.log.state.records import LogContent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.protocol.log_records import LogSnapshot
+    from ledgerlog_spark.protocol.log.state.records import LogSnapshot
 
 METADATA_COLUMNS = {
     "_log": "string",

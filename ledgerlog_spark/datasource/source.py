@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from ledgerlog_spark.datasource.options import SourceOptions
+    from ledgerlog_spark.datasource.options.values import SourceOptions
 
 _NAMES_WHAT_TO_READ = frozenset({"path", "paths", "log", "logs", "logpattern", "ledgerid"})
 
@@ -48,9 +48,9 @@ class LedgerDataSource(DataSource):
             LogNotFoundError: No such log.
             SchemaMismatchError: The log has no columns yet.
         """
-        from ledgerlog_spark.datasource.options import table_options
-        from ledgerlog_spark.datasource.planning import schema_of
-        from ledgerlog_spark.datasource.table_options import with_table_options
+        from ledgerlog_spark.datasource.options.sql_table import with_table_options
+        from ledgerlog_spark.datasource.options.values import table_options
+        from ledgerlog_spark.datasource.scan.planning import schema_of
         from ledgerlog_spark.errors import VersionNotAvailableError
 
         given = dict(self.options)
@@ -72,7 +72,8 @@ class LedgerDataSource(DataSource):
         Raises:
             ConfigurationError: A bad option, before any I/O.
         """
-        from ledgerlog_spark.datasource import batch_reader, raw_reader
+        from ledgerlog_spark.datasource.scan import raw_reader
+        from ledgerlog_spark.datasource.scan import reader as batch_reader
 
         options = self._options(self._with_table_options(schema))
         read = options.for_read()
@@ -87,7 +88,7 @@ class LedgerDataSource(DataSource):
 
         Spark 4.3 hides an error that is raised here behind an UnboundLocalError of its own.
         """
-        from ledgerlog_spark.datasource.stream_reader import FailedStreamReader, LedgerStreamReader
+        from ledgerlog_spark.datasource.stream.reader import FailedStreamReader, LedgerStreamReader
         from ledgerlog_spark.errors import LedgerLogError
 
         try:
@@ -109,7 +110,7 @@ class LedgerDataSource(DataSource):
             SchemaMismatchError: Rows of this schema cannot be stored in the log.
             LogNotFoundError: No such log, and `createIfMissing` is false.
         """
-        from ledgerlog_spark.datasource.batch_writer import BatchWriter
+        from ledgerlog_spark.datasource.write.writer import BatchWriter
 
         options = self._options_of_write(overwrite=overwrite, streams=False)
         rows = self._rows_schema(schema)
@@ -127,7 +128,7 @@ class LedgerDataSource(DataSource):
             SchemaMismatchError: Rows of this schema cannot be stored in the log.
             LogNotFoundError: No such log, and `createIfMissing` is false.
         """
-        from ledgerlog_spark.datasource.stream_writer import StreamWriter
+        from ledgerlog_spark.datasource.stream.writer import StreamWriter
 
         options = self._options_of_write(overwrite=overwrite, streams=True)
         rows = self._rows_schema(schema)
@@ -137,7 +138,7 @@ class LedgerDataSource(DataSource):
 
     def _with_table_options(self, schema: StructType) -> dict[str, str]:
         """The options given; those of the table too, when nothing given names what to read."""
-        from ledgerlog_spark.datasource.table_options import table_options_in
+        from ledgerlog_spark.datasource.options.sql_table import table_options_in
 
         given = dict(self.options)
         if _NAMES_WHAT_TO_READ & {key.lower() for key in given}:
@@ -146,7 +147,7 @@ class LedgerDataSource(DataSource):
 
     def _options_of_write(self, *, overwrite: bool, streams: bool) -> SourceOptions:
         """The statement's own options; the schema of its rows names no log."""
-        from ledgerlog_spark.datasource.write_target import check_target
+        from ledgerlog_spark.datasource.options.write_target import check_target
 
         given = dict(self.options)
         options = self._options(given)
@@ -156,17 +157,17 @@ class LedgerDataSource(DataSource):
 
     def _rows_schema(self, schema: StructType) -> str:
         """The schema as JSON, without anything of ours that it may carry."""
-        from ledgerlog_spark.datasource.table_options import without_table_options
+        from ledgerlog_spark.datasource.options.sql_table import without_table_options
 
         return without_table_options(schema.json())
 
     def _options(self, given: dict[str, str]) -> SourceOptions:
-        from ledgerlog_spark.datasource.options import SourceOptions
+        from ledgerlog_spark.datasource.options.values import SourceOptions
 
         return SourceOptions.parse(given)
 
     def _service_uri(self, options: SourceOptions) -> str:
-        from ledgerlog_spark.connect import service_uri
+        from ledgerlog_spark.composition import service_uri
 
         return service_uri(options.metadata_service_uri, self.configured_service_uri)
 

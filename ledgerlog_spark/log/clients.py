@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, overload
 
-from ledgerlog_spark.client.blocking import BlockingClient
+from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.errors import LocalProtocolError
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ledgerlog_spark.client.client import Face
-    from ledgerlog_spark.log.blocking import BlockingLogs
-    from ledgerlog_spark.log.blocking_leader import BlockingLeader
-    from ledgerlog_spark.log.blocking_records import BlockingRecordLog
-    from ledgerlog_spark.log.leader import Leader
+    from ledgerlog_spark.log.blocking.leader import BlockingLeader
+    from ledgerlog_spark.log.blocking.logs import BlockingLogs
+    from ledgerlog_spark.log.blocking.records import BlockingRecordLog
+    from ledgerlog_spark.log.leader.leader import Leader
     from ledgerlog_spark.log.logs import Logs
-    from ledgerlog_spark.log.record_log import RecordLog
+    from ledgerlog_spark.log.reading.record_log import RecordLog
 
 
 class LogClient(LedgerClient):
@@ -92,9 +92,9 @@ class LogClient(LedgerClient):
             LedgerLogError: As of `Leader.open`.
         """
         # Imported here: most who connect open ledgers, or read logs with Spark.
-        from ledgerlog_spark.log.record_log import RecordLog
-        from ledgerlog_spark.protocol.log_properties import new_properties
-        from ledgerlog_spark.protocol.log_records import LogContent, LogKind
+        from ledgerlog_spark.log.reading.record_log import RecordLog
+        from ledgerlog_spark.protocol.log.properties import new_properties
+        from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 
         logs = self.logs
         if not lead:
@@ -148,7 +148,7 @@ class BlockingLogClient(BlockingClient):
     @property
     def logs(self) -> BlockingLogs:
         """The logs of the cluster: their names, versions, ranges and upkeep."""
-        from ledgerlog_spark.log.blocking import BlockingLogs
+        from ledgerlog_spark.log.blocking.logs import BlockingLogs
 
         return BlockingLogs(self)
 
@@ -177,12 +177,12 @@ class BlockingLogClient(BlockingClient):
         thread, client = self._connected()
         assert isinstance(client, LogClient)
         if not lead:
-            from ledgerlog_spark.log.blocking_records import BlockingRecordLog
+            from ledgerlog_spark.log.blocking.records import BlockingRecordLog
 
             opened = client.open_log(name, lead=False, properties=properties, schema=schema)
             return BlockingRecordLog(thread.call(opened), thread)
-        from ledgerlog_spark.client.blocking_writer import Inbox
-        from ledgerlog_spark.log.blocking_leader import BlockingLeader
+        from ledgerlog_spark.client.blocking.writer import Inbox
+        from ledgerlog_spark.log.blocking.leader import BlockingLeader
 
         inbox = Inbox(client.services.settings, thread)
         leader = thread.call(

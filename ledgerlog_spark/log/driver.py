@@ -22,19 +22,19 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.failpoints import reach
 from ledgerlog_spark.log.retries import Retries
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.messages import MetadataOutcome
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.waits import Deadline
 
 if TYPE_CHECKING:
+    from ledgerlog_spark.log.maintenance.sweep_memory import PassClock
     from ledgerlog_spark.log.ports import Ledgers
-    from ledgerlog_spark.log.sweep_memory import PassClock
-    from ledgerlog_spark.metadata.log_store_port import LogStore
-    from ledgerlog_spark.metadata.port import CancelWatch, OnChange
+    from ledgerlog_spark.metadata.logs.port import LogStore
+    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
     from ledgerlog_spark.model import LedgerMetadata, Versioned
-    from ledgerlog_spark.protocol.log_machine import LogMachine
-    from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest
-    from ledgerlog_spark.protocol.log_records import ProducerRecord
+    from ledgerlog_spark.protocol.log.machine import LogMachine
+    from ledgerlog_spark.protocol.log.state.pages import Loaded, PageRequest
+    from ledgerlog_spark.protocol.log.state.records import ProducerRecord
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -1,6 +1,7 @@
 """One log of either kind: snapshots, views, jobs, commits (docs/LOGS.md).
 
-All methods are coroutines on the client's event loop; `blocking.py` has the same without `await`.
+All methods are coroutines on the client's event loop; `blocking/` has the same
+without `await`.
 """
 
 from __future__ import annotations
@@ -9,56 +10,56 @@ import contextlib
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.client.ledger_creation import checked_new_password
+from ledgerlog_spark.client.handles.creation import checked_new_password
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     ConfigurationError,
     LedgerNotFoundError,
     MetadataVersionError,
 )
-from ledgerlog_spark.log.committed_range import read_range
+from ledgerlog_spark.log.committing.job import Job, plan_job
+from ledgerlog_spark.log.committing.range_writer import RangeWriter
+from ledgerlog_spark.log.committing.staged_ledger import StagedLedger
 from ledgerlog_spark.log.driver import CHANGE_TIMEOUT_MS, Driver
-from ledgerlog_spark.log.end_watch import EndWatch
 from ledgerlog_spark.log.failpoints import reach
-from ledgerlog_spark.log.job import Job, plan_job
-from ledgerlog_spark.log.newest_view import read_view
-from ledgerlog_spark.log.older_ledgers import seal_open
-from ledgerlog_spark.log.open_ends import while_ledgers_go, with_open_ends
-from ledgerlog_spark.log.range_writer import RangeWriter
+from ledgerlog_spark.log.maintenance.older_ledgers import seal_open
+from ledgerlog_spark.log.reading.committed_range import read_range
+from ledgerlog_spark.log.reading.end_watch import EndWatch
+from ledgerlog_spark.log.reading.newest_view import read_view
+from ledgerlog_spark.log.reading.open_ends import while_ledgers_go, with_open_ends
 from ledgerlog_spark.log.record_access import LogRecords
-from ledgerlog_spark.log.staged_ledger import StagedLedger
-from ledgerlog_spark.protocol.log_commit import CommitMachine
-from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
-from ledgerlog_spark.protocol.log_commit_result import CommitResult
-from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind, Joined
-from ledgerlog_spark.protocol.log_floor import FloorMachine
-from ledgerlog_spark.protocol.log_password import check_password
-from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX, LogProperties
-from ledgerlog_spark.protocol.log_read import (
+from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
+from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind, Joined
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
+from ledgerlog_spark.protocol.log.commit.result import CommitResult
+from ledgerlog_spark.protocol.log.password import check_password
+from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX, LogProperties
+from ledgerlog_spark.protocol.log.read.floor import FloorMachine
+from ledgerlog_spark.protocol.log.read.versions import (
     HistoryMachine,
     LogState,
     SnapshotMachine,
     StateMachine,
 )
-from ledgerlog_spark.protocol.log_records import (
+from ledgerlog_spark.protocol.log.seal import APP_KEY, LOG_ID_KEY, SINCE_KEY, since_offset
+from ledgerlog_spark.protocol.log.state.records import (
     LogSnapshot,
     StagedRange,
     VersionInterval,
     WriteMode,
 )
-from ledgerlog_spark.protocol.log_seal import APP_KEY, LOG_ID_KEY, SINCE_KEY, since_offset
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Sequence
     from random import Random
 
-    from ledgerlog_spark.log.known_logs import KnownLogs
+    from ledgerlog_spark.log.committing.known_logs import KnownLogs
     from ledgerlog_spark.log.ports import Ledgers
-    from ledgerlog_spark.metadata.log_store_port import LogStore
-    from ledgerlog_spark.metadata.port import CancelWatch, OnChange
+    from ledgerlog_spark.metadata.logs.port import LogStore
+    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
     from ledgerlog_spark.model import LedgerMetadata, Versioned
-    from ledgerlog_spark.protocol.log_view import LogView
-    from ledgerlog_spark.protocol.read_room import ReadPlace
+    from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
+    from ledgerlog_spark.protocol.log.read.view import LogView
 
 REGISTER_ATTEMPTS_MAX = 20
 APP_SIZE_BYTES_MAX = 200

@@ -11,21 +11,21 @@ from ledgerlog_spark.errors import (
     LogNotFoundError,
 )
 from ledgerlog_spark.log.log import Log
-from ledgerlog_spark.log.sweeper import Sweeper
-from ledgerlog_spark.protocol.log_commit_plan import created
-from ledgerlog_spark.protocol.log_properties import check_log_name, new_properties
-from ledgerlog_spark.protocol.log_records import LogContent, LogHead, LogKind
-from ledgerlog_spark.protocol.log_seal import LOG_ID_KEY
+from ledgerlog_spark.log.maintenance.sweeper import Sweeper
+from ledgerlog_spark.protocol.log.commit.plan import created
+from ledgerlog_spark.protocol.log.properties import check_log_name, new_properties
+from ledgerlog_spark.protocol.log.seal import LOG_ID_KEY
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogHead, LogKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from random import Random
 
     from ledgerlog_spark.client.client import LedgerClient
+    from ledgerlog_spark.log.maintenance.sweep_memory import PassClock, SweepMemory
     from ledgerlog_spark.log.ports import Ledgers
-    from ledgerlog_spark.log.sweep_memory import PassClock, SweepMemory
-    from ledgerlog_spark.metadata.log_store_port import LogStore
-    from ledgerlog_spark.metadata.port import CancelWatch, OnChange
+    from ledgerlog_spark.metadata.logs.port import LogStore
+    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
     from ledgerlog_spark.model import LedgerMetadata
 
 

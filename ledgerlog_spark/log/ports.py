@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
-    from ledgerlog_spark.client.append_batches import Waiter
+    from ledgerlog_spark.client.appends.batches import Waiter
     from ledgerlog_spark.client.client import Face
-    from ledgerlog_spark.client.ledger_creation import CreateRecord
+    from ledgerlog_spark.client.handles.creation import CreateRecord
     from ledgerlog_spark.client.users import EndsFirst
     from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.model import Code, LedgerMetadata, Quorum
-    from ledgerlog_spark.protocol.read_room import ReadPlace
+    from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 
 
 class Led(Protocol):

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from ledgerlog_spark.errors import LogKindError
-from ledgerlog_spark.log.log_upkeep import LogUpkeep
-from ledgerlog_spark.log.newest_view import read_view
-from ledgerlog_spark.protocol.log_properties import check_has_properties
-from ledgerlog_spark.protocol.log_read import LogState, StateMachine
-from ledgerlog_spark.protocol.log_records import LogContent, LogKind
-from ledgerlog_spark.protocol.log_view import LogView, ViewMachine
+from ledgerlog_spark.log.maintenance.log_maintenance import LogUpkeep
+from ledgerlog_spark.log.reading.newest_view import read_view
+from ledgerlog_spark.protocol.log.properties import check_has_properties
+from ledgerlog_spark.protocol.log.read.versions import LogState, StateMachine
+from ledgerlog_spark.protocol.log.read.view import LogView, ViewMachine
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from ledgerlog_spark.client.client import Face
     from ledgerlog_spark.client.settings import ClientSettings
-    from ledgerlog_spark.log.leader import Leader
-    from ledgerlog_spark.log.leader_content import LeaderContent
-    from ledgerlog_spark.log.ledger_entries import EntryCursor
-    from ledgerlog_spark.log.record_reader import RecordReader
+    from ledgerlog_spark.log.leader.content import LeaderContent
+    from ledgerlog_spark.log.leader.leader import Leader
+    from ledgerlog_spark.log.reading.ledger_entries import EntryCursor
+    from ledgerlog_spark.log.reading.record_reader import RecordReader
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class LogRecords(LogUpkeep):
     def records(self, cursor_of: Callable[..., EntryCursor[T]]) -> RecordReader[T]:
         """What reads a leader log; `cursor_of` makes what decodes its entries."""
         # Imported here, like the leader below: who reads or writes rows needs neither.
-        from ledgerlog_spark.log.record_reader import RecordReader
+        from ledgerlog_spark.log.reading.record_reader import RecordReader
 
         def listed(first_offset: int) -> Awaitable[LogView]:
             machine = ViewMachine(
@@ -89,7 +89,7 @@ class LogRecords(LogUpkeep):
         state = await self._driver.run(StateMachine(self.name))
         check_is_led(self.name, state.head.kind)
         check_has_properties(self.name, state.head.properties, properties or {})
-        from ledgerlog_spark.log.leader import Leader
+        from ledgerlog_spark.log.leader.leader import Leader
 
         leader = Leader(
             self,
@@ -106,10 +106,10 @@ class LogRecords(LogUpkeep):
 
 def _content_of(log: str, state: LogState, schema: bytes | None) -> LeaderContent:
     if schema is None and state.head.content is LogContent.RECORDS:
-        from ledgerlog_spark.log.leader_content import LeaderRecords
+        from ledgerlog_spark.log.leader.content import LeaderRecords
 
         return LeaderRecords(log)
-    from ledgerlog_spark.log.leader_rows import rows_of
+    from ledgerlog_spark.log.leader.rows import rows_of
 
     return rows_of(log, state, schema)
 

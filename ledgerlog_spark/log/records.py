@@ -6,16 +6,16 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, overload
 
-from ledgerlog_spark.client.append_batches import check_several, checked_payload
+from ledgerlog_spark.client.appends.batches import check_several, checked_payload
 from ledgerlog_spark.client.settings import PAYLOAD_SIZE_BYTES_MAX
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import Position
-from ledgerlog_spark.protocol.leader_entry import HEADER_SIZE_BYTES
+from ledgerlog_spark.protocol.leader.entry import HEADER_SIZE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ledgerlog_spark.protocol.messages import Payload
+    from ledgerlog_spark.protocol.ledger.messages import Payload
 
 RECORD_SIZE_BYTES_MAX = PAYLOAD_SIZE_BYTES_MAX - HEADER_SIZE_BYTES - 4
 """Of one record, a little less than 5 MiB."""

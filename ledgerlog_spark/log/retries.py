@@ -16,13 +16,13 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.protocol.messages import MetadataOutcome
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.waits import Deadline
 
 if TYPE_CHECKING:
     from random import Random
 
-    from ledgerlog_spark.metadata.log_store_port import LogStore
+    from ledgerlog_spark.metadata.logs.port import LogStore
 
 PAUSE_MS_MIN = 2
 PAUSE_MS_MAX = 2_000

@@ -15,7 +15,7 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.znode_tree import (
+from ledgerlog_spark.metadata.tree import (
     NodeExistsError,
     NodeKind,
     NodeMissingError,
@@ -28,7 +28,7 @@ from ledgerlog_spark.metadata.znode_tree import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ledgerlog_spark.metadata.port import CancelWatch, OnChange
+    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
 
 ATTEMPTS_MAX = 4
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")

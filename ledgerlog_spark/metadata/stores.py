@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ledgerlog_spark.metadata.bookies.registration import TreeRegistration
 from ledgerlog_spark.metadata.leases import TreeLeases
-from ledgerlog_spark.metadata.ledger_layout import LedgerLayout, read_layout, settled_layout
-from ledgerlog_spark.metadata.ledger_store import TreeLedgerStore
-from ledgerlog_spark.metadata.log_store import TreeLogStore
-from ledgerlog_spark.metadata.memory_tree import MemoryTree
-from ledgerlog_spark.metadata.registration import TreeRegistration
+from ledgerlog_spark.metadata.ledgers.layout import LedgerLayout, read_layout, settled_layout
+from ledgerlog_spark.metadata.ledgers.store import TreeLedgerStore
+from ledgerlog_spark.metadata.logs.store import TreeLogStore
+from ledgerlog_spark.metadata.memory.tree import MemoryTree
 from ledgerlog_spark.metadata.service_uri import ServiceUri, parse_service_uri
 from ledgerlog_spark.wire.layout import HIERARCHICAL, Layout
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
-    from ledgerlog_spark.metadata.znode_tree import ZnodeTree
+    from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
+    from ledgerlog_spark.metadata.tree import ZnodeTree
 
 ROOT = "/ledgers"
 
@@ -88,7 +88,7 @@ async def open_metadata(
         MetadataFormatError: The cluster keeps its ledgers in a way that we do not know.
     """
     # kazoo takes 60 ms to import, and only those who speak to a ZooKeeper need it.
-    from ledgerlog_spark.metadata.zookeeper_session import ZookeeperSession
+    from ledgerlog_spark.metadata.zookeeper.session import ZookeeperSession
 
     parsed = parse_service_uri(uri) if isinstance(uri, str) else uri
     tree = await ZookeeperSession.connect(

@@ -14,7 +14,7 @@ from ledgerlog_spark.waits import forever
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.client.blocking.client import BlockingClient
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.upkeep.upkeep import Kept
 

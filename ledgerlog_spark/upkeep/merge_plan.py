@@ -15,7 +15,7 @@ from ledgerlog_spark.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ledgerlog_spark.protocol.log_records import Item
+    from ledgerlog_spark.protocol.log.state.records import Item
 
 TARGET_BYTES_DEFAULT = 256 << 20
 BACKGROUND_RANGES_MIN = 64

@@ -16,10 +16,10 @@ from ledgerlog_spark.errors import (
     MetadataError,
     UnauthorizedError,
 )
-from ledgerlog_spark.log.begun_range import BegunRange
-from ledgerlog_spark.protocol.log_commit_result import CommitStatus
-from ledgerlog_spark.protocol.log_properties import LogProperties
-from ledgerlog_spark.protocol.log_records import LogContent, LogKind
+from ledgerlog_spark.log.reading.begun_range import BegunRange
+from ledgerlog_spark.protocol.log.commit.result import CommitStatus
+from ledgerlog_spark.protocol.log.properties import LogProperties
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 from ledgerlog_spark.upkeep.merge_plan import (
     MergeableLedger,
     MergePolicy,
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ledgerlog_spark.client.client import LedgerClient
-    from ledgerlog_spark.log.job import Job
+    from ledgerlog_spark.log.committing.job import Job
     from ledgerlog_spark.log.log import Log
     from ledgerlog_spark.model import LedgerMetadata
-    from ledgerlog_spark.protocol.log_records import Item, LogHead, LogSnapshot, StagedRange
+    from ledgerlog_spark.protocol.log.state.records import Item, LogHead, LogSnapshot, StagedRange
 
 READ_AHEAD = 16
 """Ranges whose first entries are on their way before their turn."""

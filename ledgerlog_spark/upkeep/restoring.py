@@ -6,15 +6,15 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.log.begun_range import BegunRange
+from ledgerlog_spark.log.reading.begun_range import BegunRange
 
 if TYPE_CHECKING:
     from ledgerlog_spark.client.client import LedgerClient
-    from ledgerlog_spark.log.job import Job
+    from ledgerlog_spark.log.committing.job import Job
     from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.protocol.log_commit_result import CommitResult
-    from ledgerlog_spark.protocol.log_records import StagedRange
-    from ledgerlog_spark.protocol.log_restore import CutRange
+    from ledgerlog_spark.protocol.log.commit.restore import CutRange
+    from ledgerlog_spark.protocol.log.commit.result import CommitResult
+    from ledgerlog_spark.protocol.log.state.records import StagedRange
 
 
 async def restore(

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ledgerlog_spark.log.begun_range import BegunRange
-    from ledgerlog_spark.log.job import Job
+    from ledgerlog_spark.log.committing.job import Job
+    from ledgerlog_spark.log.committing.range_writer import RangeWriter
     from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.log.range_writer import RangeWriter
-    from ledgerlog_spark.protocol.log_records import Item, StagedRange
+    from ledgerlog_spark.log.reading.begun_range import BegunRange
+    from ledgerlog_spark.protocol.log.state.records import Item, StagedRange
 
 COMPUTES = "the thread computes: it waits for nothing"
 

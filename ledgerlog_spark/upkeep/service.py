@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.connect import open_client
+from ledgerlog_spark.composition import open_client
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.lines import DRAIN_SECONDS, LogLines
 from ledgerlog_spark.upkeep.background import keep_up, until_stopped

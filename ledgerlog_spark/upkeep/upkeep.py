@@ -21,7 +21,7 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
 )
 from ledgerlog_spark.log.logs import logs_of
-from ledgerlog_spark.log.sweep_memory import LOOK_AGAIN_MS, PassClock, SweepMemory
+from ledgerlog_spark.log.maintenance.sweep_memory import LOOK_AGAIN_MS, PassClock, SweepMemory
 from ledgerlog_spark.upkeep.merge_plan import BACKGROUND, MergePolicy
 from ledgerlog_spark.upkeep.merging import LogMerger, Merged
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.log.sweep_memory import LogDue
-    from ledgerlog_spark.log.sweeper import Swept
-    from ledgerlog_spark.metadata.port import Leases
+    from ledgerlog_spark.log.maintenance.sweep_memory import LogDue
+    from ledgerlog_spark.log.maintenance.sweeper import Swept
+    from ledgerlog_spark.metadata.ports import Leases
     from ledgerlog_spark.model import Versioned
-    from ledgerlog_spark.protocol.log_records import LogHead
-    from ledgerlog_spark.protocol.log_truncate import Truncated
+    from ledgerlog_spark.protocol.log.change.truncate import Truncated
+    from ledgerlog_spark.protocol.log.state.records import LogHead
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
-from ledgerlog_spark.wire.error_codes import code_of, number_of
+from ledgerlog_spark.wire.codes import code_of, number_of
 from ledgerlog_spark.wire.opcodes import VERSION, VERSION_MIN, Opcode, packet_header
 from ledgerlog_spark.wire.requests import AuthMessage, RefusedRequest
 from ledgerlog_spark.wire.stored_batch import LENGTH_SIZE_BYTES, StoredBatch
@@ -26,7 +26,7 @@ from ledgerlog_spark.wire.stored_batch import LENGTH_SIZE_BYTES, StoredBatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ledgerlog_spark.wire.checksum import Buffer
+    from ledgerlog_spark.wire.digests import Buffer
 
 _PLAIN = Struct(">iIiqq")
 _NUMBERED = Struct(">iIiqqq")

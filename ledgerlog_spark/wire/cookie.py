@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ledgerlog_spark.errors import WireFormatError
-from ledgerlog_spark.wire.protobuf_text import parse, quoted
+from ledgerlog_spark.wire.protobuf.text import parse, quoted
 
 _VERSION_LINE = b"5\n"
 _NAMES = ("bookieHost", "journalDir", "ledgerDirs", "instanceId", "indexDirs")

@@ -35,7 +35,7 @@ from ledgerlog_spark.wire.opcodes import VERSION, VERSION_MIN, Flag, Opcode, pac
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ledgerlog_spark.wire.checksum import Buffer
+    from ledgerlog_spark.wire.digests import Buffer
 
 _HEADER = Struct(">i")
 _IDS = Struct(">qq")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, overload
 from ledgerlog_spark.errors import WireFormatError
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.wire.checksum import Buffer
+    from ledgerlog_spark.wire.digests import Buffer
 
 _LENGTH = Struct(">i")
 

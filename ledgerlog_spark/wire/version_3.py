@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from ledgerlog_spark.errors import WireFormatError
-from ledgerlog_spark.wire.protobuf_binary import encode_bytes, encode_number, fields_of
+from ledgerlog_spark.wire.protobuf.binary import encode_bytes, encode_number, fields_of
 
 FIRST_BYTE: Final = 0x0A
 """Of a version 3 frame's body; that of a version 2 body is its version, 1 or 2."""

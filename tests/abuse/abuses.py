@@ -21,7 +21,7 @@ import grpc
 
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import control_pb2_grpc
-from ledgerlog_spark.transport.append_parts import in_parts
+from ledgerlog_spark.transport.grpc.append_parts import in_parts
 from ledgerlog_spark.wire.requests import encode_batch_read, encode_read
 from tests.abuse.peers import Counts, again_and_again, gathered, until_closed
 from tests.fixtures.bookie_process import add_frame

@@ -12,8 +12,8 @@ import ledgerlog_spark as ll
 from ledgerlog_spark.errors import LedgerLogError
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.client.blocking import BlockingClient
-    from ledgerlog_spark.client.blocking_writer import BlockingWriteHandle
+    from ledgerlog_spark.client.blocking.client import BlockingClient
+    from ledgerlog_spark.client.blocking.writer import BlockingWriteHandle
 
 PAYLOAD_SIZES_BYTES = (100, 1_024, 1_024, 16_384, 200_000)
 READ_EVERY = 5

@@ -72,7 +72,7 @@ STILL_IN: Final[dict[str, str]] = {
         "let-pass behind-after face so-many again anew chance way-of take-back "
         "argument-of-the see-only"
     ),
-    "ledgerlog_spark/connect.py": "what-object",
+    "ledgerlog_spark/composition.py": "what-object",
     "ledgerlog_spark/datasource": (
         "what-subject what-object nobody says told knows asks hears let-go behind-after "
         "so-many again anew doubles way-of slip-of-the-pen argument-of-the"

@@ -11,9 +11,9 @@ import pytest
 from typer.main import get_command
 
 from bookie_server.config import MEBIBYTE, BookieSettings
-from bookie_server.service.lanes import Lanes, lane_gauges
-from bookie_server.service.loop_lag import LoopLag
-from bookie_server.service.metrics import ServiceCollector, ServiceCounters
+from bookie_server.service.limits.lanes import Lanes, lane_gauges
+from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
+from bookie_server.service.metrics.loop_lag import LoopLag
 from docs.generate.pages import PAGES
 from ledgerlog_spark.cli.main import app
 from tests.abuse.abuses import ABUSES

@@ -71,13 +71,17 @@ def test_generated_files_are_left_out_and_pages_are_prose(tmp_path: Path) -> Non
 
 def test_the_log_layer_is_found_in_both_layouts() -> None:
     inside = [
-        "protocol/log_commit.py", "protocol/log/commit.py", "protocol/leader_log.py",
+        "protocol/log/commit/commit.py", "protocol/log/commit.py", "protocol/leader/leader.py",
         "protocol/leader/leader.py", "log/log.py", "log/reading/reader.py",
-        "metadata/log_store.py", "metadata/zookeeper/log_store.py",
+        "metadata/logs/store.py", "metadata/zookeeper/log_store.py",
     ]  # fmt: skip
     above = [name for name in inside if is_log_layer_above_stores(f"ledgerlog_spark/{name}")]
     assert above == inside[:-2]
-    outside = ["protocol/writer.py", "protocol/ledger/write/writer.py", "metadata/leases.py"]
+    outside = [
+        "protocol/ledger/write/writer.py",
+        "protocol/ledger/write/writer.py",
+        "metadata/leases.py",
+    ]
     assert [name for name in inside if not is_log_layer(f"ledgerlog_spark/{name}")] == []
     assert [name for name in outside if is_log_layer(f"ledgerlog_spark/{name}")] == []
 

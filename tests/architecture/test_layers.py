@@ -28,16 +28,16 @@ CLIENT_LAYERS = {
     },
     "arrow": {"errors", "model", "wire", "protocol"},
     "local": {"errors", "model"},
-    "connect": {
+    "composition": {
         "errors", "model", "wire", "protocol", "metadata", "transport", "client", "log",
     },
-    "aio": {"client", "connect", "log"},
+    "aio": {"client", "composition", "log"},
     "upkeep": {
         "errors", "waits", "lines", "model", "protocol", "metadata", "client", "log", "arrow",
-        "connect",
+        "composition",
     },
     "datasource": {
-        "errors", "model", "wire", "protocol", "metadata", "client", "log", "arrow", "connect",
+        "errors", "model", "wire", "protocol", "metadata", "client", "log", "arrow", "composition",
         "upkeep",
     },
 }  # fmt: skip
@@ -60,7 +60,7 @@ FROM_CLIENT_PACKAGE = {
     "ports": {"errors", "model"},
     "core": {"errors", "model", "wire"},
     "storage": {"errors", "model", "wire"},
-    "service": {"errors", "lines", "model", "wire", "metadata", "transport", "connect"},
+    "service": {"errors", "lines", "model", "wire", "metadata", "transport", "composition"},
 }
 
 IMPURE = {
@@ -71,9 +71,9 @@ IMPURE = {
 PURE = ("ledgerlog_spark/protocol", "ledgerlog_spark/wire", "bookie_server/core")
 BEHIND_PORTS = "bookie_server/storage"
 ADAPTERS_OF_PORTS = {
-    "bookie_server/storage/os_filesystem.py",
-    "bookie_server/storage/os_runtime.py",
-    "bookie_server/storage/os_thread.py",
+    "bookie_server/storage/device/filesystem.py",
+    "bookie_server/storage/device/runtime.py",
+    "bookie_server/storage/device/thread.py",
 }
 CHECKSUM_LIBRARIES = {"crc32c"}
 ONLY_HERE = {

@@ -23,44 +23,44 @@ OF_A_QUEUE_OR_EVENT = {"wait", "get", "join", "acquire"}
 OF_ASYNCIO = {"asyncio.shield", "asyncio.wait", "asyncio.to_thread"}
 
 BLOCKING = {
-    "client/add_future.py _wait": "as long as the caller says; the append ends by its deadlines",
-    "client/batch_queue.py taken": "the loop puts an end after the last batch, whatever happens",
-    "client/blocking_writer.py put": "what was sent or failed makes room",
-    "client/loop_thread.py call": "the coroutine ends: its waits are those of this test",
+    "client/blocking/add_future.py _wait": "the caller's; the append ends by its deadlines",
+    "client/blocking/batch_queue.py taken": "the loop puts an end after the last batch",
+    "client/blocking/writer.py put": "what was sent or failed makes room",
+    "client/blocking/loop_thread.py call": "the coroutine ends: its waits are those of this test",
     "upkeep/background.py join": "the pass ends: its waits are those of this test",
 }
 """Threads that wait for the loop, and what ends that."""
 
 PAUSES = {
-    "client/ledger_follower.py _reload": "an error that is not retriable; `cancel` ends the task",
-    "datasource/patience.py patiently": "PATIENCE_SECONDS",
-    "log/record_reader.py _relisted": "another error; the client is closed, or the caller ends it",
-    "metadata/announcement.py _keep": "a bookie is announced until it stops",
-    "metadata/zookeeper_session.py _read": "the deadline, which `_wait_until_connected` looks at",
+    "client/handles/follower.py _reload": "an error that is not retriable; `cancel` ends the task",
+    "datasource/stream/patience.py patiently": "PATIENCE_SECONDS",
+    "log/reading/record_reader.py _relisted": "another error; a closed client; the caller",
+    "metadata/bookies/announcement.py _keep": "a bookie is announced until it stops",
+    "metadata/zookeeper/session.py _read": "the deadline, which `_wait_until_connected` looks at",
     "upkeep/upkeep.py _acquired": "wait_seconds",
     "upkeep/upkeep.py _released": "RELEASE_SECONDS_MAX",
 }
 """Loops that sleep between attempts, and what ends them."""
 
 IN_A_THREAD = {
-    "metadata/zookeeper_session.py is_orphaned": "PROBE_SECONDS is the deadline of each request",
-    "metadata/zookeeper_session.py end_session": "kazoo's own deadlines",
+    "metadata/zookeeper/session.py is_orphaned": "PROBE_SECONDS is the deadline of each request",
+    "metadata/zookeeper/session.py end_session": "kazoo's own deadlines",
 }
 
 
 ANY_DEADLINE = {
-    "client/machine_host.py _cas": "whosever: it is not known what was written",
-    "client/machine_host.py _load": "whosever: no answer came",
+    "client/host/effects.py _cas": "whosever: it is not known what was written",
+    "client/host/effects.py _load": "whosever: no answer came",
     "client/users.py leave": "waits for tasks that are not looked at",
-    "log/end_watch.py _refresh": "waits for an event",
-    "metadata/announcement.py announce": "waits for an event",
-    "metadata/zookeeper_session.py _answer": "passes them on",
-    "metadata/zookeeper_session.py _read": "whosever, kazoo's too: no answer came",
-    "metadata/zookeeper_session.py _write": "whosever, kazoo's too: no answer came",
-    "metadata/zookeeper_session.py close": "waits for a thread that is left behind then",
-    "transport/grpc_watch.py _run": "whosever: the bookie is not reached",
-    "transport/v2_connection.py lost": "waits for a socket that was closed",
-    "transport/v2_link.py _connect": "whosever, the socket's too: the bookie is not reached",
+    "log/reading/end_watch.py _refresh": "waits for an event",
+    "metadata/bookies/announcement.py announce": "waits for an event",
+    "metadata/zookeeper/session.py _answer": "passes them on",
+    "metadata/zookeeper/session.py _read": "whosever, kazoo's too: no answer came",
+    "metadata/zookeeper/session.py _write": "whosever, kazoo's too: no answer came",
+    "metadata/zookeeper/session.py close": "waits for a thread that is left behind then",
+    "transport/grpc/watch.py _run": "whosever: the bookie is not reached",
+    "transport/v2/connection.py lost": "waits for a socket that was closed",
+    "transport/v2/link.py _connect": "whosever, the socket's too: the bookie is not reached",
 }
 """Functions that take any `TimeoutError`, also that of a socket, and why that is right."""
 
@@ -164,7 +164,7 @@ def test_no_host_waits_without_a_deadline_or_a_reason() -> None:
 
 def test_every_thread_that_waits_is_listed_with_what_ends_the_wait() -> None:
     found = {where for path in MODULES for where, _ in blocking_waits(path)}
-    stops = {"client/loop_thread.py stop"}  # has a deadline: join(seconds)
+    stops = {"client/blocking/loop_thread.py stop"}  # has a deadline: join(seconds)
     assert_none(found - stops ^ BLOCKING.keys(), "BLOCKING has those that are there, and no other")
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 from rich.progress import track
 
 import ledgerlog_spark as ll
-from ledgerlog_spark.client.blocking import BlockingClient
+from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 from tests.fixtures.bookie_process import MEBIBYTE, BookieProcess

@@ -10,7 +10,7 @@ from tests.fixtures.metadata_worlds import MemoryWorld, World, ZookeeperWorld
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from ledgerlog_spark.metadata.znode_tree import ZnodeTree
+    from ledgerlog_spark.metadata.tree import ZnodeTree
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> LoopFactories:

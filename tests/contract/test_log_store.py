@@ -17,15 +17,15 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
-from ledgerlog_spark.metadata.memory_tree import Fault, MemoryTree
+from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
+from ledgerlog_spark.metadata.memory.tree import Fault, MemoryTree
 from ledgerlog_spark.metadata.stores import MetadataStores, memory_metadata
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
-from ledgerlog_spark.protocol.log_codec import encode_page
-from ledgerlog_spark.protocol.log_commit_plan import created
-from ledgerlog_spark.protocol.log_messages import WriteHead
-from ledgerlog_spark.protocol.log_pages import PageRequest
-from ledgerlog_spark.protocol.log_records import (
+from ledgerlog_spark.protocol.log.commit.plan import created
+from ledgerlog_spark.protocol.log.messages import WriteHead
+from ledgerlog_spark.protocol.log.state.codec import encode_page
+from ledgerlog_spark.protocol.log.state.pages import PageRequest
+from ledgerlog_spark.protocol.log.state.records import (
     Item,
     LogContent,
     LogHead,
@@ -33,7 +33,7 @@ from ledgerlog_spark.protocol.log_records import (
     PageRef,
     ProducerRecord,
 )
-from ledgerlog_spark.protocol.log_rows import ITEMS
+from ledgerlog_spark.protocol.log.state.rows import ITEMS
 from tests.fixtures.metadata_worlds import Signal, cluster
 
 if TYPE_CHECKING:

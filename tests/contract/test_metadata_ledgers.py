@@ -17,9 +17,9 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.ledger_layout import LONG_HIERARCHICAL
-from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
-from ledgerlog_spark.metadata.memory_tree import Fault, MemoryTree
+from ledgerlog_spark.metadata.ledgers.layout import LONG_HIERARCHICAL
+from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
+from ledgerlog_spark.metadata.memory.tree import Fault, MemoryTree
 from ledgerlog_spark.metadata.stores import MetadataStores, memory_metadata
 from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum, Version
 from tests.fixtures.metadata_worlds import Signal, World, cluster

@@ -16,9 +16,9 @@ from ledgerlog_spark.errors import (
     MetadataFormatError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.registration import TreeRegistration
+from ledgerlog_spark.metadata.bookies.registration import TreeRegistration
 from ledgerlog_spark.metadata.stores import MetadataStores
-from ledgerlog_spark.metadata.znode_tree import NodeMissingError
+from ledgerlog_spark.metadata.tree import NodeMissingError
 from ledgerlog_spark.model import BookieInfo, Version
 from tests.fixtures.metadata_worlds import PATIENCE_SECONDS, Signal, World, cluster
 

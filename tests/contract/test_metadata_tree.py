@@ -14,7 +14,7 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.znode_tree import (
+from ledgerlog_spark.metadata.tree import (
     NODE_SIZE_BYTES_MAX,
     CheckNode,
     Created,

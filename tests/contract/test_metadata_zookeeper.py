@@ -15,9 +15,9 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
 )
 from ledgerlog_spark.local.zookeeper import free_port
-from ledgerlog_spark.metadata.ledger_layout import LONG_HIERARCHICAL
+from ledgerlog_spark.metadata.ledgers.layout import LONG_HIERARCHICAL
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
-from ledgerlog_spark.metadata.zookeeper_session import ZookeeperSession
+from ledgerlog_spark.metadata.zookeeper.session import ZookeeperSession
 from ledgerlog_spark.model import BookieInfo, Fragment, LedgerMetadata, Quorum
 from tests.fixtures.metadata_worlds import PATIENCE_SECONDS, Signal, ZookeeperWorld
 

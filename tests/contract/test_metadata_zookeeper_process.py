@@ -11,7 +11,7 @@ import pytest
 
 from ledgerlog_spark.errors import ConfigurationError, MetadataUnavailableError
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess, find_java, four_letters
-from ledgerlog_spark.metadata.zookeeper_session import ZookeeperSession
+from ledgerlog_spark.metadata.zookeeper.session import ZookeeperSession
 from tests.fixtures.kinds import now
 
 if TYPE_CHECKING:

@@ -15,23 +15,23 @@ from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadReques
 from bookie_server.core.settings import StorageSettings
 from bookie_server.ports import Standing
 from bookie_server.service.collector import Collector
-from bookie_server.service.grpc_server import GrpcServer
-from bookie_server.service.grpc_service import BookieServicer
-from bookie_server.service.lanes import Lanes
-from bookie_server.service.ledger_listing import StoreLedgerListing
-from bookie_server.service.metrics import ServiceCounters
-from bookie_server.service.v2_server import V2Server, listen
+from bookie_server.service.grpc.server import GrpcServer
+from bookie_server.service.grpc.service import BookieServicer
+from bookie_server.service.limits.lanes import Lanes
+from bookie_server.service.membership.ledger_listing import StoreLedgerListing
+from bookie_server.service.metrics.counters import ServiceCounters
+from bookie_server.service.v2.server import V2Server, listen
+from bookie_server.storage.device.filesystem import OsFileSystem
+from bookie_server.storage.device.runtime import OsClock, OsTasks
+from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
-from bookie_server.storage.manifest import initialize_directory
-from bookie_server.storage.os_filesystem import OsFileSystem
-from bookie_server.storage.os_runtime import OsClock, OsTasks
 from ledgerlog_spark.errors import BookieUnavailableError, LocalProtocolError
 from ledgerlog_spark.metadata.stores import memory_metadata
 from ledgerlog_spark.model import NO_ENTRY, BookieInfo, Code
-from ledgerlog_spark.transport.grpc_transport import GrpcTransport
+from ledgerlog_spark.transport.grpc.transport import GrpcTransport
 from ledgerlog_spark.transport.in_process import InProcessTransport, StorageRequests
 from ledgerlog_spark.transport.port import AddRun, BookieTransport, Buffer
-from ledgerlog_spark.transport.v2_transport import V2Transport
+from ledgerlog_spark.transport.v2.transport import V2Transport
 from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 from tests.contract.transport_bookies import HeldStorage, MemoryStorage, small_server
 from tests.contract.transport_calls import BOOKIE, CODEC, KEY, Call, Caller, run_of, stored

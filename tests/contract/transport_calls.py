@@ -16,7 +16,7 @@ from ledgerlog_spark.transport.port import (
     WatchLac,
     WriteLac,
 )
-from ledgerlog_spark.wire.entry_codec import EntryCodec
+from ledgerlog_spark.wire.entry import EntryCodec
 from ledgerlog_spark.wire.master_key import master_key
 
 BOOKIE = "bookie-0"

@@ -22,8 +22,8 @@ from unittest import mock
 
 from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
-from bookie_server.storage import readings, reads
 from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.reading import readings, reads
 from ledgerlog_spark.model import Code
 from tests.crash.model import ViolationError
 from tests.crash.requests import Requests

@@ -13,9 +13,9 @@ from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadReques
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
-from bookie_server.storage.entry_log_file import FinishedFile, OpenFile
+from bookie_server.storage.files.entry_log_file import FinishedFile, OpenFile
+from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
-from bookie_server.storage.manifest import initialize_directory
 from ledgerlog_spark.model import Code
 from tests.sim.disk import SimDisk, SimFileSystem
 from tests.sim.runtime import Host, Scheduler

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from bookie_server.core.manifest_codec import FileState
-from bookie_server.storage import active_index, slices
-from bookie_server.storage.file_keeper import FileKeeper
+from bookie_server.storage import slices
+from bookie_server.storage.files import active_index
+from bookie_server.storage.files.keeper import FileKeeper
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, add_request, entry
 from tests.sim.runtime import Host

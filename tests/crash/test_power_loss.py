@@ -16,14 +16,14 @@ from bookie_server.core.ledger_state import encode_states
 from bookie_server.core.manifest_codec import Manifest, manifest_encoding
 from bookie_server.core.record import LogRecord, RecordKind
 from bookie_server.errors import DiskFullError
-from bookie_server.storage import manifest
 from bookie_server.storage.boot import Boot
-from bookie_server.storage.file_keeper import FileKeeper
-from bookie_server.storage.log import Log
-from bookie_server.storage.manifest import ManifestStore
-from bookie_server.storage.read_answers import ReadAnswers
-from bookie_server.storage.reads import Reader
-from bookie_server.storage.slots import Slots
+from bookie_server.storage.files import manifest
+from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.files.manifest import ManifestStore
+from bookie_server.storage.files.slots import Slots
+from bookie_server.storage.journal import Log
+from bookie_server.storage.reading.answers import ReadAnswers
+from bookie_server.storage.reading.reads import Reader
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, add_request, entry

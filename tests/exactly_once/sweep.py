@@ -8,7 +8,7 @@ import ledgerlog_spark as ll
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.log.logs import logs_of
-from ledgerlog_spark.log.sweeper import Sweeper
+from ledgerlog_spark.log.maintenance.sweeper import Sweeper
 
 PAGES_GRACE_MS = 1_000
 """An hour is usual, so that commits on their way need not start again: none is while this runs."""

@@ -13,9 +13,9 @@ import threading
 from concurrent.futures import Future
 
 import ledgerlog_spark as ll
-from ledgerlog_spark.client.blocking import BlockingClient
-from ledgerlog_spark.client.blocking_reader import BlockingReadHandle
-from ledgerlog_spark.client.blocking_writer import BlockingWriteHandle
+from ledgerlog_spark.client.blocking.client import BlockingClient
+from ledgerlog_spark.client.blocking.reader import BlockingReadHandle
+from ledgerlog_spark.client.blocking.writer import BlockingWriteHandle
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import Code, DigestType, LedgerMetadata

@@ -177,7 +177,7 @@ _STORAGE = [
     ),
     Mutation(
         "overlap_is_a_repeat",
-        f"{STORAGE}/reads.py",
+        f"{STORAGE}/reading/reads.py",
         "                return False, True\n",
         "                continue\n",
         "an add with other bytes is acknowledged and not stored",
@@ -198,35 +198,35 @@ _STORAGE = [
     ),
     Mutation(
         "fence_is_not_written",
-        f"{STORAGE}/read_answers.py",
+        f"{STORAGE}/reading/answers.py",
         "            state.last_ticket = self._log.submit(record)\n",
         "",
         "a fence lasts until the next power loss",
     ),
     Mutation(
         "fence_does_not_bar",
-        f"{STORAGE}/read_answers.py",
+        f"{STORAGE}/reading/answers.py",
         "            state.is_fenced = True\n",
         "",
         "a fence that was answered keeps nobody out before the next start",
     ),
     Mutation(
         "last_entry_in_limbo",
-        f"{STORAGE}/read_answers.py",
+        f"{STORAGE}/reading/answers.py",
         "entry_id = state.last_entry_id if may_say_absent(state, self._health) else NO_ENTRY",
         "entry_id = state.last_entry_id",
         "a damaged bookie names a last entry that may not be the last",
     ),
     Mutation(
         "denial_forgets_the_doubt_it_began_in",
-        f"{STORAGE}/read_answers.py",
+        f"{STORAGE}/reading/answers.py",
         "        was_certain = may_say_absent(state, self._health)\n",
         "        was_certain = True\n",
         "an entry is denied by a read that began while its file was counted again",
     ),
     Mutation(
         "readers_of_an_opening_file_share_a_future",
-        f"{STORAGE}/file_pool.py",
+        f"{STORAGE}/files/pool.py",
         """                waiting: Future[None] = self._tasks.future()
                 file.opening.append(waiting)
                 await waiting
@@ -239,7 +239,7 @@ _STORAGE = [
     ),
     Mutation(
         "reads_of_pages_that_came_go_on_at_once",
-        f"{STORAGE}/readings.py",
+        f"{STORAGE}/reading/readings.py",
         """                if wait_in_line is not None:
                     await wait_in_line(len(data))
             if give_way""",
@@ -248,14 +248,14 @@ _STORAGE = [
     ),
     Mutation(
         "large_reads_count_as_small_ones",
-        f"{STORAGE}/readings.py",
+        f"{STORAGE}/reading/readings.py",
         "1 + size_bytes // RECORD_BYTES",
         "1",
         "sixty-four entries of 5 MB are copied in one turn of the loop",
     ),
     Mutation(
         "adds_are_compared_in_one_turn",
-        f"{STORAGE}/reads.py",
+        f"{STORAGE}/reading/reads.py",
         """            if number and number % RECORDS_PER_TURN == 0:
                 yield None
             stored""",
@@ -264,7 +264,7 @@ _STORAGE = [
     ),
     Mutation(
         "line_of_readings_lets_all_go_on",
-        f"{STORAGE}/readings.py",
+        f"{STORAGE}/reading/readings.py",
         "                left -= records\n",
         "",
         "hundreds of readings go on in one turn of the loop",
@@ -280,14 +280,14 @@ _STORAGE = [
     ),
     Mutation(
         "callback_of_a_cold_read_ends_the_bookie",
-        f"{STORAGE}/readings.py",
+        f"{STORAGE}/reading/readings.py",
         "            guarded(self._tasks, on_result),\n",
         "            on_result,\n",
         "one answer that fails ends the bookie when it came from a file",
     ),
     Mutation(
         "file_in_use_makes_room",
-        f"{STORAGE}/file_pool.py",
+        f"{STORAGE}/files/pool.py",
         "            if file.uses or file.is_held:",
         "            if file.is_held:",
         "a file is closed for another one while it is read",
@@ -301,7 +301,7 @@ _STORAGE = [
     ),
     Mutation(
         "storage_that_closes_takes_fences",
-        f"{STORAGE}/read_answers.py",
+        f"{STORAGE}/reading/answers.py",
         "        if code is None and self._adds.is_closing:\n            code = Code.IO_ERROR\n",
         "",
         "a fence that comes while a bookie stops is written to a log that is over",
@@ -322,28 +322,28 @@ _STORAGE = [
     ),
     Mutation(
         "log_answers_before_sync",
-        f"{STORAGE}/log.py",
+        f"{STORAGE}/journal.py",
         "                await self._files.active.handle.write_synced(start, buffers)",
         "                await self._files.active.handle.write(start, buffers)",
         "an add is acknowledged before its bytes are synced",
     ),
     Mutation(
         "log_waiters_see_next_ticket",
-        f"{STORAGE}/log.py",
+        f"{STORAGE}/journal.py",
         "        elif ticket <= self.durable_ticket:",
         "        elif ticket <= self.durable_ticket + 1:",
         "a fence is answered one record too early",
     ),
     Mutation(
         "log_vouches_for_itself",
-        f"{STORAGE}/log.py",
+        f"{STORAGE}/journal.py",
         "sequence, durable_upto = self.next_sequence, self.durable_sequence",
         "sequence, durable_upto = self.next_sequence, self.next_sequence",
         "a torn group is taken for damage",
     ),
     Mutation(
         "log_reports_failure_of_nobody",
-        f"{STORAGE}/log.py",
+        f"{STORAGE}/journal.py",
         "        for _, _, callback in sorted(waiters, key=lambda waiter: waiter[:2]):\n"
         "            self._call_back(callback, Code.IO_ERROR)\n",
         "",
@@ -372,28 +372,28 @@ _STORAGE = [
     ),
     Mutation(
         "state_file_counts_as_it_was",
-        f"{STORAGE}/manifest.py",
+        f"{STORAGE}/files/manifest.py",
         "generation=generation, state_file=name, state_bytes=end)",
         "generation=generation, state_file=name, state_bytes=start or end)",
         "appended states are not named by the MANIFEST",
     ),
     Mutation(
         "failed_commit_takes_the_changes_with_it",
-        f"{STORAGE}/manifest.py",
+        f"{STORAGE}/files/manifest.py",
         "            states.changed |= taken\n",
         "",
         "states of a commit that found no room are in no later one",
     ),
     Mutation(
         "missing_manifest_is_a_new_directory",
-        f"{STORAGE}/manifest.py",
+        f"{STORAGE}/files/manifest.py",
         "        if NAME not in names:\n            raise _missing_manifest()\n",
         "        if NAME not in names:\n            return LedgerStates()\n",
         "an emptied directory denies what was acknowledged",
     ),
     Mutation(
         "prepared_file_of_a_failed_commit_stays_open",
-        f"{STORAGE}/slots.py",
+        f"{STORAGE}/files/slots.py",
         "        await file.handle.close()\n        if not file.is_recycled:",
         "        if not file.is_recycled:",
         "each try on a full disk takes one more descriptor",
@@ -453,7 +453,7 @@ _STORAGE = [
     ),
     Mutation(
         "reads_oldest_file_wins",
-        f"{STORAGE}/reads.py",
+        f"{STORAGE}/reading/reads.py",
         "if piece is not None and (best is None or piece.origin > best.origin):",
         "if piece is not None and (best is None or piece.origin < best.origin):",
         "a copy that was overwritten is served",
@@ -461,14 +461,14 @@ _STORAGE = [
     ),
     Mutation(
         "reads_active_file_alone",
-        f"{STORAGE}/reads.py",
+        f"{STORAGE}/reading/reads.py",
         "for file in self._keeper.finished.holding(ledger_id)[::-1]:",
         "for file in self._keeper.finished.holding(ledger_id)[:0]:",
         "entries of finished files are denied",
     ),
     Mutation(
         "reads_skip_the_full_file",
-        f"{STORAGE}/reads.py",
+        f"{STORAGE}/reading/reads.py",
         "            older = full.index.find(ledger_id, entry_id)\n",
         "            older = None\n",
         "entries are denied while the index of their file is encoded",
@@ -482,7 +482,7 @@ _STORAGE = [
     ),
     Mutation(
         "roll_forgets_the_full_file",
-        f"{STORAGE}/file_keeper.py",
+        f"{STORAGE}/files/keeper.py",
         "while self.spare is None or self.full is not None:",
         "while self.spare is None:",
         "a second roll overtakes the index of the file before",
@@ -490,21 +490,21 @@ _STORAGE = [
     ),
     Mutation(
         "reads_dropped_entries",
-        f"{STORAGE}/reads.py",
+        f"{STORAGE}/reading/reads.py",
         "if best is None or best.origin < self._tombstone_of(ledger_id):",
         "if best is None:",
         "entries of a dropped ledger come back",
     ),
     Mutation(
         "batch_says_absent_for_damage",
-        f"{STORAGE}/reads.py",
+        f"{STORAGE}/reading/reads.py",
         "            if not entries:\n                raise\n",
         "            pass\n",
         "a damaged entry is denied by a batch",
     ),
     Mutation(
         "keeper_frees_files_in_doubt",
-        f"{STORAGE}/held_files.py",
+        f"{STORAGE}/files/held.py",
         "if not file.live and file.entry.file_id not in files_in_doubt",
         "if not file.live",
         "a damaged file is freed, and with it entries that could be rebuilt",
@@ -518,7 +518,7 @@ _STORAGE = [
     ),
     Mutation(
         "grant_to_a_cancelled_call",
-        "bookie_server/service/grpc_stream.py",
+        "bookie_server/service/grpc/stream.py",
         """        if granted.done():
             # Cancelled in this turn of the loop: who waited has not heard of it yet.
             share.give_back(size_bytes)

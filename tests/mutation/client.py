@@ -9,35 +9,35 @@ CLIENT = "ledgerlog_spark/client"
 _HOST = [
     Mutation(
         "host_cas_timeout_is_definite",
-        f"{CLIENT}/machine_host.py",
+        f"{CLIENT}/host/effects.py",
         "outcome = MetadataOutcome.UNKNOWN",
         "outcome = MetadataOutcome.UNAVAILABLE",
         "a record that was written counts as unwritten",
     ),
     Mutation(
         "host_loads_without_sync",
-        f"{CLIENT}/machine_host.py",
+        f"{CLIENT}/host/effects.py",
         "                if effect.sync_first:\n                    await store.sync()\n",
         "",
         "a replica that is behind settles what became of a write",
     ),
     Mutation(
         "host_passes_on_second_answer",
-        f"{CLIENT}/machine_host.py",
+        f"{CLIENT}/host/effects.py",
         "            self._open.discard(request)\n            if type(event)",
         "            if type(event)",
         "a machine gets two answers to one request",
     ),
     Mutation(
         "corrupt_entry_counts_as_absent",
-        f"{CLIENT}/machine_host.py",
+        f"{CLIENT}/host/effects.py",
         "code = Code.OK if entry is not None else Code.DIGEST_MISMATCH",
         "code = Code.OK if entry is not None else Code.NO_ENTRY",
         "an entry that rotted on one bookie is denied",
     ),
     Mutation(
         "lac_is_asked_of_the_control_service_alone",
-        f"{CLIENT}/machine_host.py",
+        f"{CLIENT}/host/effects.py",
         """        elif effect.request in self._open:
             self._send_read_last(effect)  # it""",
         """        else:
@@ -46,21 +46,21 @@ _HOST = [
     ),
     Mutation(
         "list_of_bookies_that_fails_is_not_answered",
-        f"{CLIENT}/machine_host.py",
+        f"{CLIENT}/host/effects.py",
         "            _outcome_or_raise(error)\n            candidates = ()\n",
         "            _outcome_or_raise(error)\n            return\n",
         "a writer waits for ever for replacements",
     ),
     Mutation(
         "store_refusal_is_definite_for_what_is_pending",
-        f"{CLIENT}/event_queue.py",
+        f"{CLIENT}/host/event_queue.py",
         "            ended.definite = False  # whatever is pending may have happened\n",
         "",
         "appends that may be there are reported as failed for certain",
     ),
     Mutation(
         "stall_is_never_told",
-        f"{CLIENT}/stall_watch.py",
+        f"{CLIENT}/host/stall_watch.py",
         "        if is_stalled:\n",
         "        if False:\n",
         "whoever waits for a machine without answers waits for ever",
@@ -70,70 +70,70 @@ _HOST = [
 _WRITING = [
     Mutation(
         "handle_ids_not_shifted",
-        f"{CLIENT}/writer_handle.py",
+        f"{CLIENT}/handles/writer.py",
         "        run.first_entry_id = self._writer.next_entry_id\n",
         "        run.first_entry_id = 0\n",
         "appends get wrong entry ids",
     ),
     Mutation(
         "drain_never_woken",
-        f"{CLIENT}/writer_handle.py",
+        f"{CLIENT}/handles/writer.py",
         "            _wake(self._room)\n\n    def _send",
         "            pass\n\n    def _send",
         "drain hangs",
     ),
     Mutation(
         "drain_not_woken_by_failure",
-        f"{CLIENT}/writer_handle.py",
+        f"{CLIENT}/handles/writer.py",
         "        _wake(self._idle)\n        _wake(self._room)\n",
         "        _wake(self._idle)\n",
         "drain of a handle that failed never returns",
     ),
     Mutation(
         "flush_not_woken_by_failure",
-        f"{CLIENT}/writer_handle.py",
+        f"{CLIENT}/handles/writer.py",
         "        _wake(self._idle)\n        _wake(self._room)\n",
         "        _wake(self._room)\n",
         "flush and close of a handle that failed never return",
     ),
     Mutation(
         "half_sent_batch_is_definite",
-        f"{CLIENT}/writer_handle.py",
+        f"{CLIENT}/handles/writer.py",
         "            refused.definite = refused.definite and not _began_before(waiting)\n",
         "",
         "a batch of which the first run may be there failed for certain",
     ),
     Mutation(
         "close_overtakes_appends",
-        f"{CLIENT}/writer_handle.py",
+        f"{CLIENT}/handles/writer.py",
         "        await self.flush()\n        if self._host.crash",
         "        if self._host.crash",
         "appends that came before a close fail, though nothing is wrong",
     ),
     Mutation(
         "second_close_repeats_first_error",
-        f"{CLIENT}/writer_handle.py",
+        f"{CLIENT}/handles/writer.py",
         "if self._closed is None or (self._closed.done() and self._closed.exception()):",
         "if self._closed is None:",
         "a close that failed in an outage can never be made again",
     ),
     Mutation(
         "failed_handle_takes_appends",
-        f"{CLIENT}/writer_handle.py",
+        f"{CLIENT}/handles/writer.py",
         "        self._refusal = lambda: error_for_unsent(self.id, failed)\n",
         "",
         "appends to a handle that failed wait for ever",
     ),
     Mutation(
         "failure_between_appends_is_not_told",
-        f"{CLIENT}/writer_handle.py",
+        f"{CLIENT}/handles/writer.py",
         "            self._on_failed(error)\n",
         "            pass\n",
         "the leader goes on with a ledger that takes nothing, and closes it at the next append",
     ),
     Mutation(
         "failed_handle_announces_nothing",
-        f"{CLIENT}/writer_handle.py",
+        f"{CLIENT}/handles/writer.py",
         "            self._announcer.on_failed()\n",
         "            self._announcer.stop()\n",
         "readers do not see the last entries that were acknowledged before a failure",
@@ -147,28 +147,28 @@ _WRITING = [
     ),
     Mutation(
         "close_without_deadline",
-        f"{CLIENT}/writer_handle.py",
+        f"{CLIENT}/handles/writer.py",
         "Deadline(self._timeout_ms / 1e3, self._unclosed)",
         "Deadline(None, self._unclosed)",
         "a close waits as long as the metadata store is away",
     ),
     Mutation(
         "refusal_never",
-        f"{CLIENT}/append_pace.py",
+        f"{CLIENT}/appends/pace.py",
         "BACKLOGS_MAX = 16",
         "BACKLOGS_MAX = 1 << 40",
         "the backlog is unbounded",
     ),
     Mutation(
         "window_that_opens_sends_nothing",
-        f"{CLIENT}/writer_handle.py",
+        f"{CLIENT}/handles/writer.py",
         "            on_settled=self._pace.send_now,\n",
         "            on_settled=None,\n",
         "appends that the window did not take wait for the next append",
     ),
     Mutation(
         "linger_sends_nothing",
-        f"{CLIENT}/append_pace.py",
+        f"{CLIENT}/appends/pace.py",
         "        self._linger_timer = None\n        if self._can_send() and "
         "(run := self._waiting.take()) is not None:",
         "        self._linger_timer = None\n        if False and "
@@ -177,7 +177,7 @@ _WRITING = [
     ),
     Mutation(
         "run_of_too_many_entries",
-        f"{CLIENT}/append_batches.py",
+        f"{CLIENT}/appends/batches.py",
         """        self.entries += 1
         self.size_bytes += size
         if len(run.payloads) >= self._entries_max:""",
@@ -188,21 +188,21 @@ _WRITING = [
     ),
     Mutation(
         "taken_bytes_still_wait",
-        f"{CLIENT}/append_batches.py",
+        f"{CLIENT}/appends/batches.py",
         "        self.size_bytes -= run.size_bytes\n",
         "",
         "a writer refuses appends after so many bytes in all",
     ),
     Mutation(
         "inbox_that_dozes_is_never_looked_at",
-        f"{CLIENT}/blocking_writer.py",
+        f"{CLIENT}/blocking/writer.py",
         "        if was_dozing:\n            self.look_soon()\n",
         "",
         "an append that came while others lingered waits for the next one",
     ),
     Mutation(
         "inbox_wakes_nobody_for_room",
-        f"{CLIENT}/blocking_writer.py",
+        f"{CLIENT}/blocking/writer.py",
         "            if self._waiting:\n                self._room.notify_all()\n",
         "",
         "a thread that waits for room in the backlog waits for ever",
@@ -216,7 +216,7 @@ _WRITING = [
     ),
     Mutation(
         "new_bookie_is_not_looked_for",
-        f"{CLIENT}/ledger_creation.py",
+        f"{CLIENT}/handles/creation.py",
         "        return choose_ensemble(quorum, await services.candidates())\n",
         "        raise\n",
         "a ledger is refused although a bookie came a moment ago",
@@ -233,14 +233,14 @@ _WRITING = [
 _ANNOUNCING = [
     Mutation(
         "announcer_writes_for_ever",
-        f"{CLIENT}/lac_announcer.py",
+        f"{CLIENT}/handles/lac_announcer.py",
         "if behind and self._attempts < ATTEMPTS_MAX:",
         "if behind:",
         "an idle writer asks a bookie without a control service for ever",
     ),
     Mutation(
         "announcer_tells_no_new_bookie",
-        f"{CLIENT}/lac_announcer.py",
+        f"{CLIENT}/handles/lac_announcer.py",
         """        if self._is_idle:
             self.on_confirmed(is_idle=True)""",
         "",
@@ -248,21 +248,21 @@ _ANNOUNCING = [
     ),
     Mutation(
         "announcer_forgets_what_came_meanwhile",
-        f"{CLIENT}/lac_announcer.py",
+        f"{CLIENT}/handles/lac_announcer.py",
         "            if self._is_idle:\n                self._write(bookie_id)\n",
         "",
         "what was confirmed while a write was under way is announced by the timer alone",
     ),
     Mutation(
         "announcer_writes_to_herald_alone",
-        f"{CLIENT}/lac_announcer.py",
+        f"{CLIENT}/handles/lac_announcer.py",
         "        for bookie_id in behind:\n            self._write(bookie_id)\n",
         "        for bookie_id in behind[:1]:\n            self._write(bookie_id)\n",
         "readers of the other bookies see the last entry one by one",
     ),
     Mutation(
         "announcer_never_idle_again",
-        f"{CLIENT}/lac_announcer.py",
+        f"{CLIENT}/handles/lac_announcer.py",
         "        if self._timer is None:\n            self._start_timer(self._idle_ms_max)\n",
         "        if self._timer is None and not self._written:\n"
         "            self._start_timer(self._idle_ms_max)\n",
@@ -273,35 +273,35 @@ _ANNOUNCING = [
 _READING = [
     Mutation(
         "reader_reopens_closed",
-        f"{CLIENT}/reader_handle.py",
+        f"{CLIENT}/handles/reader.py",
         "if self.metadata.is_closed and not metadata.is_closed:",
         "if False:",
         "a stale replica opens a closed ledger",
     ),
     Mutation(
         "lac_of_closed_rises",
-        f"{CLIENT}/reader_handle.py",
+        f"{CLIENT}/handles/reader.py",
         "if not self.metadata.is_closed and last_add_confirmed >",
         "if last_add_confirmed >",
         "a reader passes the closed end",
     ),
     Mutation(
         "lac_falls",
-        f"{CLIENT}/reader_handle.py",
+        f"{CLIENT}/handles/reader.py",
         "if not self.metadata.is_closed and last_add_confirmed > self._last_add_confirmed:",
         "if not self.metadata.is_closed:",
         "the end of an open ledger goes back when a bookie that is behind answers",
     ),
     Mutation(
         "slow_consumer_is_a_stall",
-        f"{CLIENT}/reader_handle.py",
+        f"{CLIENT}/handles/reader.py",
         "StallWatch(lambda: self._host.replies + self._waits, self._on_stall, stall_ms)",
         "StallWatch(lambda: self._host.replies, self._on_stall, stall_ms)",
         "a read fails because its consumer took its time",
     ),
     Mutation(
         "closed_handle_reads_on",
-        f"{CLIENT}/reader_handle.py",
+        f"{CLIENT}/handles/reader.py",
         "        for reading in list(self._ranges):\n"
         "            reading.fail(self._closed_error())\n",
         "",
@@ -309,21 +309,21 @@ _READING = [
     ),
     Mutation(
         "read_that_was_left_goes_on",
-        f"{CLIENT}/reader_handle.py",
+        f"{CLIENT}/handles/reader.py",
         "        finally:\n            reading.stop()\n            self._ranges.discard(reading)\n",
         "        finally:\n            self._ranges.discard(reading)\n",
         "a reader whose consumer is gone reads ahead",
     ),
     Mutation(
         "read_beyond_what_is_confirmed",
-        f"{CLIENT}/reader_handle.py",
+        f"{CLIENT}/handles/reader.py",
         "if last_entry_id > self._last_add_confirmed and not is_listed:",
         "if last_entry_id > self._last_add_confirmed + 1 and not is_listed:",
         "an entry is read that recovery may still cut off",
     ),
     Mutation(
         "batches_before_an_error_are_lost",
-        f"{CLIENT}/reader_handle.py",
+        f"{CLIENT}/handles/reader.py",
         "        while not self._batches:\n            if self._error is not None:\n"
         "                raise self._error\n",
         "        if self._error is not None:\n            raise self._error\n"
@@ -333,14 +333,14 @@ _READING = [
     ),
     Mutation(
         "told_entries_of_another_place",
-        f"{CLIENT}/reader_handle.py",
+        f"{CLIENT}/handles/reader.py",
         "if told is None or not told.first_entry_id <= first_entry_id <= told.last_entry_id:",
         "if told is None or first_entry_id > told.last_entry_id:",
         "entries that a follower brought are given out for others",
     ),
     Mutation(
         "follower_misses_change_of_its_look",
-        f"{CLIENT}/ledger_follower.py",
+        f"{CLIENT}/handles/follower.py",
         """            self._is_stale = False
             try:
                 await self._handle.reload()
@@ -353,35 +353,35 @@ _READING = [
     ),
     Mutation(
         "follower_stays_with_the_bookie_that_failed",
-        f"{CLIENT}/ledger_follower.py",
+        f"{CLIENT}/handles/follower.py",
         "        self._place += 1\n",
         "",
         "a follower whose bookie is gone asks it again and again",
     ),
     Mutation(
         "follower_never_pauses",
-        f"{CLIENT}/ledger_follower.py",
+        f"{CLIENT}/handles/follower.py",
         "            pause_ms = min(PAUSE_MS_FIRST << min(rounds - 1, 16), PAUSE_MS_MAX)\n",
         "            pause_ms = 0\n",
         "a follower of bookies without a control service takes all of a processor",
     ),
     Mutation(
         "follower_asks_no_headers",
-        f"{CLIENT}/ledger_follower.py",
+        f"{CLIENT}/handles/follower.py",
         "        self._watch_lac()\n        if self._asking is None:\n",
         "        self._watch_lac()\n        if False:\n",
         "nothing is seen of a ledger whose bookies have no control service",
     ),
     Mutation(
         "follower_watches_on_after_its_end",
-        f"{CLIENT}/ledger_follower.py",
+        f"{CLIENT}/handles/follower.py",
         "        self._cancel_record()\n        self._drop_lac()\n",
         "        self._cancel_record()\n",
         "a bookie keeps a watch that nobody wants",
     ),
     Mutation(
         "follower_ends_in_an_outage",
-        f"{CLIENT}/ledger_follower.py",
+        f"{CLIENT}/handles/follower.py",
         "                if not error.retriable:\n                    raise\n",
         "                raise\n",
         "a follower gives up when the store does not answer once",
@@ -395,28 +395,28 @@ _READING = [
     ),
     Mutation(
         "readers_of_a_task_share_nothing",
-        "ledgerlog_spark/protocol/read_budget.py",
+        "ledgerlog_spark/protocol/ledger/read/budget.py",
         "        return self._place is None or self._place.fits(size_bytes, spared_size_bytes)\n",
         "        return True\n",
         "two large ranges of a task hold 64 MiB each",
     ),
     Mutation(
         "denied_reader_is_not_notified",
-        "ledgerlog_spark/protocol/read_room.py",
+        "ledgerlog_spark/protocol/ledger/read_room.py",
         "            for place in tuple(self._places):\n                if place.is_denied:\n",
         "            for place in ():\n                if place.is_denied:\n",
         "a range that found no room is not read ahead any more",
     ),
     Mutation(
         "handed_batch_is_free",
-        f"{CLIENT}/reader_handle.py",
+        f"{CLIENT}/handles/reader.py",
         "            self._place.handed_size_bytes = batch.size_bytes\n",
         "            pass\n",
         "the first batch of each range ahead is not counted",
     ),
     Mutation(
         "failed_lately_is_forgotten_at_once",
-        "ledgerlog_spark/protocol/ensemble_change.py",
+        "ledgerlog_spark/protocol/ledger/write/ensemble_change.py",
         "        return replace_failed(ensemble, self.indexes, eligible, self.counts)\n",
         """        found = replace_failed(ensemble, self.indexes, eligible, self.counts)
         if found.unreplaced:
@@ -441,21 +441,21 @@ _READING = [
     ),
     Mutation(
         "batch_queue_misses_room",
-        f"{CLIENT}/batch_queue.py",
+        f"{CLIENT}/blocking/batch_queue.py",
         "        if not self._has_room_again:\n",
         "        if True:\n",
         "what was taken before the wait began wakes nobody",
     ),
     Mutation(
         "batch_queue_unbounded_in_bytes",
-        f"{CLIENT}/batch_queue.py",
+        f"{CLIENT}/blocking/batch_queue.py",
         "if self._came.qsize() >= AHEAD_MAX or self._is_large:",
         "if self._came.qsize() >= AHEAD_MAX:",
         "eight batches of any size wait to be taken",
     ),
     Mutation(
         "batch_queue_reads_on_when_left",
-        f"{CLIENT}/batch_queue.py",
+        f"{CLIENT}/blocking/batch_queue.py",
         "                loop.call_soon_threadsafe(self._cancel)\n",
         "                pass\n",
         "an iteration that nobody takes from goes on",

@@ -9,14 +9,14 @@ CLIENT = "ledgerlog_spark/client"
 MUTATIONS = [
     Mutation(
         "batch_ids_begin_one_later",
-        f"{CLIENT}/append_batches.py",
+        f"{CLIENT}/appends/batches.py",
         "range(first + offset - batch + 1, first + offset + 1)",
         "range(first + offset - batch + 2, first + offset + 2)",
         "a batch is told the ids of its neighbour",
     ),
     Mutation(
         "close_is_not_answered_by_its_client",
-        f"{CLIENT}/writer_handle.py",
+        f"{CLIENT}/handles/writer.py",
         "        if self._closed is not None and not self._closed.done():\n"
         "            self._closed.set_exception(self._stopped_error())\n",
         "",
@@ -24,21 +24,21 @@ MUTATIONS = [
     ),
     Mutation(
         "who_gives_up_stays_in_line",
-        f"{CLIENT}/writer_handle.py",
+        f"{CLIENT}/handles/writer.py",
         "            with contextlib.suppress(ValueError):\n                line.remove(woken)\n",
         "            pass\n",
         "a program that waits with a time limit again and again fills memory",
     ),
     Mutation(
         "close_ends_with_who_waits_for_it",
-        f"{CLIENT}/writer_handle.py",
+        f"{CLIENT}/handles/writer.py",
         'forever(asyncio.shield(self._closing), "`_close` has deadlines")',
         'forever(self._closing, "`_close` has deadlines")',
         "a close that one caller gave up is cancelled for all others, for good",
     ),
     Mutation(
         "refused_appends_keep_their_room",
-        f"{CLIENT}/writer_handle.py",
+        f"{CLIENT}/handles/writer.py",
         "            waiter.set_exception(self._refusal())\n"
         "            self._tell_sent(1, len(payload))\n",
         "            waiter.set_exception(self._refusal())\n",
@@ -46,21 +46,21 @@ MUTATIONS = [
     ),
     Mutation(
         "stopped_machine_keeps_its_timers",
-        f"{CLIENT}/event_queue.py",
+        f"{CLIENT}/host/event_queue.py",
         "        self._queue.clear()\n        self._cancel_timers()\n",
         "        self._queue.clear()\n",
         "what was read or closed is kept in memory until its longest timer is over",
     ),
     Mutation(
         "machine_is_entered_twice",
-        f"{CLIENT}/event_queue.py",
+        f"{CLIENT}/host/event_queue.py",
         "        if self._is_running:\n            return\n        self._is_running = True\n",
         "        self._is_running = True\n",
         "an answer that comes while a request is sent is handled within another event",
     ),
     Mutation(
         "refresh_reads_no_record",
-        f"{CLIENT}/reader_handle.py",
+        f"{CLIENT}/handles/reader.py",
         "        await self.reload()\n        if not self.is_closed:\n",
         "        if not self.is_closed:\n",
         "who refreshes does not see that the ledger is closed, nor its new bookies",
@@ -81,21 +81,21 @@ MUTATIONS = [
     ),
     Mutation(
         "copies_of_the_whole_ensemble",
-        f"{CLIENT}/entry_copies.py",
+        f"{CLIENT}/handles/entry_copies.py",
         "bookies = [ensemble[index] for index in write_set(metadata.quorum, entry_id)]",
         "bookies = list(ensemble)",
         "a check reports copies missing where there never were any",
     ),
     Mutation(
         "known_close_is_not_kept",
-        f"{CLIENT}/known_ends.py",
+        f"{CLIENT}/handles/known_ends.py",
         "            self._keep(ledger_id, _End(loaded.last_entry_id, loaded.length))\n",
         "",
         "a ledger that this client saw closed is open when a replica that is behind is asked",
     ),
     Mutation(
         "linger_begins_with_nothing_to_send",
-        f"{CLIENT}/append_pace.py",
+        f"{CLIENT}/appends/pace.py",
         "        if not waiting.entries:\n            self.cancel_linger()\n        elif",
         "        if",
         "the append of a thread waits for something that lingers, and nothing does",

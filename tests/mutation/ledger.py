@@ -9,28 +9,28 @@ PROTOCOL = "ledgerlog_spark/protocol"
 _WRITER = [
     Mutation(
         "writer_ignores_fence",
-        f"{PROTOCOL}/writer.py",
+        f"{PROTOCOL}/ledger/write/writer.py",
         "    Code.FENCED: Failure.FENCED,\n",
         "",
         "a fenced writer replaces the bookies that fenced it and goes on",
     ),
     Mutation(
         "writer_changes_without_pause",
-        f"{PROTOCOL}/writer.py",
+        f"{PROTOCOL}/ledger/write/writer.py",
         "        self._pipeline.is_paused = True\n",
         "",
         "runs are confirmed between a failure and the new ensemble",
     ),
     Mutation(
         "writer_never_resumes",
-        f"{PROTOCOL}/writer.py",
+        f"{PROTOCOL}/ledger/write/writer.py",
         "        self._pipeline.is_paused = False\n",
         "",
         "nothing is confirmed after the first failure",
     ),
     Mutation(
         "writer_resumes_without_confirming",
-        f"{PROTOCOL}/writer.py",
+        f"{PROTOCOL}/ledger/write/writer.py",
         """        self._pipeline.is_paused = False
         return [*self._pipeline.confirm()]""",
         """        self._pipeline.is_paused = False
@@ -39,14 +39,14 @@ _WRITER = [
     ),
     Mutation(
         "writer_fragment_begins_at_lac",
-        f"{PROTOCOL}/writer.py",
+        f"{PROTOCOL}/ledger/write/writer.py",
         "return self._pipeline.last_add_confirmed + 1",
         "return max(0, self._pipeline.last_add_confirmed)",
         "the last confirmed entry belongs to bookies that may not have it",
     ),
     Mutation(
         "writer_forgets_failures_during_change",
-        f"{PROTOCOL}/writer.py",
+        f"{PROTOCOL}/ledger/write/writer.py",
         """        if self._failed and not self._retry_timer:
             return [*effects, *self._begin_change()]
         return [*effects, *self._resume()]""",
@@ -55,7 +55,7 @@ _WRITER = [
     ),
     Mutation(
         "writer_waits_for_no_timer",
-        f"{PROTOCOL}/writer.py",
+        f"{PROTOCOL}/ledger/write/writer.py",
         """            effects.append(StartTimer(self._retry_timer, delay_ms))
 """,
         "",
@@ -63,14 +63,14 @@ _WRITER = [
     ),
     Mutation(
         "writer_quorum_timer_never_expires",
-        f"{PROTOCOL}/writer.py",
+        f"{PROTOCOL}/ledger/write/writer.py",
         "if oldest is not None and oldest == self._oldest_at_quorum_timer:",
         "if oldest is not None and oldest != self._oldest_at_quorum_timer:",
         "an add without a quorum waits for ever, and a healthy one fails",
     ),
     Mutation(
         "writer_close_over_recovery",
-        f"{PROTOCOL}/writer.py",
+        f"{PROTOCOL}/ledger/write/writer.py",
         """        if current.state is LedgerState.IN_RECOVERY:
             return Refusal(Failure.FENCED)
         if current.state is LedgerState.CLOSED:
@@ -81,14 +81,14 @@ _WRITER = [
     ),
     Mutation(
         "writer_close_accepts_any_end",
-        f"{PROTOCOL}/writer.py",
+        f"{PROTOCOL}/ledger/write/writer.py",
         "return Refusal(None if same else Failure.CLOSED)",
         "return Refusal(None)",
         "a close reports success although recovery closed at another entry",
     ),
     Mutation(
         "writer_close_keeps_pending_runs",
-        f"{PROTOCOL}/writer.py",
+        f"{PROTOCOL}/ledger/write/writer.py",
         """        self.phase = WriterPhase.CLOSING
         withdrawn = self._pipeline.withdraw()
 """,
@@ -99,14 +99,14 @@ _WRITER = [
     ),
     Mutation(
         "writer_failure_is_definite_with_pending_runs",
-        f"{PROTOCOL}/writer.py",
+        f"{PROTOCOL}/ledger/write/writer.py",
         "is_definite=is_definite and self._withdrawn_from is None,",
         "is_definite=is_definite,",
         "adds of unknown outcome are reported as not happened",
     ),
     Mutation(
         "change_over_recovery",
-        f"{PROTOCOL}/ensemble_change.py",
+        f"{PROTOCOL}/ledger/write/ensemble_change.py",
         """        if current.state is LedgerState.IN_RECOVERY:
             return Refusal(Failure.FENCED)
         ensemble""",
@@ -115,7 +115,7 @@ _WRITER = [
     ),
     Mutation(
         "change_replaces_whoever_sits_there",
-        f"{PROTOCOL}/ensemble_change.py",
+        f"{PROTOCOL}/ledger/write/ensemble_change.py",
         "            if members[index] == failed:\n                members[index] = replacement",
         "            members[index] = replacement",
         "a bookie that another client put there is replaced",
@@ -123,28 +123,28 @@ _WRITER = [
     ),
     Mutation(
         "fragment_of_no_entries_is_kept",
-        f"{PROTOCOL}/ensemble_change.py",
+        f"{PROTOCOL}/ledger/write/ensemble_change.py",
         "if new.first_entry_id == fragments[-1].first_entry_id else fragments",
         "if False else fragments",
         "two fragments begin at the same entry",
     ),
     Mutation(
         "replacement_sits_in_ensemble",
-        f"{PROTOCOL}/placement.py",
+        f"{PROTOCOL}/ledger/placement.py",
         "fresh = [name for name in dict.fromkeys(candidates) if name not in members]",
         "fresh = [name for name in dict.fromkeys(candidates) if name not in members[1:]]",
         "one bookie has two places of an ensemble",
     ),
     Mutation(
         "failed_bookies_are_first_choice",
-        f"{PROTOCOL}/placement.py",
+        f"{PROTOCOL}/ledger/placement.py",
         "fresh.sort(key=lambda name: failures.get(name, 0))",
         "fresh.sort(key=lambda name: -failures.get(name, 0))",
         "bookies that are dead take each other's place again and again",
     ),
     Mutation(
         "failed_bookies_are_never_passed_over",
-        f"{PROTOCOL}/ensemble_change.py",
+        f"{PROTOCOL}/ledger/write/ensemble_change.py",
         "FAILURES_IN_A_ROW_MAX = 3",
         "FAILURES_IN_A_ROW_MAX = 3_000",
         "two dead bookies that are still registered take each other's place a thousand times",
@@ -154,7 +154,7 @@ _WRITER = [
 _METADATA = [
     Mutation(
         "unknown_write_is_not_loaded",
-        f"{PROTOCOL}/metadata_update.py",
+        f"{PROTOCOL}/ledger/metadata_update.py",
         """                self._may_be_written = True
                 return self._wait(UpdatePhase.WAITING_TO_LOAD)""",
         """                self._may_be_written = True
@@ -164,7 +164,7 @@ _METADATA = [
     ),
     Mutation(
         "unknown_write_is_definite",
-        f"{PROTOCOL}/metadata_update.py",
+        f"{PROTOCOL}/ledger/metadata_update.py",
         """                self._may_be_written = True
                 return self._wait(UpdatePhase.WAITING_TO_LOAD)""",
         """                return self._wait(UpdatePhase.WAITING_TO_LOAD)""",
@@ -172,7 +172,7 @@ _METADATA = [
     ),
     Mutation(
         "conflict_is_definite",
-        f"{PROTOCOL}/metadata_update.py",
+        f"{PROTOCOL}/ledger/metadata_update.py",
         """                self._may_be_written = True
                 return self._load()""",
         """                return self._load()""",
@@ -180,21 +180,21 @@ _METADATA = [
     ),
     Mutation(
         "second_close_forgets_the_first",
-        f"{PROTOCOL}/writer.py",
+        f"{PROTOCOL}/ledger/write/writer.py",
         "self.metadata, self._decide_close, may_be_written=self._may_be_closed\n",
         "self.metadata, self._decide_close\n",
         "a second close denies what the first one may have done",
     ),
     Mutation(
         "unsynced_load_settles",
-        f"{PROTOCOL}/metadata_update.py",
+        f"{PROTOCOL}/ledger/metadata_update.py",
         "return [LoadMetadata(self._request, sync_first=True)], None",
         "return [LoadMetadata(self._request, sync_first=False)], None",
         "a stale replica settles a write",
     ),
     Mutation(
         "conflict_is_written_again",
-        f"{PROTOCOL}/metadata_update.py",
+        f"{PROTOCOL}/ledger/metadata_update.py",
         """            case MetadataOutcome.CONFLICT:
                 self._may_be_written = True
                 return self._load()""",
@@ -205,7 +205,7 @@ _METADATA = [
     ),
     Mutation(
         "same_version_is_settled",
-        f"{PROTOCOL}/metadata_update.py",
+        f"{PROTOCOL}/ledger/metadata_update.py",
         """        if loaded.version == self.current.version:
             return self._wait(UpdatePhase.WAITING_TO_WRITE)
 """,
@@ -215,7 +215,7 @@ _METADATA = [
     ),
     Mutation(
         "record_key_ignores_fragments",
-        f"{PROTOCOL}/metadata_update.py",
+        f"{PROTOCOL}/ledger/metadata_update.py",
         "        metadata.fragments,\n",
         "",
         "another client's record with other fragments counts as ours",
@@ -223,7 +223,7 @@ _METADATA = [
     ),
     Mutation(
         "record_key_ignores_end",
-        f"{PROTOCOL}/metadata_update.py",
+        f"{PROTOCOL}/ledger/metadata_update.py",
         "        metadata.last_entry_id,\n        metadata.length,\n",
         "",
         "another client's close at another end counts as ours",
@@ -233,14 +233,14 @@ _METADATA = [
 _RECOVERY = [
     Mutation(
         "recovery_joins_without_mark",
-        f"{PROTOCOL}/recovery.py",
+        f"{PROTOCOL}/ledger/recover/recovery.py",
         "return current.in_recovery() if current.state is LedgerState.OPEN else Refusal(None)",
         "return Refusal(None)",
         "bookies are fenced while the record is OPEN",
     ),
     Mutation(
         "recovery_loads_without_sync",
-        f"{PROTOCOL}/recovery.py",
+        f"{PROTOCOL}/ledger/recover/recovery.py",
         "return [LoadMetadata(self._request, sync_first=True)]",
         "return [LoadMetadata(self._request, sync_first=False)]",
         "recovery begins with a stale record",
@@ -248,7 +248,7 @@ _RECOVERY = [
     ),
     Mutation(
         "recovery_ignores_floor",
-        f"{PROTOCOL}/recovery.py",
+        f"{PROTOCOL}/ledger/recover/recovery.py",
         """        if self._tail.last_add_confirmed < self._floor_entry_id:
             return self._stop(Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
         self.phase = RecoveryPhase.CLOSING""",
@@ -257,56 +257,56 @@ _RECOVERY = [
     ),
     Mutation(
         "recovery_adopts_below_floor",
-        f"{PROTOCOL}/recovery.py",
+        f"{PROTOCOL}/ledger/recover/recovery.py",
         "if result.current.value.last_entry_id < self._floor_entry_id:",
         "if result.current.value.last_entry_id < -1:",
         "a close by somebody else below the floor is reported as success",
     ),
     Mutation(
         "recovery_keeps_fragments_behind_end",
-        f"{PROTOCOL}/recovery.py",
+        f"{PROTOCOL}/ledger/recover/recovery.py",
         "kept = (f for f in behind if f.first_entry_id <= last)",
         "kept = (f for f in behind)",
         "a closed record names a fragment that begins after its last entry",
     ),
     Mutation(
         "recovery_drops_replaced_fragments",
-        f"{PROTOCOL}/recovery.py",
+        f"{PROTOCOL}/ledger/recover/recovery.py",
         "return current.with_fragments((*current.fragments[:-1], first, *kept)).closed(",
         "return current.with_fragments((*current.fragments[:-1], first)).closed(",
         "entries that were written back to replacements are looked for on the old bookies",
     ),
     Mutation(
         "recovery_gives_up_at_once",
-        f"{PROTOCOL}/recovery.py",
+        f"{PROTOCOL}/ledger/recover/recovery.py",
         "if failure not in RETRIABLE or delay_ms is None:",
         "if True:",
         "one lost answer ends a recovery",
     ),
     Mutation(
         "recovery_unknown_close_is_definite",
-        f"{PROTOCOL}/recovery.py",
+        f"{PROTOCOL}/ledger/recover/recovery.py",
         "is_definite=failure not in RETRIABLE and not self._may_have_written,",
         "is_definite=failure not in RETRIABLE,",
         "a close that happened is reported as not happened",
     ),
     Mutation(
         "fencing_counts_timeouts",
-        f"{PROTOCOL}/fencing.py",
+        f"{PROTOCOL}/ledger/recover/fencing.py",
         "FENCED_CODES = (Code.OK,",
         "FENCED_CODES = (Code.TIMEOUT, Code.OK,",
         "bookies that never heard of the fence count as fenced",
     ),
     Mutation(
         "fencing_counts_io_errors",
-        f"{PROTOCOL}/fencing.py",
+        f"{PROTOCOL}/ledger/recover/fencing.py",
         "FENCED_CODES = (Code.OK,",
         "FENCED_CODES = (Code.IO_ERROR, Code.UNAVAILABLE, Code.OK,",
         "bookies that refused the fence count as fenced",
     ),
     Mutation(
         "fencing_takes_smallest_lac",
-        f"{PROTOCOL}/fencing.py",
+        f"{PROTOCOL}/ledger/recover/fencing.py",
         """                self.last_add_confirmed = max(
                     self.last_add_confirmed, reply.entry.last_add_confirmed
                 )""",
@@ -316,7 +316,7 @@ _RECOVERY = [
     ),
     Mutation(
         "fencing_never_ends_uncovered",
-        f"{PROTOCOL}/fencing.py",
+        f"{PROTOCOL}/ledger/recover/fencing.py",
         """            self.state = FencingState.UNCOVERED
 """,
         """            pass
@@ -325,7 +325,7 @@ _RECOVERY = [
     ),
     Mutation(
         "coverage_of_one_window",
-        f"{PROTOCOL}/quorum.py",
+        f"{PROTOCOL}/ledger/quorum.py",
         """    return all(
         (mask & ~known_mask).bit_count() < quorum.ack_quorum for mask in write_set_masks(quorum)
     )""",
@@ -336,21 +336,21 @@ _RECOVERY = [
     ),
     Mutation(
         "negative_quorum_is_one_less",
-        f"{PROTOCOL}/quorum.py",
+        f"{PROTOCOL}/ledger/quorum.py",
         "return quorum.write_quorum - quorum.ack_quorum + 1",
         "return max(1, quorum.write_quorum - quorum.ack_quorum)",
         "an entry that was confirmed counts as absent",
     ),
     Mutation(
         "recovery_reads_without_fence",
-        f"{PROTOCOL}/recovery_reads.py",
+        f"{PROTOCOL}/ledger/recover/reads.py",
         "                    fence=True,\n",
         "                    fence=False,\n",
         "a bookie that missed the fence takes an add after it said absent",
     ),
     Mutation(
         "recovery_asks_one_member",
-        f"{PROTOCOL}/recovery_reads.py",
+        f"{PROTOCOL}/ledger/recover/reads.py",
         "return self._ask_all(tally) if verdict is Verdict.UNDECIDED else []",
         "return []",
         "an entry whose first member failed stays undecided until the hedge",
@@ -358,7 +358,7 @@ _RECOVERY = [
     ),
     Mutation(
         "recovery_never_hedges",
-        f"{PROTOCOL}/recovery_reads.py",
+        f"{PROTOCOL}/ledger/recover/reads.py",
         "                if tally.is_slow:\n                    effects += self._ask_all(tally)\n",
         "",
         "a slow member is waited for until its deadline",
@@ -366,28 +366,28 @@ _RECOVERY = [
     ),
     Mutation(
         "recovery_absent_stays_absent",
-        f"{PROTOCOL}/recovery_reads.py",
+        f"{PROTOCOL}/ledger/recover/reads.py",
         "            self._absent.pop(tally.entry_id, None)\n",
         "            pass\n",
         "nothing further is asked for after a copy turned up late",
     ),
     Mutation(
         "recovery_batch_leaves_absence_behind",
-        f"{PROTOCOL}/recovery_reads.py",
+        f"{PROTOCOL}/ledger/recover/reads.py",
         "            self._absent.pop(frontier, None)\n",
         "",
         "nothing further is asked for after a late batch brought an entry that seemed absent",
     ),
     Mutation(
         "recovery_waits_for_a_batch_that_it_gave_up",
-        f"{PROTOCOL}/presence_batch.py",
+        f"{PROTOCOL}/ledger/recover/presence_batch.py",
         "            self._current = 0\n            return True\n",
         "            return True\n",
         "a bookie that hangs holds recovery up for the deadline of a request",
     ),
     Mutation(
         "recovery_unknown_is_absent",
-        f"{PROTOCOL}/recovery_reads.py",
+        f"{PROTOCOL}/ledger/recover/reads.py",
         """        if self.answers == len(self.members):
             return Verdict.UNKNOWN""",
         """        if self.answers == len(self.members):
@@ -396,70 +396,70 @@ _RECOVERY = [
     ),
     Mutation(
         "recovery_batch_skips_entry",
-        f"{PROTOCOL}/recovery_reads.py",
+        f"{PROTOCOL}/ledger/recover/reads.py",
         "self._next_to_ask = found.last_entry_id + 1",
         "self._next_to_ask = found.last_entry_id + 2",
         "an entry between two batches is never asked for",
     ),
     Mutation(
         "recovery_reads_after_lac_of_last_fragment",
-        f"{PROTOCOL}/recovery_tail.py",
+        f"{PROTOCOL}/ledger/recover/tail.py",
         "first_entry_id=found + 1,",
         "first_entry_id=found + 2,",
         "the first entry after the LAC is not written back",
     ),
     Mutation(
         "recovery_end_is_not_waited_for",
-        f"{PROTOCOL}/recovery_tail.py",
+        f"{PROTOCOL}/ledger/recover/tail.py",
         "if is_end and self._write_back.is_finished:",
         "if is_end:",
         "a ledger is closed before its last entries are on an ack quorum",
     ),
     Mutation(
         "recovery_fails_at_first_missing_spare",
-        f"{PROTOCOL}/recovery_tail.py",
+        f"{PROTOCOL}/ledger/recover/tail.py",
         "        for index in found.unreplaced:\n            pipeline.abandon(index)\n",
         "",
         "the window never empties when a failed bookie has no successor",
     ),
     Mutation(
         "recovery_new_fragment_at_lac",
-        f"{PROTOCOL}/recovery_tail.py",
+        f"{PROTOCOL}/ledger/recover/tail.py",
         "new = Fragment(pipeline.last_add_confirmed + 1, found.ensemble)",
         "new = Fragment(pipeline.next_entry_id, found.ensemble)",
         "entries that were sent again belong to the fragment of the failed bookies",
     ),
     Mutation(
         "measured_length_of_other_fragment",
-        f"{PROTOCOL}/recovery_tail.py",
+        f"{PROTOCOL}/ledger/recover/tail.py",
         "ensemble = metadata.fragment_of(last).ensemble",
         "ensemble = metadata.last_fragment.ensemble",
         "the length is asked of bookies that never had the entry",
     ),
     Mutation(
         "write_back_length_of_first_entry",
-        f"{PROTOCOL}/write_back.py",
+        f"{PROTOCOL}/ledger/recover/write_back.py",
         "length=first.length - len(first.payload),",
         "length=first.length,",
         "the closed length counts one entry twice",
     ),
     Mutation(
         "write_back_is_finished_with_buffer",
-        f"{PROTOCOL}/write_back.py",
+        f"{PROTOCOL}/ledger/recover/write_back.py",
         "return idle and not self._buffered",
         "return idle",
         "entries that wait for the window are left out of the closed ledger",
     ),
     Mutation(
         "write_back_buffer_only_grows",
-        f"{PROTOCOL}/write_back.py",
+        f"{PROTOCOL}/ledger/recover/write_back.py",
         "        self._buffered_size_bytes -= size_bytes\n",
         "",
         "a recovery stands still after so many bytes as it may buffer",
     ),
     Mutation(
         "write_back_small_runs_wait_for_ever",
-        f"{PROTOCOL}/write_back.py",
+        f"{PROTOCOL}/ledger/recover/write_back.py",
         "if is_small and not is_end and pipeline.first_unconfirmed_entry_id is not None:",
         "if is_small and pipeline.first_unconfirmed_entry_id is not None:",
         "the last entries wait for those before them",
@@ -470,21 +470,21 @@ _RECOVERY = [
 _READING = [
     Mutation(
         "reader_absent_without_reload",
-        f"{PROTOCOL}/reader.py",
+        f"{PROTOCOL}/ledger/read/reader.py",
         "if self._is_confirmed_by_reload or self._reloads == self._settings.reloads_max:",
         "if True:",
         "an entry is called absent by bookies that were replaced meanwhile",
     ),
     Mutation(
         "reader_unknown_is_absent",
-        f"{PROTOCOL}/read_tally.py",
+        f"{PROTOCOL}/ledger/read/tally.py",
         "absent = all(code.is_absent for code in self.codes.values())",
         "absent = any(code.is_absent for code in self.codes.values())",
         "an entry that one replica could not read is called absent",
     ),
     Mutation(
         "reader_batch_crosses_fragments",
-        f"{PROTOCOL}/reader.py",
+        f"{PROTOCOL}/ledger/read/reader.py",
         "                return fragment.first_entry_id - 1\n",
         "                break\n",
         "bookies are asked for entries that they never had",
@@ -492,21 +492,21 @@ _READING = [
     ),
     Mutation(
         "lac_read_is_done_after_one",
-        f"{PROTOCOL}/lac.py",
+        f"{PROTOCOL}/ledger/read/lac.py",
         "if not self._sent or (covered and not self._waits_for_all):",
         "if True:",
         "a LAC read hears one bookie and says that the ensemble is covered",
     ),
     Mutation(
         "lac_below_last_fragment",
-        f"{PROTOCOL}/lac.py",
+        f"{PROTOCOL}/ledger/read/lac.py",
         "self.last_add_confirmed = max(self.last_add_confirmed, floor)",
         "self.last_add_confirmed = max(self.last_add_confirmed, NO_ENTRY)",
         "entries that were confirmed before a change seem unconfirmed",
     ),
     Mutation(
         "reader_late_answer_makes_no_room",
-        "ledgerlog_spark/protocol/reader.py",
+        "ledgerlog_spark/protocol/ledger/read/reader.py",
         "return self._advance()  # a late answer brings nothing but room for another request",
         "return []",
         "a reader that waits for room only stands still",

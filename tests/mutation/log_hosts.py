@@ -9,7 +9,7 @@ LOG = "ledgerlog_spark/log"
 _DRIVER = [
     Mutation(
         "range_is_lost_at_the_first_look",
-        f"{LOG}/committed_range.py",
+        f"{LOG}/reading/committed_range.py",
         'return "no bookie has them" if metadata == seen else ""',
         'return "no bookie has them"',
         "entries that a repair moved while they were looked for are called lost",
@@ -120,7 +120,7 @@ _DRIVER = [
 _SWEEPER = [
     Mutation(
         "sweep_removes_log_unseen_by_a_replica",
-        f"{LOG}/sweeper.py",
+        f"{LOG}/maintenance/sweeper.py",
         "        await self._store.sync()\n"
         "        if await self._store.read_head(log_id) is not None:",
         "        if await self._store.read_head(log_id) is not None:",
@@ -128,14 +128,14 @@ _SWEEPER = [
     ),
     Mutation(
         "sweep_takes_milliseconds_for_seconds",
-        f"{LOG}/sweeper.py",
+        f"{LOG}/maintenance/sweeper.py",
         "(not mark.is_made and now_ms - mark.marked_ms >= grace_ms)",
         "(not mark.is_made and now_ms - mark.marked_ms >= grace_ms // 1_000)",
         "ledgers go while readers of an older version still read them",
     ),
     Mutation(
         "sweep_deleted_log_has_no_grace",
-        f"{LOG}/sweeper.py",
+        f"{LOG}/maintenance/sweeper.py",
         """        if now_ms < self._due.removal:
             return Swept(log_id)
         items =""",
@@ -144,7 +144,7 @@ _SWEEPER = [
     ),
     Mutation(
         "sweep_deleted_log_leaves_marked_ledgers",
-        f"{LOG}/sweeper.py",
+        f"{LOG}/maintenance/sweeper.py",
         "        ledger_ids |= dict.fromkeys("
         "m.ledger_id for m in await self._store.marked(log_id))\n",
         "",
@@ -152,7 +152,7 @@ _SWEEPER = [
     ),
     Mutation(
         "sweep_deleted_log_reads_marks_first",
-        f"{LOG}/sweeper.py",
+        f"{LOG}/maintenance/sweeper.py",
         """        await self._deregister_all(log_id)
         ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._store.marked(log_id))
 """,
@@ -163,7 +163,7 @@ _SWEEPER = [
     ),
     Mutation(
         "sweep_deleted_log_forgets_what_it_kept",
-        f"{LOG}/sweeper.py",
+        f"{LOG}/maintenance/sweeper.py",
         """        if kept:
             await self._keep_marked(kept)
             self._due.removal = now_ms + LOOK_AGAIN_MS
@@ -174,49 +174,49 @@ _SWEEPER = [
     ),
     Mutation(
         "sweep_deleted_log_marks_first_thousand_alone",
-        f"{LOG}/sweeper.py",
+        f"{LOG}/maintenance/sweeper.py",
         "            is_last = first + STEP_LEDGERS_MAX >= len(ledger_ids)\n",
         "            is_last = True\n",
         "the list of a deleted log goes before all that is kept has a mark",
     ),
     Mutation(
         "sweep_registrations_due_of_last_producer",
-        f"{LOG}/sweeper.py",
+        f"{LOG}/maintenance/sweeper.py",
         "                next_due_ms = min(next_due_ms, min(young) + ttl_ms + 1)\n",
         "                next_due_ms = min(young) + ttl_ms + 1\n",
         "a registration is looked at when that of another producer is due",
     ),
     Mutation(
         "sweep_shrinks_to_first_run",
-        f"{LOG}/sweeper.py",
+        f"{LOG}/maintenance/sweeper.py",
         "shrunk = replace(found.value, runs=found.value.runs[-1:])",
         "shrunk = replace(found.value, runs=found.value.runs[:1])",
         "the last run is forgotten, so its query's batches are committed again",
     ),
     Mutation(
         "sweep_forgets_jobs_at_work",
-        f"{LOG}/sweeper.py",
+        f"{LOG}/maintenance/sweeper.py",
         "if not is_job or now_ms - found.value.time_ms <= self._properties.staging_ttl_ms:",
         "if not is_job:",
         "a job that has no ledger yet loses its record",
     ),
     Mutation(
         "sweep_seals_runs_once_for_all",
-        f"{LOG}/sweeper.py",
+        f"{LOG}/maintenance/sweeper.py",
         "if epoch == 1 or self._due.sealed.get(app) == epoch:",
         "if epoch == 1 or app in self._due.sealed:",
         "what a run that is replaced later left open stays open",
     ),
     Mutation(
         "sweep_expires_for_ever",
-        f"{LOG}/sweeper.py",
+        f"{LOG}/maintenance/sweeper.py",
         "while crossed < ATTEMPTS_MAX and steps < EXPIRY_STEPS_MAX:",
         "while steps < EXPIRY_STEPS_MAX:",
         "a log with a commit every few milliseconds holds up the pass over all others",
     ),
     Mutation(
         "sweep_of_one_log_ends_the_pass",
-        f"{LOG}/sweeper.py",
+        f"{LOG}/maintenance/sweeper.py",
         "                errors.append(error)\n        return swept, errors",
         "                errors.append(error)\n                break\n        return swept, errors",
         "one log that fails keeps the others waiting",
@@ -226,35 +226,35 @@ _SWEEPER = [
 _RANGES = [
     Mutation(
         "range_buffer_unbounded",
-        f"{LOG}/range_writer.py",
+        f"{LOG}/committing/range_writer.py",
         "while self._pending_size_bytes > PENDING_SIZE_BYTES_MAX:",
         "while False:",
         "memory grows with the range",
     ),
     Mutation(
         "range_cut_writes_index_again",
-        f"{LOG}/range_writer.py",
+        f"{LOG}/committing/range_writer.py",
         "again = tuple(sent.payload for sent in self._pending if sent.rows)",
         "again = tuple(sent.payload for sent in self._pending)",
         "an index entry is written again as if it were rows",
     ),
     Mutation(
         "range_names_index_it_does_not_have",
-        f"{LOG}/range_writer.py",
+        f"{LOG}/committing/range_writer.py",
         "index_entry_id=last_entry_id if self._is_index_confirmed else NO_ENTRY,",
         "index_entry_id=last_entry_id,",
         "rows are read as an index",
     ),
     Mutation(
         "range_begins_with_its_ledger",
-        f"{LOG}/range_writer.py",
+        f"{LOG}/committing/range_writer.py",
         "        self._first_entry_id = ledger.entries\n",
         "        self._first_entry_id = 0\n",
         "a second range of a ledger names the entries of the first",
     ),
     Mutation(
         "range_finished_before_acknowledged",
-        f"{LOG}/range_writer.py",
+        f"{LOG}/committing/range_writer.py",
         """        while self._pending:
             await self._acknowledged()
         reach("range.acknowledged")""",
@@ -265,14 +265,14 @@ _RANGES = [
     ),
     Mutation(
         "staged_ledger_outlives_registration",
-        f"{LOG}/staged_ledger.py",
+        f"{LOG}/committing/staged_ledger.py",
         "self._roll_age_ms = min(properties.roll_age_ms, properties.staging_ttl_ms // 2)",
         "self._roll_age_ms = properties.roll_age_ms",
         "a ledger is gone on with after the sweeper ended its registration",
     ),
     Mutation(
         "staged_ledger_of_batch_before_counts",
-        f"{LOG}/staged_ledger.py",
+        f"{LOG}/committing/staged_ledger.py",
         "is_replaced = self._last_batch_id < batch_id - 1",
         "is_replaced = False",
         "a log in complete mode keeps ledgers of which nothing is listed",
@@ -282,7 +282,7 @@ _RANGES = [
 _WATCHES = [
     Mutation(
         "end_watch_misses_change_of_its_look",
-        f"{LOG}/end_watch.py",
+        f"{LOG}/reading/end_watch.py",
         """            self._is_stale = False
             try:
                 await self._follow_open_ledgers()
@@ -295,7 +295,7 @@ _WATCHES = [
     ),
     Mutation(
         "end_watch_keeps_what_it_followed",
-        f"{LOG}/end_watch.py",
+        f"{LOG}/reading/end_watch.py",
         "        if self._refreshing is None:\n"
         "            self._refresh_soon()  # lets go of what is followed\n",
         "",
@@ -303,7 +303,7 @@ _WATCHES = [
     ),
     Mutation(
         "end_watch_gives_up_in_an_outage",
-        f"{LOG}/end_watch.py",
+        f"{LOG}/reading/end_watch.py",
         "                self._is_stale = True\n"
         "                with contextlib.suppress(TimeoutError):\n",
         "                with contextlib.suppress(TimeoutError):\n",
@@ -311,14 +311,14 @@ _WATCHES = [
     ),
     Mutation(
         "open_ends_are_read_behind_an_open_ledger",
-        f"{LOG}/open_ends.py",
+        f"{LOG}/reading/open_ends.py",
         "        if not handle.is_closed:\n            break\n",
         "",
         "rows of a later ledger are shown with a gap before them",
     ),
     Mutation(
         "open_ends_of_ledger_that_is_gone",
-        f"{LOG}/open_ends.py",
+        f"{LOG}/reading/open_ends.py",
         "        with contextlib.suppress(LedgerNotFoundError):\n            return await read()\n"
         "    return await read()",
         "        break\n    return await read()",
@@ -326,7 +326,7 @@ _WATCHES = [
     ),
     Mutation(
         "known_logs_are_kept_when_a_commit_fails",
-        f"{LOG}/known_logs.py",
+        f"{LOG}/committing/known_logs.py",
         "return self._known.pop((log_id, app), None)",
         "return self._known.get((log_id, app))",
         "the commit after a failed one starts from what that one knew",

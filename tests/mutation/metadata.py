@@ -9,21 +9,21 @@ METADATA = "ledgerlog_spark/metadata"
 _LEDGERS = [
     Mutation(
         "ids_of_a_counter_that_went_round",
-        f"{METADATA}/ledger_ids.py",
+        f"{METADATA}/ledgers/ids.py",
         "                return None if is_used_up else numbers\n",
         "                return numbers\n",
         "ids that were used once are given out again",
     ),
     Mutation(
         "ids_of_two_directories_overlap",
-        f"{METADATA}/ledger_ids.py",
+        f"{METADATA}/ledgers/ids.py",
         "return [(high << 32) | number for number in numbers]",
         "return [(high << 30) | number for number in numbers]",
         "the counters of two directories give out one id",
     ),
     Mutation(
         "ids_of_a_replica_that_is_behind",
-        f"{METADATA}/ledger_ids.py",
+        f"{METADATA}/ledgers/ids.py",
         """        await self._tree.sync(self._root)
         try:
             names = await self._tree.children(self._long)""",
@@ -34,14 +34,14 @@ _LEDGERS = [
     ),
     Mutation(
         "ids_end_with_their_directory",
-        f"{METADATA}/ledger_ids.py",
+        f"{METADATA}/ledgers/ids.py",
         "            self._high = None\n        raise",
         "        raise",
         "a client whose directory of ids is full creates no ledger any more",
     ),
     Mutation(
         "ids_lost_answer_is_final",
-        f"{METADATA}/ledger_ids.py",
+        f"{METADATA}/ledgers/ids.py",
         """            except MetadataUnknownError as error:
                 lost = error
             else:
@@ -54,21 +54,21 @@ _LEDGERS = [
     ),
     Mutation(
         "created_record_of_somebody_else",
-        f"{METADATA}/ledger_store.py",
+        f"{METADATA}/ledgers/store.py",
         "if metadata.token is not None and found.value.token == metadata.token:",
         "if metadata.token is not None and lost is not None:",
         "after a lost answer the record of another client counts as ours",
     ),
     Mutation(
         "created_record_is_forgotten_in_an_outage",
-        f"{METADATA}/ledger_store.py",
+        f"{METADATA}/ledgers/store.py",
         "with unsure_after(lost):",
         "with unsure_after(None):",
         "a ledger that may be there is reported as not created",
     ),
     Mutation(
         "ledger_write_ignores_version",
-        f"{METADATA}/ledger_store.py",
+        f"{METADATA}/ledgers/store.py",
         "written = await self._tree.set(self.path(ledger_id), data, version)",
         "written = await self._tree.set(self.path(ledger_id), data, None)",
         "a writer overwrites the record that recovery changed",
@@ -78,28 +78,28 @@ _LEDGERS = [
 _LOGS = [
     Mutation(
         "registration_unchecked",
-        f"{METADATA}/log_producers.py",
+        f"{METADATA}/logs/producers.py",
         "            CheckNode(self._paths.producer(log_id, app), version),\n",
         "",
         "a zombie registers ledgers",
     ),
     Mutation(
         "registration_that_ended_counts",
-        f"{METADATA}/log_producers.py",
+        f"{METADATA}/logs/producers.py",
         "if lost is not None and await self._tree.stat(proof) is not None:",
         "if lost is not None:",
         "a ledger is written whose registration the sweeper ended",
     ),
     Mutation(
         "registrations_of_a_run_count_as_older",
-        f"{METADATA}/log_producers.py",
+        f"{METADATA}/logs/producers.py",
         "if -1 < found < epoch]",
         "if -1 < found <= epoch]",
         "a run's own ledgers are sealed under it",
     ),
     Mutation(
         "mark_is_not_renewed",
-        f"{METADATA}/log_producers.py",
+        f"{METADATA}/logs/producers.py",
         """            elif was == LISTED:
                 operations.append(SetNode(path, was, None))
 """,
@@ -108,21 +108,21 @@ _LOGS = [
     ),
     Mutation(
         "producers_overwrite_each_other",
-        f"{METADATA}/log_producers.py",
+        f"{METADATA}/logs/producers.py",
         "            operations = [SetNode(path, data, version)]\n",
         "            operations = [SetNode(path, data, None)]\n",
         "two runs have one epoch",
     ),
     Mutation(
         "created_log_unseen_by_a_replica",
-        f"{METADATA}/log_store.py",
+        f"{METADATA}/logs/store.py",
         "        await self.sync()\n        found = await self.read_head(head.log_id)\n",
         "        found = await self.read_head(head.log_id)\n",
         "a log that we made counts as somebody else's",
     ),
     Mutation(
         "deletion_of_a_namesake",
-        f"{METADATA}/log_store.py",
+        f"{METADATA}/logs/store.py",
         """        if pointer.value.decode() != head.log_id:
             raise""",
         """        if False:
@@ -131,21 +131,21 @@ _LOGS = [
     ),
     Mutation(
         "log_not_found_on_one_replica",
-        f"{METADATA}/log_store.py",
+        f"{METADATA}/logs/store.py",
         "        for is_synced in (False, True):\n",
         "        for is_synced in (False,):\n",
         "a log that a replica does not show yet does not exist",
     ),
     Mutation(
         "log_is_removed_with_marks",
-        f"{METADATA}/log_store.py",
+        f"{METADATA}/logs/store.py",
         "        if await self._children(paths.marks(log_id)):\n",
         "        if False:\n",
         "ledgers that were marked during the removal are never deleted",
     ),
     Mutation(
         "log_is_removed_before_its_producers",
-        f"{METADATA}/log_store.py",
+        f"{METADATA}/logs/store.py",
         """        for app in await self.producers(log_id):
             found = await self.read_producer(log_id, app)
             if found is not None:
@@ -159,21 +159,21 @@ _LOGS = [
     ),
     Mutation(
         "head_write_ignores_version",
-        f"{METADATA}/log_store.py",
+        f"{METADATA}/logs/store.py",
         "SetNode(paths.head(log_id), encode_head(write.head), write.head_version)",
         "SetNode(paths.head(log_id), encode_head(write.head), None)",
         "commits overwrite each other",
     ),
     Mutation(
         "commit_ignores_producer_version",
-        f"{METADATA}/log_store.py",
+        f"{METADATA}/logs/store.py",
         "operations.append(SetNode(path, record, write.producer_version))",
         "operations.append(SetNode(path, record, None))",
         "a run that was replaced commits",
     ),
     Mutation(
         "commit_names_swept_pages",
-        f"{METADATA}/log_store.py",
+        f"{METADATA}/logs/store.py",
         "            operations.append("
         "CheckNode(paths.pages(log_id, write.token), write.pages_version))\n",
         "            pass\n",
@@ -181,7 +181,7 @@ _LOGS = [
     ),
     Mutation(
         "unlisted_ledgers_get_no_mark",
-        f"{METADATA}/log_store.py",
+        f"{METADATA}/logs/store.py",
         "        operations += await self._marks(log_id, write.unlisted, LISTED)\n",
         "",
         "ledgers that no version names stay for ever",
@@ -209,14 +209,14 @@ _LOGS = [
     ),
     Mutation(
         "queue_is_in_order_of_tokens",
-        f"{METADATA}/commit_queue.py",
+        f"{METADATA}/logs/commit_queue.py",
         'return sorted(names, key=lambda name: name.rpartition("-")[2])',
         "return sorted(names)",
         "who came later goes first, and two may wait for each other",
     ),
     Mutation(
         "queue_is_joined_twice",
-        f"{METADATA}/commit_queue.py",
+        f"{METADATA}/logs/commit_queue.py",
         """                if name.startswith(f"{token}-"):
                     return name
             raise""",
@@ -237,7 +237,7 @@ _LOGS = [
 _REGISTRATION = [
     Mutation(
         "bookie_is_looked_for_twice",
-        f"{METADATA}/registration.py",
+        f"{METADATA}/bookies/registration.py",
         "for directory in (self._available, self._read_only, self._available):",
         "for directory in (self._available, self._read_only):",
         "a bookie that becomes writable between two looks is not registered",

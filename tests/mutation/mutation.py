@@ -101,8 +101,8 @@ _LEADER_TESTS = (
 )
 
 SUITES = {
-    "ledgerlog_spark/protocol/log_": Suite(("lists", "log"), _LOG_TESTS),
-    "ledgerlog_spark/protocol/leader_": Suite(
+    "ledgerlog_spark/protocol/log/": Suite(("lists", "log"), _LOG_TESTS),
+    "ledgerlog_spark/protocol/leader/": Suite(
         ("leader", "leader scripts", "handles"),
         ((f"{_UNIT}/leader", f"{_UNIT}/log/test_leader.py"),),
     ),
@@ -110,24 +110,28 @@ SUITES = {
         ("ledger", "ledger scripts", "handles"),
         ((f"{_UNIT}/protocol", "tests/transcripts"), (f"{_UNIT}/client",)),
     ),
-    "ledgerlog_spark/log/leader": Suite(_LEADER_HOSTS, (*_LEADER_TESTS, (f"{_UNIT}/log",))),
-    "ledgerlog_spark/log/blocking_leader": Suite((), (*_LEADER_TESTS, (f"{_UNIT}/log",))),
-    "ledgerlog_spark/log/entries_in_flight": Suite(_LEADER_HOSTS, _LEADER_TESTS),
-    "ledgerlog_spark/log/ledger_entries": Suite(_LEADER_HOSTS, ((f"{_UNIT}/log",),)),
-    "ledgerlog_spark/log/row_cursor": Suite(_LEADER_HOSTS, ((f"{_UNIT}/log",),)),
+    "ledgerlog_spark/log/leader/": Suite(_LEADER_HOSTS, (*_LEADER_TESTS, (f"{_UNIT}/log",))),
+    "ledgerlog_spark/log/blocking/leader": Suite((), (*_LEADER_TESTS, (f"{_UNIT}/log",))),
+    "ledgerlog_spark/log/leader/entries_in_flight": Suite(_LEADER_HOSTS, _LEADER_TESTS),
+    "ledgerlog_spark/log/entry_codec": Suite(_LEADER_HOSTS, (*_LEADER_TESTS, (f"{_UNIT}/log",))),
+    "ledgerlog_spark/log/reading/ledger_entries": Suite(_LEADER_HOSTS, ((f"{_UNIT}/log",),)),
+    "ledgerlog_spark/log/reading/row_cursor": Suite(_LEADER_HOSTS, ((f"{_UNIT}/log",),)),
+    "ledgerlog_spark/log/reading/record": Suite(_LEADER_HOSTS, (*_LEADER_TESTS, (f"{_UNIT}/log",))),
     "ledgerlog_spark/log/record": Suite(_LEADER_HOSTS, (*_LEADER_TESTS, (f"{_UNIT}/log",))),
-    "ledgerlog_spark/log/open_ends": Suite(_LEADER_HOSTS, ((f"{_UNIT}/log",),)),
-    "ledgerlog_spark/log/end_watch": Suite(_LEADER_HOSTS, ((f"{_UNIT}/log",),)),
-    "ledgerlog_spark/log/check": Suite(("leader", "log"), _LOG_TESTS),
-    "ledgerlog_spark/log/newest_view": Suite(("leader", "log"), _LOG_TESTS),
-    "ledgerlog_spark/log/record_reader": Suite(("leader", "handles"), _LOG_TESTS),
+    "ledgerlog_spark/log/reading/open_ends": Suite(_LEADER_HOSTS, ((f"{_UNIT}/log",),)),
+    "ledgerlog_spark/log/reading/end_watch": Suite(_LEADER_HOSTS, ((f"{_UNIT}/log",),)),
+    "ledgerlog_spark/log/maintenance/check": Suite(("leader", "log"), _LOG_TESTS),
+    "ledgerlog_spark/log/reading/newest_view": Suite(("leader", "log"), _LOG_TESTS),
+    "ledgerlog_spark/log/reading/record_reader": Suite(("leader", "handles"), _LOG_TESTS),
     "ledgerlog_spark/log/": Suite(("log",), _LOG_TESTS),
-    "ledgerlog_spark/metadata/led": Suite(
+    "ledgerlog_spark/metadata/ledgers/": Suite(
         ("stores", "log", "handles"),
         (("tests/contract/test_metadata_ledgers.py", f"{_UNIT}/client"),),
     ),
-    "ledgerlog_spark/metadata/reg": Suite((), (("tests/contract/test_metadata_registration.py",),)),
-    "ledgerlog_spark/metadata/lea": Suite(
+    "ledgerlog_spark/metadata/bookies/": Suite(
+        (), (("tests/contract/test_metadata_registration.py",),)
+    ),
+    "ledgerlog_spark/metadata/leases": Suite(
         ("stores",), (("tests/contract/test_metadata_leases.py",),)
     ),
     "ledgerlog_spark/metadata/": Suite(

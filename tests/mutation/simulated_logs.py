@@ -10,21 +10,21 @@ LOG = "ledgerlog_spark/log"
 _PASSWORDS = [
     Mutation(
         "password_of_a_commit_is_not_compared",
-        f"{PROTOCOL}/log_password_guard.py",
+        f"{PROTOCOL}/log/commit/password_guard.py",
         "        check_password(self._log, head, self._password)\n",
         "",
         "rows of two passwords are listed together, and nobody can read them all",
     ),
     Mutation(
         "password_of_older_heads_is_not_compared",
-        f"{PROTOCOL}/log_password_guard.py",
+        f"{PROTOCOL}/log/commit/password_guard.py",
         "            compare_password(self._log, listed, self._password)\n",
         "",
         "a log that an earlier release wrote takes rows of another password",
     ),
     Mutation(
         "password_is_in_the_head",
-        f"{PROTOCOL}/log_password.py",
+        f"{PROTOCOL}/log/password.py",
         "hmac.digest(salt, password, 'sha256').hex()",
         "password.decode(errors='replace')",
         "whoever prints a head shows the log's password",
@@ -34,28 +34,28 @@ _PASSWORDS = [
 _COLUMNS = [
     Mutation(
         "first_commit_takes_columns_away",
-        f"{PROTOCOL}/log_commit_plan.py",
+        f"{PROTOCOL}/log/commit/plan.py",
         "if request.is_first and is_new and head.version > 0:",
         "if False:",
         "of two first commits the second takes the columns of the first one's rows away",
     ),
     Mutation(
         "first_commit_without_rows_is_nothing",
-        f"{PROTOCOL}/log_commit_plan.py",
+        f"{PROTOCOL}/log/commit/plan.py",
         "return self._appends_nothing and not self.is_first",
         "return self._appends_nothing",
         "the columns of a first write without rows are not stored",
     ),
     Mutation(
         "columns_of_the_moment_are_taken",
-        f"{PROTOCOL}/log_commit_plan.py",
+        f"{PROTOCOL}/log/commit/plan.py",
         "if head.schema_id != NO_SCHEMA and current_schema == request.schema:",
         "if head.schema_id != NO_SCHEMA:",
         "rows are listed under a schema that they do not have",
     ),
     Mutation(
         "rows_of_a_leader_are_not_compared",
-        f"{LOG}/leader_rows.py",
+        f"{LOG}/leader/rows.py",
         "        rows.check(schema)\n",
         "        pass\n",
         "a leader of other columns deposes the one that there is",
@@ -65,21 +65,21 @@ _COLUMNS = [
 _READERS = [
     Mutation(
         "view_has_older_versions_behind_newer_ones",
-        f"{PROTOCOL}/log_view.py",
+        f"{PROTOCOL}/log/read/view.py",
         "for walk in reversed(self._history) for v",
         "for walk in self._history for v",
         "a stream takes an old version for the newest",
     ),
     Mutation(
         "view_skips_a_version",
-        f"{PROTOCOL}/log_view.py",
+        f"{PROTOCOL}/log/read/view.py",
         "if known is None else known + 1",
         "if known is None else known + 2",
         "a stream does not see that a version was an overwrite",
     ),
     Mutation(
         "time_travel_to_the_oldest",
-        f"{LOG}/version_at.py",
+        f"{LOG}/reading/version_at.py",
         "return found[-1]",
         "return found[0]",
         "a read as of a time gets the oldest version that there is",
@@ -89,42 +89,42 @@ _READERS = [
 _STANDING_STILL = [
     Mutation(
         "takeover_stands_still_after_its_write",
-        f"{PROTOCOL}/log_epoch.py",
+        f"{PROTOCOL}/log/commit/epoch.py",
         "        return self._sync()\n\n    def _read_error",
         "        return []\n\n    def _read_error",
         "a run that takes over its producer neither ends nor asks for anything",
     ),
     Mutation(
         "leader_stands_still_after_a_failed_attempt",
-        f"{PROTOCOL}/leader_log.py",
+        f"{PROTOCOL}/leader/leader.py",
         "return self._advance() if self._attempts.wake(event.request) else []",
         "return [] if self._attempts.wake(event.request) else []",
         "a leader whose attempt at a ledger failed makes no other",
     ),
     Mutation(
         "broken_ledger_is_kept_secret",
-        f"{LOG}/leader_writer.py",
+        f"{LOG}/leader/ledger_writer.py",
         "            self._tell(LedgerBroken(self._handle.id, is_lost, exception))",
         "            del is_lost",
         "appends wait for ever for a ledger that takes none",
     ),
     Mutation(
         "leader_hears_of_failed_appends_only",
-        f"{LOG}/leader_host.py",
+        f"{LOG}/leader/host.py",
         "                on_failed=face.set_exception,\n",
         "                on_failed=lambda _: None,\n",
         "a ledger that fails between two appends stays open, and its end unread",
     ),
     Mutation(
         "leader_gives_up_though_nothing_waits",
-        f"{PROTOCOL}/leader_log.py",
+        f"{PROTOCOL}/leader/leader.py",
         "is_needed = self._ledgers.current.is_broken and not self._appends.is_empty",
         "is_needed = self._ledgers.current.is_broken",
         "a leader ends for an outage in which nothing was appended",
     ),
     Mutation(
         "append_pays_for_failures_before_it",
-        f"{PROTOCOL}/leader_log.py",
+        f"{PROTOCOL}/leader/leader.py",
         "        if ledgers.current.is_broken and appends.is_empty:\n"
         "            self._attempts.forgive()\n",
         "",
@@ -132,7 +132,7 @@ _STANDING_STILL = [
     ),
     Mutation(
         "tail_reads_the_same_list_again",
-        f"{LOG}/record_reader.py",
+        f"{LOG}/reading/record_reader.py",
         "                changes.is_list_stale = False\n                view = await",
         "                changes.is_list_stale = False\n                await",
         "a tail stands still at the end of the ledger that was open when it began",
@@ -142,14 +142,14 @@ _STANDING_STILL = [
 _LEADERS = [
     Mutation(
         "appends_that_were_sent_fail_for_certain",
-        f"{LOG}/entries_in_flight.py",
+        f"{LOG}/leader/entries_in_flight.py",
         "is_unknown = was_cut or first_unknown <= number < first_unsent",
         "is_unknown = was_cut",
         "records that are in the log are appended again",
     ),
     Mutation(
         "deleted_leader_log_leaves_its_orphans",
-        f"{LOG}/sweeper.py",
+        f"{LOG}/maintenance/sweeper.py",
         "        if self._head.kind is LogKind.LEADER:\n",
         "        if False:\n",
         "ledgers that a dead leader never listed stay on the bookies for ever",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ledgerlog_spark.errors import LocalProtocolError, WireFormatError
 from ledgerlog_spark.model import Code, DigestType
 from ledgerlog_spark.wire import answers, requests
-from ledgerlog_spark.wire.entry_codec import EntryCodec, decode_entry_header
+from ledgerlog_spark.wire.entry import EntryCodec, decode_entry_header
 from ledgerlog_spark.wire.frames import ChunkPool, FrameSplitter
 from ledgerlog_spark.wire.opcodes import Flag, Opcode, packet_header
 from tests.unit.wire.golden import records

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from bookie_server.core.requests import BatchReadRequest, ReadRequest
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata
-from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.protocol.writer import LedgerWriter
+from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
 from ledgerlog_spark.wire.master_key import master_key
 from tests.sim.bookie import SETTINGS
 from tests.sim.checker import Checker, Violation, require, write_set

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import LedgerState
-from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.protocol.messages import Failure
+from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.messages import Failure
 from tests.sim.checker import Checker, require
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
 from bookie_server.service.collector import Collector
+from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
-from bookie_server.storage.manifest import initialize_directory
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState
 from tests.sim.checker import require
 from tests.sim.disk import SECTOR, SimDisk, SimFileSystem, tear_tail

@@ -20,9 +20,13 @@ from ledgerlog_spark.model import (
     Quorum,
     Versioned,
 )
-from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.protocol.recovery import RETRIABLE, LedgerRecovery, RecoveryPhase
-from ledgerlog_spark.protocol.writer import LedgerWriter, WriterPhase
+from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.recover.recovery import (
+    RETRIABLE,
+    LedgerRecovery,
+    RecoveryPhase,
+)
+from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter, WriterPhase
 from tests.sim.copies import Copies, Copy, Promise, head_of
 
 if TYPE_CHECKING:

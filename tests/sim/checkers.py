@@ -9,7 +9,7 @@ from tests.sim.checker import Checker
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.protocol import messages as m
+    from ledgerlog_spark.protocol.ledger import messages as m
     from tests.sim.client import SimClient
     from tests.sim.copies import Copy, Promise
 

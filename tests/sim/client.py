@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
-from ledgerlog_spark.protocol import messages as m
+from ledgerlog_spark.protocol.ledger import messages as m
 from tests.sim.blame import judge
 from tests.sim.checker import require
 from tests.sim.late_add import CODEC, KEY

@@ -24,7 +24,7 @@ from typing import Any, TextIO
 import ledgerlog_spark.protocol as protocol_package
 from ledgerlog_spark.protocol import dispatch as dispatch_module
 from ledgerlog_spark.protocol.dispatch import IGNORED, REFUSED, Unhandled
-from ledgerlog_spark.protocol.log_machine import LogMachine
+from ledgerlog_spark.protocol.log.machine import LogMachine
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from ledgerlog_spark.protocol.lac import LAC_TABLE
-from ledgerlog_spark.protocol.leader_log import LEADER_TABLE
-from ledgerlog_spark.protocol.reader import READER_TABLE
-from ledgerlog_spark.protocol.recovery import RECOVERY_TABLE
-from ledgerlog_spark.protocol.writer import WRITER_TABLE
+from ledgerlog_spark.protocol.leader.leader import LEADER_TABLE
+from ledgerlog_spark.protocol.ledger.read.lac import LAC_TABLE
+from ledgerlog_spark.protocol.ledger.read.reader import READER_TABLE
+from ledgerlog_spark.protocol.ledger.recover.recovery import RECOVERY_TABLE
+from ledgerlog_spark.protocol.ledger.write.writer import WRITER_TABLE
 
 TABLES: tuple[Mapping[Any, Any], ...] = (
     WRITER_TABLE,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.protocol.leader_log import LeaderLog
-from ledgerlog_spark.protocol.leader_phases import LeaderPhase
-from ledgerlog_spark.protocol.writer import LedgerWriter, WriterPhase
+from ledgerlog_spark.protocol.leader.leader import LeaderLog
+from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter, WriterPhase
 
 ROUNDS_MAX = 3
 """Timer rounds without another request; hedging takes two until it asks somebody else."""

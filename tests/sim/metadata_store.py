@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
-from ledgerlog_spark.protocol.messages import MetadataOutcome
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from tests.sim.faults import Faults
 
 OnWrite = Callable[[str, int, Versioned[LedgerMetadata], Versioned[LedgerMetadata]], None]

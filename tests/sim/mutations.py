@@ -21,17 +21,18 @@ from bookie_server.ports import Standing
 from bookie_server.service.collector import Collector
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.drops import Drops
-from bookie_server.storage.read_answers import ReadAnswers
+from bookie_server.storage.reading.answers import ReadAnswers
 from ledgerlog_spark.model import Code, Fragment, Version, Versioned
-from ledgerlog_spark.protocol import fencing, recovery_reads
-from ledgerlog_spark.protocol.add_pipeline import AddPipeline, SentRun
-from ledgerlog_spark.protocol.messages import CasMetadata, Failure, MetadataOutcome
-from ledgerlog_spark.protocol.metadata_update import MetadataUpdate, UpdatePhase
-from ledgerlog_spark.protocol.quorum import is_acknowledged
-from ledgerlog_spark.protocol.reader import LedgerReader
-from ledgerlog_spark.protocol.recovery_reads import EntryTally, RecoveryReads
-from ledgerlog_spark.protocol.recovery_tail import RecoveryTail, TailStep
-from ledgerlog_spark.protocol.writer import LedgerWriter
+from ledgerlog_spark.protocol.ledger.messages import CasMetadata, Failure, MetadataOutcome
+from ledgerlog_spark.protocol.ledger.metadata_update import MetadataUpdate, UpdatePhase
+from ledgerlog_spark.protocol.ledger.quorum import is_acknowledged
+from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader
+from ledgerlog_spark.protocol.ledger.recover import fencing
+from ledgerlog_spark.protocol.ledger.recover import reads as recovery_reads
+from ledgerlog_spark.protocol.ledger.recover.reads import EntryTally, RecoveryReads
+from ledgerlog_spark.protocol.ledger.recover.tail import RecoveryTail, TailStep
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline, SentRun
+from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
 from tests.sim.bookie import MetadataFromStore
 from tests.sim.disk import SimFile
 from tests.sim.handlers import replace as replace_in

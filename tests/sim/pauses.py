@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ledgerlog_spark.model import Code
-from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.protocol.reader import LedgerReader
+from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader
 from tests.sim.checker import require
 
 

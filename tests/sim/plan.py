@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.protocol.writer import LedgerWriter
+from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
 
 if TYPE_CHECKING:
     from tests.sim.world import World

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol import messages as m
+from ledgerlog_spark.protocol.ledger import messages as m
 from tests.sim.checker import Violation
 from tests.sim.draws import Draws
 from tests.sim.options import LEDGER, Options, drawn

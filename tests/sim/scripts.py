@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ledgerlog_spark.model import Quorum
-from ledgerlog_spark.protocol import messages as m
+from ledgerlog_spark.protocol.ledger import messages as m
 from tests.sim.checker import require
 from tests.sim.faults import JITTER
 from tests.sim.network import matching

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.protocol.writer import WriterPhase
+from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.write.writer import WriterPhase
 from tests.sim.options import LEDGER
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.model import Quorum
-from ledgerlog_spark.protocol import messages as m
+from ledgerlog_spark.protocol.ledger import messages as m
 from tests.sim.checker import Violation, require
 from tests.sim.mutations import MUTATIONS, applied
 from tests.sim.network import matching

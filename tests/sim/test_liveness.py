@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ledgerlog_spark.protocol import messages as m
+from ledgerlog_spark.protocol.ledger import messages as m
 from tests.fixtures.kinds import now
 from tests.sim.faults import JITTER
 from tests.sim.options import Options

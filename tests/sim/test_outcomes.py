@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from ledgerlog_spark.model import NO_ENTRY, Quorum
-from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.protocol.lac import LacPhase, LacReader
-from ledgerlog_spark.protocol.messages import Failure
-from ledgerlog_spark.protocol.recovery import RecoveryPhase
+from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.messages import Failure
+from ledgerlog_spark.protocol.ledger.read.lac import LacPhase, LacReader
+from ledgerlog_spark.protocol.ledger.recover.recovery import RecoveryPhase
 from tests.fixtures.kinds import now
 from tests.sim.blame import judge
 from tests.sim.checker import Violation

@@ -14,14 +14,14 @@ from ledgerlog_spark.model import (
     LedgerMetadata,
     Quorum,
 )
-from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.protocol.add_pipeline import Window
-from ledgerlog_spark.protocol.lac import LacReader
-from ledgerlog_spark.protocol.reader import LedgerReader, ReaderSettings
-from ledgerlog_spark.protocol.recovery import LedgerRecovery, RecoverySettings
-from ledgerlog_spark.protocol.recovery_reads import ReadAhead
+from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.read.lac import LacReader
+from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader, ReaderSettings
+from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead
+from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery, RecoverySettings
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
+from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter, WriterSettings
 from ledgerlog_spark.protocol.retry import RetryPolicy
-from ledgerlog_spark.protocol.writer import LedgerWriter, WriterSettings
 from tests.sim.audit import Audit
 from tests.sim.bookie import SimBookie
 from tests.sim.checker import Checker, require

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from tests.spark.frames import load, same_rows
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.client.blocking.client import BlockingClient
 
     Save = Callable[..., None]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.datasource.batch_writer import BatchWriter
-from ledgerlog_spark.datasource.options import SourceOptions
+from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.write.writer import BatchWriter
 from ledgerlog_spark.errors import ConcurrentCommitError
 from tests.spark.frames import load, same_rows
 

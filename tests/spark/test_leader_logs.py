@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
-from ledgerlog_spark.datasource.admission import Limits
-from ledgerlog_spark.datasource.batch_reader import BatchReader
-from ledgerlog_spark.datasource.ledger_stream import LedgerStream
-from ledgerlog_spark.datasource.options import SourceOptions
-from ledgerlog_spark.log.blocking import BlockingLog, BlockingLogs
+from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.scan.reader import BatchReader
+from ledgerlog_spark.datasource.stream.admission import Limits
+from ledgerlog_spark.datasource.stream.source import LedgerStream
+from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
 from tests.fixtures.visible import wait_until_every_bookie_knows
 from tests.spark.frames import load, rows_of
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ledgerlog_spark.local.cluster import Cluster
-    from ledgerlog_spark.log.blocking_leader import BlockingLeader
+    from ledgerlog_spark.log.blocking.leader import BlockingLeader
     from ledgerlog_spark.log.clients import BlockingLogClient
 
 

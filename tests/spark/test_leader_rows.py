@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from ledgerlog_spark.log.blocking_leader import BlockingLeader
+    from ledgerlog_spark.log.blocking.leader import BlockingLeader
     from ledgerlog_spark.log.clients import BlockingLogClient
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])

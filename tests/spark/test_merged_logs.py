@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
 from ledgerlog_spark.upkeep.merging import LogMerger
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.client.blocking.client import BlockingClient
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.upkeep.merging import Merged
 

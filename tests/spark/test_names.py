@@ -81,7 +81,7 @@ def test_a_column_that_one_log_of_several_has_is_read(
 def test_a_log_without_columns_may_get_any(
     spark: SparkSession, log_name: str, client: object
 ) -> None:
-    from ledgerlog_spark.log.blocking import BlockingLogs
+    from ledgerlog_spark.log.blocking.logs import BlockingLogs
 
     BlockingLogs(client).create(log_name)  # type: ignore[arg-type]
     assert spark.read.format("ledger").schema("z long").load(log_name).count() == 0

@@ -11,7 +11,7 @@ from tests.spark.frames import rows_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.client.blocking.client import BlockingClient
 
 PAYLOADS = [b"entry %d" % n for n in range(500)]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.datasource.table_options import CATALOG_KEY, OPTIONS_KEY, is_hidden
+from ledgerlog_spark.datasource.options.sql_table import CATALOG_KEY, OPTIONS_KEY, is_hidden
 from tests.spark.frames import load, rows_of, same_rows
 
 if TYPE_CHECKING:

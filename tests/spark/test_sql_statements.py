@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.datasource.table_options import is_hidden
+from ledgerlog_spark.datasource.options.sql_table import is_hidden
 from tests.spark.sql_statements import STATEMENTS, Statement
 from tests.spark.sql_worlds import Effect, Logs, ParquetFiles, World, is_ours, reason
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from ledgerlog_spark.errors import LogNotFoundError
-from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from tests.spark.frames import load, rows_of
 from tests.spark.stream_sources import Numbers
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.client.blocking.client import BlockingClient
 
 PANDAS_IS_NEWER = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 """`mapInArrow` looks at the version of pandas, which it does not use."""

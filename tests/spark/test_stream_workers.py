@@ -11,7 +11,7 @@ import psutil
 import pytest
 from pyspark import TaskContext
 
-from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.log.logs import logs_of
 from tests.spark.frames import load
 from tests.spark.stream_sources import Numbers
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from ledgerlog_spark.client.blocking import BlockingClient
-    from ledgerlog_spark.log.blocking import BlockingLog
+    from ledgerlog_spark.client.blocking.client import BlockingClient
+    from ledgerlog_spark.log.blocking.logs import BlockingLog
 
 PATIENCE_SECONDS = 120
 CLEAN_UP = "org$apache$spark$api$python$PythonWorkerFactory$$cleanupIdleWorkers"

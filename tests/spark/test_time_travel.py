@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledgerlog_spark.datasource.batch_reader import BatchReader
-from ledgerlog_spark.datasource.options import SourceOptions
-from ledgerlog_spark.log.blocking import BlockingLog, BlockingLogs
+from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.scan.reader import BatchReader
+from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
 from tests.spark.frames import load, rows_of, same_rows
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.client.blocking.client import BlockingClient
     from ledgerlog_spark.local.cluster import Cluster
 
 LOG = "time-travel"

@@ -42,10 +42,10 @@ from ledgerlog_spark.model import (
     Version,
     Versioned,
 )
-from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.protocol.recovery import LedgerRecovery, RecoverySettings
-from ledgerlog_spark.protocol.recovery_reads import ReadAhead
-from ledgerlog_spark.protocol.writer import LedgerWriter, WriterSettings
+from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead
+from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery, RecoverySettings
+from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter, WriterSettings
 
 ENTRY_SIZE_BYTES = 10
 STORIES = Path(__file__).parent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ledgerlog_spark.connect import service_uri
+from ledgerlog_spark.composition import service_uri
 from ledgerlog_spark.model import SERVICE_URI_DEFAULT, SERVICE_URI_VARIABLE
 
 

@@ -33,9 +33,9 @@ from bookie_server.core.requests import ReadRequest
 from bookie_server.core.settings import StorageSettings
 from bookie_server.ports import Standing
 from bookie_server.storage.ledger_storage import LedgerStorage
-from bookie_server.storage.manifest import initialize_directory
-from bookie_server.storage.os_filesystem import OsFileSystem
-from bookie_server.storage.os_runtime import OsClock, OsTasks
+from bookie_server.storage.files.manifest import initialize_directory
+from bookie_server.storage.device.filesystem import OsFileSystem
+from bookie_server.storage.device.runtime import OsClock, OsTasks
 from tests.crash.machine import FixedMetadata, add_request, entry
 
 COUNT = 1_000

@@ -14,7 +14,7 @@ from tests.fixtures.bookie_process import MEBIBYTE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.client.blocking.client import BlockingClient
     from tests.fixtures.bookie_process import BookieProcess
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.processes]

@@ -17,7 +17,7 @@ from tests.fixtures.small_log import ROWS, write_log
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.client.blocking.client import BlockingClient
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 from ledgerlog_spark.local.zookeeper import free_port
-from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from tests.fixtures.small_log import ROWS, write_log
 from tests.fixtures.visible import wait_until_every_bookie_knows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.client.blocking.client import BlockingClient
     from ledgerlog_spark.local.cluster import Cluster
     from ledgerlog_spark.log.clients import BlockingLogClient
     from tests.fixtures.command_line import Ended

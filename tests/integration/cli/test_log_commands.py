@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from ledgerlog_spark.arrow.stream_codec import encode_schema
-from ledgerlog_spark.log.blocking import BlockingLogs
-from ledgerlog_spark.protocol.log_records import WriteMode
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
+from ledgerlog_spark.protocol.log.state.records import WriteMode
 from ledgerlog_spark.upkeep.rows import RowWriter
 from ledgerlog_spark.upkeep.upkeep import leased
 from tests.fixtures.command_line import COMMAND
@@ -19,9 +19,9 @@ from tests.fixtures.command_line import COMMAND
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.client.blocking.client import BlockingClient
     from ledgerlog_spark.local.cluster import Cluster
-    from ledgerlog_spark.log.blocking import BlockingLog
+    from ledgerlog_spark.log.blocking.logs import BlockingLog
     from ledgerlog_spark.log.clients import BlockingLogClient
     from tests.fixtures.command_line import Ended
 

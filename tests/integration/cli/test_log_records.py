@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ledgerlog_spark.local.cluster import Cluster
-    from ledgerlog_spark.log.blocking_leader import BlockingLeader
+    from ledgerlog_spark.log.blocking.leader import BlockingLeader
     from ledgerlog_spark.log.clients import BlockingLogClient
     from tests.fixtures.command_line import Ended
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 import ledgerlog_spark as ll
-from ledgerlog_spark.client.blocking import BlockingClient
+from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LedgerLogError,

@@ -21,7 +21,7 @@ from ledgerlog_spark.errors import (
     LogNotFoundError,
     PositionNotAvailableError,
 )
-from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from tests.integration.client.conftest import BookieCluster
 from tests.integration.leader.conftest import PATIENCE_SECONDS, Tailing, of
 

@@ -11,17 +11,17 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.connect import connect
-from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.composition import connect
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.log.logs import logs_of
-from ledgerlog_spark.log.sweeper import Sweeper
-from ledgerlog_spark.protocol.log_epoch import JobKind
-from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
+from ledgerlog_spark.log.maintenance.sweeper import Sweeper
+from ledgerlog_spark.protocol.log.commit.epoch import JobKind
+from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.client.blocking import BlockingClient
-    from ledgerlog_spark.log.blocking import BlockingLog
-    from ledgerlog_spark.log.job import Job
+    from ledgerlog_spark.client.blocking.client import BlockingClient
+    from ledgerlog_spark.log.blocking.logs import BlockingLog
+    from ledgerlog_spark.log.committing.job import Job
 
 SCHEMA = b"schema message"
 STATISTICS = b"s" * 1_000

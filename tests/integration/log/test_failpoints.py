@@ -16,7 +16,7 @@ import pytest
 import ledgerlog_spark as ll
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.local.cluster import local_cluster
-from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.log.failpoints import NAMES, VARIABLE, parse
 from tests.integration.log.stream_life import KEPT
 

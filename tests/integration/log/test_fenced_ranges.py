@@ -10,19 +10,19 @@ import pytest
 import ledgerlog_spark as ll
 from ledgerlog_spark.arrow.schema_records import stored_schema
 from ledgerlog_spark.arrow.stream_codec import decode_entries
-from ledgerlog_spark.datasource.write_task import stage_ranges
+from ledgerlog_spark.datasource.write.task import stage_ranges
 from ledgerlog_spark.local.cluster import local_cluster
-from ledgerlog_spark.log.blocking import BlockingLogs
-from ledgerlog_spark.log.blocking_stream import BlockingStream
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
+from ledgerlog_spark.log.blocking.stream import BlockingStream
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol.log_epoch import JobKind
+from ledgerlog_spark.protocol.log.commit.epoch import JobKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledgerlog_spark.client.blocking import BlockingClient
-    from ledgerlog_spark.log.blocking import BlockingLog
-    from ledgerlog_spark.log.job import Job
+    from ledgerlog_spark.client.blocking.client import BlockingClient
+    from ledgerlog_spark.log.blocking.logs import BlockingLog
+    from ledgerlog_spark.log.committing.job import Job
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 

@@ -13,14 +13,14 @@ import pytest
 import ledgerlog_spark as ll
 from ledgerlog_spark.arrow.stream_codec import BatchEncoder
 from ledgerlog_spark.local.cluster import Cluster
-from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from tests.fixtures.small_log import ROWS, write_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledgerlog_spark.client.blocking import BlockingClient
-    from ledgerlog_spark.log.blocking import BlockingLog
+    from ledgerlog_spark.client.blocking.client import BlockingClient
+    from ledgerlog_spark.log.blocking.logs import BlockingLog
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 

@@ -9,7 +9,7 @@ import pytest
 import ledgerlog_spark as ll
 from ledgerlog_spark.errors import LogNotFoundError
 from ledgerlog_spark.local.cluster import local_cluster
-from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from tests.fixtures.stream_query import StreamQuery
 
 if TYPE_CHECKING:

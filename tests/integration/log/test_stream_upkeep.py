@@ -8,7 +8,7 @@ import pytest
 
 import ledgerlog_spark as ll
 from ledgerlog_spark.local.cluster import Cluster
-from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.upkeep import background
 from tests.fixtures.stream_query import WORKERS, StreamQuery
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ledgerlog_spark.datasource.cluster import logs_at
-from ledgerlog_spark.datasource.options import SourceOptions
-from ledgerlog_spark.datasource.stream_reader import LedgerStreamReader
-from ledgerlog_spark.datasource.write_job import begin_job, commit_job
-from ledgerlog_spark.datasource.write_task import stage_ranges
+from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.stream.reader import LedgerStreamReader
+from ledgerlog_spark.datasource.write.job import begin_job, commit_job
+from ledgerlog_spark.datasource.write.task import stage_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

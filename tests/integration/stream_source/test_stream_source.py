@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledgerlog_spark.client.client import LedgerClient
-    from ledgerlog_spark.datasource.stream_reader import LedgerStreamReader
+    from ledgerlog_spark.datasource.stream.reader import LedgerStreamReader
     from ledgerlog_spark.upkeep.merging import Merged
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]

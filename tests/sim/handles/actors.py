@@ -11,7 +11,7 @@ from tests.sim.handles.process import SETTINGS
 from tests.sim.handles.story import OwnersMistakeError, Story
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.client.reader_handle import ReadHandle
+    from ledgerlog_spark.client.handles.reader import ReadHandle
     from tests.sim.handles.process import Process
 
 CALL_SECONDS_MAX = 90

@@ -8,9 +8,9 @@ import threading
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, cast
 
-from ledgerlog_spark.client import batch_queue
-from ledgerlog_spark.client.batch_queue import BatchQueue
-from ledgerlog_spark.client.blocking import BlockingClient
+from ledgerlog_spark.client.blocking import batch_queue
+from ledgerlog_spark.client.blocking.batch_queue import BatchQueue
+from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError, MetadataUnavailableError
 from tests.sim.handles.process import BACKLOG_ENTRIES_MAX
 from tests.sim.handles.story import Story
@@ -19,7 +19,7 @@ from tests.sim.handles.threads import UserThread
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledgerlog_spark.client.blocking_writer import BlockingWriteHandle
+    from ledgerlog_spark.client.blocking.writer import BlockingWriteHandle
     from ledgerlog_spark.client.client import LedgerClient
     from tests.sim.handles.process import Process
 

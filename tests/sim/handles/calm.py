@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.client import known_ends
+from ledgerlog_spark.client.handles import known_ends
 from ledgerlog_spark.client.recent_records import AGE_MAX_S
 from ledgerlog_spark.errors import LedgerLogError, NotEnoughBookiesError
 from ledgerlog_spark.model import Quorum

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.client.lac_announcer import herald_index
+from ledgerlog_spark.client.handles.lac_announcer import herald_index
 from ledgerlog_spark.errors import LedgerLogError, MetadataUnavailableError
 from ledgerlog_spark.transport.port import LacRise
 from tests.sim.handles import actors

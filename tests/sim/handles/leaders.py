@@ -20,7 +20,7 @@ from tests.sim.handles.actors import ended
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.log.leader import Leader
+    from ledgerlog_spark.log.leader.leader import Leader
     from ledgerlog_spark.log.records import Record
     from tests.sim.handles.process import Process
     from tests.sim.handles.world import HandleWorld

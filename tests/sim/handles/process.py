@@ -14,13 +14,13 @@ from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.log.clients import LogClient
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import BookieInfo, Code
-from ledgerlog_spark.protocol.add_pipeline import Window
-from ledgerlog_spark.protocol.reader import ReaderSettings
-from ledgerlog_spark.protocol.recovery import RecoverySettings
+from ledgerlog_spark.protocol.ledger.read.reader import ReaderSettings
+from ledgerlog_spark.protocol.ledger.recover.recovery import RecoverySettings
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
+from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
 from ledgerlog_spark.protocol.retry import RetryPolicy
-from ledgerlog_spark.protocol.writer import WriterSettings
 from ledgerlog_spark.transport.port import ReadEntry
-from ledgerlog_spark.transport.v2_transport import Lane, V2Transport
+from ledgerlog_spark.transport.v2.transport import Lane, V2Transport
 from tests.sim.handles.control import SimControl
 from tests.sim.handles.tree import HandleTree
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.client.recent_records import memory_size_bytes
 from ledgerlog_spark.errors import EntryNotFoundError, LedgerLogError, LocalProtocolError
-from ledgerlog_spark.protocol.read_room import ReadRoom
+from ledgerlog_spark.protocol.ledger.read_room import ReadRoom
 from tests.sim.handles.actors import ended, opened
 from tests.sim.handles.process import RECENT_SIZE_BYTES_MAX, SETTINGS, Process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.client.reader_handle import ReadHandle
+    from ledgerlog_spark.client.handles.reader import ReadHandle
     from tests.sim.handles.story import Story
 
 CLOSED_SECONDS_MAX = 0.01

@@ -6,16 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from ledgerlog_spark.client import known_ends
+from ledgerlog_spark.client.handles import known_ends
 from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.client.blocking_reader import BlockingReadHandle
-    from ledgerlog_spark.client.blocking_writer import BlockingWriteHandle
-    from ledgerlog_spark.client.reader_handle import ReadHandle
-    from ledgerlog_spark.client.writer_handle import WriteHandle
+    from ledgerlog_spark.client.blocking.reader import BlockingReadHandle
+    from ledgerlog_spark.client.blocking.writer import BlockingWriteHandle
+    from ledgerlog_spark.client.handles.reader import ReadHandle
+    from ledgerlog_spark.client.handles.writer import WriteHandle
     from ledgerlog_spark.model import LedgerMetadata
     from tests.sim.handles.process import Process
     from tests.sim.handles.world import HandleWorld

@@ -15,19 +15,19 @@ from ledgerlog_spark.errors import (
     ProducerFencedError,
     StaleCheckpointError,
 )
-from ledgerlog_spark.log.known_logs import KnownLogs
-from ledgerlog_spark.log.stream_ledgers import StreamLedgers
-from ledgerlog_spark.protocol.log_epoch import JobKind
-from ledgerlog_spark.protocol.log_records import WriteMode
+from ledgerlog_spark.log.committing.known_logs import KnownLogs
+from ledgerlog_spark.log.committing.stream_ledgers import StreamLedgers
+from ledgerlog_spark.protocol.log.commit.epoch import JobKind
+from ledgerlog_spark.protocol.log.state.records import WriteMode
 from tests.sim.handles.actors import ended
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.log.job import Job
+    from ledgerlog_spark.log.committing.job import Job
+    from ledgerlog_spark.log.committing.range_writer import RangeWriter
     from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.log.range_writer import RangeWriter
-    from ledgerlog_spark.protocol.log_records import StagedRange
+    from ledgerlog_spark.protocol.log.state.records import StagedRange
     from tests.sim.handles.process import Process
     from tests.sim.handles.world import HandleWorld
 

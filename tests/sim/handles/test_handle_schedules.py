@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.client.writer_handle import WriteHandle
+from ledgerlog_spark.client.handles.writer import WriteHandle
 from ledgerlog_spark.transport.deadlines import Deadlines
-from ledgerlog_spark.transport.v2_connection import V2Connection
-from ledgerlog_spark.transport.v2_link import V2Link
+from ledgerlog_spark.transport.v2.connection import V2Connection
+from ledgerlog_spark.transport.v2.link import V2Link
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.sim.handles.schedules import run_schedules
 from tests.sim.handles.world import HandleWorld, handle_schedule
@@ -77,7 +77,7 @@ def close_does_not_wait(patch: pytest.MonkeyPatch) -> None:
 
 def announcements_never_end(patch: pytest.MonkeyPatch) -> None:
     """An idle writer writes to a bookie without a control service for ever."""
-    patch.setattr("ledgerlog_spark.client.lac_announcer.ATTEMPTS_MAX", 1 << 30)
+    patch.setattr("ledgerlog_spark.client.handles.lac_announcer.ATTEMPTS_MAX", 1 << 30)
 
 
 MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {

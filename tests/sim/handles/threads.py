@@ -14,8 +14,8 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.client.add_future import SharedCondition
-from ledgerlog_spark.client.loop_thread import LoopThread
+from ledgerlog_spark.client.blocking.add_future import SharedCondition
+from ledgerlog_spark.client.blocking.loop_thread import LoopThread
 from tests.fixtures.kinds import now
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from tests.sim.log.hosts.tree import SimTree
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledgerlog_spark.metadata.memory_nodes import NodeMap
-    from ledgerlog_spark.metadata.port import CancelWatch
+    from ledgerlog_spark.metadata.memory.nodes import NodeMap
+    from ledgerlog_spark.metadata.ports import CancelWatch
     from ledgerlog_spark.model import Versioned
 
 EARLIER_SECONDS = 3.0

@@ -13,8 +13,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from ledgerlog_spark.client import append_batches, batch_queue, blocking_writer, known_ends
-from ledgerlog_spark.client import blocking as blocking_client
+from ledgerlog_spark.client.appends import batches as append_batches
+from ledgerlog_spark.client.blocking import batch_queue
+from ledgerlog_spark.client.blocking import client as blocking_client
+from ledgerlog_spark.client.blocking import writer as blocking_writer
+from ledgerlog_spark.client.handles import known_ends
 from ledgerlog_spark.errors import (
     AddTimeoutError,
     DigestMismatchError,
@@ -29,13 +32,15 @@ from ledgerlog_spark.errors import (
     NotEnoughBookiesError,
     QuorumError,
 )
-from ledgerlog_spark.log import leader, range_writer
-from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
+from ledgerlog_spark.log.committing import range_writer
+from ledgerlog_spark.log.leader import leader
+from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
 from ledgerlog_spark.metadata.stores import memory_metadata
-from ledgerlog_spark.protocol.add_pipeline import Window
-from ledgerlog_spark.protocol.leader_settings import LeaderSettings
+from ledgerlog_spark.protocol.leader.settings import LeaderSettings
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.retry import RetryPolicy
-from ledgerlog_spark.transport import v2_connection, v2_link
+from ledgerlog_spark.transport.v2 import connection as v2_connection
+from ledgerlog_spark.transport.v2 import link as v2_link
 from tests.sim.handles import actors, blocking, calls, calm, leaders, reads, streams
 from tests.sim.handles.bookies import RUN_ENTRIES_MAX, SimBookie
 from tests.sim.handles.network import Network, SimLoop
@@ -53,7 +58,7 @@ from tests.sim.log.checks import Violation
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ledgerlog_spark.metadata.port import LedgerStore
+    from ledgerlog_spark.metadata.ports import LedgerStore
     from ledgerlog_spark.metadata.stores import MetadataStores
     from tests.sim.handles.story import Story
 

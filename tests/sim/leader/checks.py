@@ -6,14 +6,14 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import LedgerState
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_codec import decode_page
-from ledgerlog_spark.protocol.log_read import listing_of
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.read.versions import listing_of
+from ledgerlog_spark.protocol.log.state.codec import decode_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ledgerlog_spark.protocol.log_records import Item
+    from ledgerlog_spark.protocol.log.state.records import Item
     from tests.sim.leader.leader import Append
     from tests.sim.leader.ledgers import Entry
     from tests.sim.log.store import State

@@ -13,18 +13,23 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
-from ledgerlog_spark.protocol import messages as pm
-from ledgerlog_spark.protocol.add_pipeline import Window
-from ledgerlog_spark.protocol.leader_entry import (
+from ledgerlog_spark.protocol.leader.entry import (
     LeaderCodec,
     LeaderEntryHeader,
     decode_entry_header,
     encode_entry_header,
     encode_records,
 )
-from ledgerlog_spark.protocol.recovery import LedgerRecovery, RecoverySettings
+from ledgerlog_spark.protocol.ledger import messages as pm
+from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery, RecoverySettings
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
+from ledgerlog_spark.protocol.ledger.write.writer import (
+    ADDING,
+    LedgerWriter,
+    WriterPhase,
+    WriterSettings,
+)
 from ledgerlog_spark.protocol.retry import RetryPolicy
-from ledgerlog_spark.protocol.writer import ADDING, LedgerWriter, WriterPhase, WriterSettings
 from tests.sim.client import SimClient, as_entry
 from tests.sim.leader.ledgers import Entry, SimLedger, SimLedgers
 from tests.sim.leader.world import LeaderWorld, drawn_properties, play, play_out

@@ -7,8 +7,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LogNotFoundError
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.leader_phases import LeaderPhase
+from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.log import messages as m
 from tests.sim.leader.world import WATCH_MS_MAX, LeaderWorld, drawn_properties
 
 if TYPE_CHECKING:

@@ -15,20 +15,20 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     NotEnoughBookiesError,
 )
-from ledgerlog_spark.protocol import leader_end
-from ledgerlog_spark.protocol import leader_messages as lm
-from ledgerlog_spark.protocol.add_pipeline import Window
-from ledgerlog_spark.protocol.leader_log import LeaderLog
-from ledgerlog_spark.protocol.leader_phases import LeaderPhase
-from ledgerlog_spark.protocol.leader_settings import LeaderSettings
-from ledgerlog_spark.protocol.log_messages import HeadRead, ReadHead
-from ledgerlog_spark.protocol.messages import (
+from ledgerlog_spark.protocol.leader import errors as leader_end
+from ledgerlog_spark.protocol.leader import messages as lm
+from ledgerlog_spark.protocol.leader.leader import LeaderLog
+from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.leader.settings import LeaderSettings
+from ledgerlog_spark.protocol.ledger.messages import (
     CloseRequested,
     MetadataOutcome,
     Start,
     StartTimer,
     TimerFired,
 )
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
+from ledgerlog_spark.protocol.log.messages import HeadRead, ReadHead
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from tests.sim.leader.ledgers import Entry, SimLedger
 from tests.sim.leader.openings import OpeningStory

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import NO_ENTRY, LedgerState
-from ledgerlog_spark.protocol.leader_messages import LedgerEnd
+from ledgerlog_spark.protocol.leader.messages import LedgerEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable

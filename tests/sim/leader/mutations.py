@@ -11,21 +11,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import MetadataUnavailableError
-from ledgerlog_spark.protocol import leader_list, leader_rolling, log_rows
-from ledgerlog_spark.protocol.leader_appends import LeaderAppends
-from ledgerlog_spark.protocol.leader_list import ListEdit
-from ledgerlog_spark.protocol.leader_log import LeaderLog
-from ledgerlog_spark.protocol.leader_messages import (
+from ledgerlog_spark.protocol.leader import list as leader_list
+from ledgerlog_spark.protocol.leader import rolling as leader_rolling
+from ledgerlog_spark.protocol.leader.appends import LeaderAppends
+from ledgerlog_spark.protocol.leader.leader import LeaderLog
+from ledgerlog_spark.protocol.leader.list import ListEdit
+from ledgerlog_spark.protocol.leader.messages import (
     AppendsAcknowledged,
     LedgerEnd,
     LedgerOutcome,
 )
-from ledgerlog_spark.protocol.leader_opening import LeaderOpening, Opened
-from ledgerlog_spark.protocol.leader_rolling import LeaderLedgers
-from ledgerlog_spark.protocol.log_head_change import HeadChanger
-from ledgerlog_spark.protocol.log_messages import DropLedger
-from ledgerlog_spark.protocol.log_truncate import TruncateMachine
-from ledgerlog_spark.protocol.messages import MetadataOutcome
+from ledgerlog_spark.protocol.leader.opening import LeaderOpening, Opened
+from ledgerlog_spark.protocol.leader.rolling import LeaderLedgers
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log.change.head import HeadChanger
+from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.messages import DropLedger
+from ledgerlog_spark.protocol.log.state import rows as log_rows
 from tests.sim.handlers import replace
 
 if TYPE_CHECKING:

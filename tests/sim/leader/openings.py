@@ -11,10 +11,10 @@ from ledgerlog_spark.errors import (
     LedgerNotFoundError,
     LocalProtocolError,
 )
-from ledgerlog_spark.protocol import leader_messages as lm
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.leader_phases import LeaderPhase
-from ledgerlog_spark.protocol.messages import MetadataOutcome, StartTimer
+from ledgerlog_spark.protocol.leader import messages as lm
+from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome, StartTimer
+from ledgerlog_spark.protocol.log import messages as m
 
 if TYPE_CHECKING:
     from tests.sim.leader.leader import SimLeader

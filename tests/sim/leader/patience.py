@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.protocol import leader_messages as lm
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.messages import CloseRequested, MetadataOutcome, StartTimer
+from ledgerlog_spark.protocol.leader import messages as lm
+from ledgerlog_spark.protocol.ledger.messages import CloseRequested, MetadataOutcome, StartTimer
+from ledgerlog_spark.protocol.log import messages as m
 
 if TYPE_CHECKING:
     from ledgerlog_spark.errors import LedgerLogError
-    from ledgerlog_spark.protocol.leader_attempts import Attempts
+    from ledgerlog_spark.protocol.leader.attempts import Attempts
     from ledgerlog_spark.protocol.retry import RetryPolicy
     from tests.sim.leader.leader import SimLeader
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.protocol import leader_messages as lm
-from ledgerlog_spark.protocol.leader_phases import LeaderPhase
+from ledgerlog_spark.protocol.leader import messages as lm
+from ledgerlog_spark.protocol.leader.phases import LeaderPhase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

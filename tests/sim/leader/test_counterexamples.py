@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledgerlog_spark.errors import LeaderDeposedError, LedgerLogError
-from ledgerlog_spark.protocol import leader_messages as lm
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.leader_phases import LeaderPhase
-from ledgerlog_spark.protocol.log_truncate import TruncateMachine
-from ledgerlog_spark.protocol.messages import CloseRequested
+from ledgerlog_spark.protocol.leader import messages as lm
+from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.ledger.messages import CloseRequested
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
 from tests.sim.leader.mutations import MUTATIONS, applied
 from tests.unit.leader.bench import Bench, Process
 from tests.unit.log.log_values import token

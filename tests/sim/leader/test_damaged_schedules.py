@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledgerlog_spark.protocol.leader_list import ListEdit
+from ledgerlog_spark.protocol.leader.list import ListEdit
 from tests.sim.leader.damaged import DamagedWorld, damaged_schedule
 from tests.sim.leader.schedules import run_schedules
 from tests.sim.log.checks import Violation

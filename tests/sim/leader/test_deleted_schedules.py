@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledgerlog_spark.protocol.leader_log import LeaderLog
+from ledgerlog_spark.protocol.leader.leader import LeaderLog
 from tests.sim.handlers import replace
 from tests.sim.leader.deleted import deleted_schedule, told_of_the_deletion
 from tests.sim.leader.schedules import run_schedules
@@ -16,7 +16,7 @@ from tests.sim.log.checks import Violation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledgerlog_spark.protocol.leader_messages import HeadChanged
+    from ledgerlog_spark.protocol.leader.messages import HeadChanged
     from tests.sim.leader.world import LeaderWorld
 
 SCHEDULES = 200

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import LedgerState
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.leader_messages import CloseLedger, CreateLedger, HeadChanged
-from ledgerlog_spark.protocol.leader_phases import LeaderPhase
-from ledgerlog_spark.protocol.log_commit_plan import created
-from ledgerlog_spark.protocol.log_read import SnapshotMachine
-from ledgerlog_spark.protocol.log_records import LogContent, LogHead, LogKind
-from ledgerlog_spark.protocol.log_sweep import LedgerSweep, PagesSweep
-from ledgerlog_spark.protocol.log_truncate import TruncateMachine
-from ledgerlog_spark.protocol.messages import MetadataOutcome
+from ledgerlog_spark.protocol.leader.messages import CloseLedger, CreateLedger, HeadChanged
+from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.commit.plan import created
+from ledgerlog_spark.protocol.log.read.versions import SnapshotMachine
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogHead, LogKind
+from ledgerlog_spark.protocol.log.sweep import LedgerSweep, PagesSweep
 from tests.sim.leader.checks import LeaderChecks
 from tests.sim.leader.leader import SimLeader
 from tests.sim.leader.ledgers import SimLedgers
@@ -30,8 +30,8 @@ from tests.unit.log.log_values import token
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ledgerlog_spark.protocol.leader_messages import LeaderOpened
-    from ledgerlog_spark.protocol.log_records import LogSnapshot
+    from ledgerlog_spark.protocol.leader.messages import LeaderOpened
+    from ledgerlog_spark.protocol.log.state.records import LogSnapshot
     from tests.sim.leader.leader import Append
     from tests.sim.leader.ledgers import Entry, SimLedger
 
@@ -185,7 +185,7 @@ class LeaderWorld(World):
         return leader
 
     def _on_confirmed(self, ledger: SimLedger, last_entry_id: int) -> None:
-        from ledgerlog_spark.protocol.leader_messages import EntriesConfirmed
+        from ledgerlog_spark.protocol.leader.messages import EntriesConfirmed
 
         self.leaders[ledger.writer].tell(EntriesConfirmed(ledger.ledger_id, last_entry_id))
 

@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol import log_pages
-from ledgerlog_spark.protocol.log_codec import decode_page
-from ledgerlog_spark.protocol.log_commit_result import CommitStatus
-from ledgerlog_spark.protocol.log_pages import end_key
-from ledgerlog_spark.protocol.log_password import PASSWORD_CHECK
-from ledgerlog_spark.protocol.log_records import (
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.commit.result import CommitStatus
+from ledgerlog_spark.protocol.log.password import PASSWORD_CHECK
+from ledgerlog_spark.protocol.log.state import pages as log_pages
+from ledgerlog_spark.protocol.log.state.codec import decode_page
+from ledgerlog_spark.protocol.log.state.pages import end_key
+from ledgerlog_spark.protocol.log.state.records import (
     Item,
     Operation,
     ProducerRecord,
@@ -20,15 +20,15 @@ from ledgerlog_spark.protocol.log_records import (
     VersionInterval,
     WriteMode,
 )
-from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS, REFS, SCHEMAS
-from ledgerlog_spark.protocol.log_walk import Walk
+from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, REFS, SCHEMAS
+from ledgerlog_spark.protocol.log.state.walk import Walk
 from tests.sim.log import rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.protocol.log_records import Paged
-    from ledgerlog_spark.protocol.log_restore import RestoreRequest
+    from ledgerlog_spark.protocol.log.commit.restore import RestoreRequest
+    from ledgerlog_spark.protocol.log.state.records import Paged
     from tests.sim.log.store import State
     from tests.sim.log.world import World
 

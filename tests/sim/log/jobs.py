@@ -11,12 +11,12 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     UnauthorizedError,
 )
-from ledgerlog_spark.log.job import plan_job
-from ledgerlog_spark.protocol.log_commit import CommitMachine
-from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
-from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind
-from ledgerlog_spark.protocol.log_read import LogState, StateMachine
-from ledgerlog_spark.protocol.log_records import WriteMode
+from ledgerlog_spark.log.committing.job import plan_job
+from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
+from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
+from ledgerlog_spark.protocol.log.read.versions import LogState, StateMachine
+from ledgerlog_spark.protocol.log.state.records import WriteMode
 from tests.sim.log import rows
 from tests.sim.log.checks import Attempt, place_of
 from tests.sim.log.store import Session
@@ -24,8 +24,8 @@ from tests.sim.log.store import Session
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from ledgerlog_spark.log.job import Job
-    from ledgerlog_spark.protocol.log_records import StagedRange
+    from ledgerlog_spark.log.committing.job import Job
+    from ledgerlog_spark.protocol.log.state.records import StagedRange
     from tests.sim.log.world import Actor, World
 
 OF_THIS_CALL_ALONE = (MetadataUnavailableError, MetadataFormatError)

@@ -7,28 +7,26 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import ConcurrentCommitError
-from ledgerlog_spark.log import sweeper
-from ledgerlog_spark.protocol import (
-    log_commit,
-    log_commit_plan,
-    log_password_guard,
-    log_seal,
-    log_truncate,
-)
-from ledgerlog_spark.protocol.log_commit import CommitMachine
-from ledgerlog_spark.protocol.log_commit_plan import CommitRequest, listed
-from ledgerlog_spark.protocol.log_commit_result import CommitResult, CommitStatus
-from ledgerlog_spark.protocol.log_epoch import EpochMachine
-from ledgerlog_spark.protocol.log_expiry import expiry_step
-from ledgerlog_spark.protocol.log_head_change import HeadChanger
-from ledgerlog_spark.protocol.log_known import KnownLog
-from ledgerlog_spark.protocol.log_merge import MergeMachine
-from ledgerlog_spark.protocol.log_messages import DropLedger
-from ledgerlog_spark.protocol.log_password_guard import PasswordGuard
-from ledgerlog_spark.protocol.log_records import NO_SCHEMA
-from ledgerlog_spark.protocol.log_restore import RestoreMachine
-from ledgerlog_spark.protocol.log_sweep import PagesSweep, SweepPhase
-from ledgerlog_spark.protocol.log_truncate import TruncateMachine
+from ledgerlog_spark.log.maintenance import sweeper
+from ledgerlog_spark.protocol.log import seal as log_seal
+from ledgerlog_spark.protocol.log.change import truncate as log_truncate
+from ledgerlog_spark.protocol.log.change.expiry import expiry_step
+from ledgerlog_spark.protocol.log.change.head import HeadChanger
+from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.commit import commit as log_commit
+from ledgerlog_spark.protocol.log.commit import password_guard as log_password_guard
+from ledgerlog_spark.protocol.log.commit import plan as log_commit_plan
+from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
+from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine
+from ledgerlog_spark.protocol.log.commit.known import KnownLog
+from ledgerlog_spark.protocol.log.commit.merge import MergeMachine
+from ledgerlog_spark.protocol.log.commit.password_guard import PasswordGuard
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest, listed
+from ledgerlog_spark.protocol.log.commit.restore import RestoreMachine
+from ledgerlog_spark.protocol.log.commit.result import CommitResult, CommitStatus
+from ledgerlog_spark.protocol.log.messages import DropLedger
+from ledgerlog_spark.protocol.log.state.records import NO_SCHEMA
+from ledgerlog_spark.protocol.log.sweep import PagesSweep, SweepPhase
 
 if TYPE_CHECKING:
     from collections.abc import Callable

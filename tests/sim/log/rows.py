@@ -10,16 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LedgerLogError, MetadataFormatError, UnauthorizedError
-from ledgerlog_spark.protocol.log_codec import encode_head
-from ledgerlog_spark.protocol.log_password import PASSWORD_CHECK, compare_password
-from ledgerlog_spark.protocol.log_password_guard import PasswordGuard
-from ledgerlog_spark.protocol.log_records import LogHead, WriteMode
+from ledgerlog_spark.protocol.log.commit.password_guard import PasswordGuard
+from ledgerlog_spark.protocol.log.password import PASSWORD_CHECK, compare_password
+from ledgerlog_spark.protocol.log.state.codec import encode_head
+from ledgerlog_spark.protocol.log.state.records import LogHead, WriteMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from random import Random
 
-    from ledgerlog_spark.protocol.log_read import LogState
+    from ledgerlog_spark.protocol.log.read.versions import LogState
 
 COLUMNS = "abcdef"
 SCHEMA_SIZE_BYTES = 40

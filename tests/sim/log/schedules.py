@@ -10,20 +10,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ledgerlog_spark.log import known_logs, leader, log_upkeep, range_writer, sweeper
-from ledgerlog_spark.metadata import log_store
-from ledgerlog_spark.protocol import (
-    log_commit,
-    log_epoch,
-    log_expiry,
-    log_head_change,
-    log_pages,
-    log_retention,
-    log_sweep,
-    log_truncate,
-    log_view,
-)
-from ledgerlog_spark.protocol.log_pages import HeadShare
+from ledgerlog_spark.log.committing import known_logs, range_writer
+from ledgerlog_spark.log.leader import leader
+from ledgerlog_spark.log.maintenance import log_maintenance as log_upkeep
+from ledgerlog_spark.log.maintenance import sweeper
+from ledgerlog_spark.metadata.logs import store as log_store
+from ledgerlog_spark.protocol.log import sweep as log_sweep
+from ledgerlog_spark.protocol.log.change import expiry as log_expiry
+from ledgerlog_spark.protocol.log.change import head as log_head_change
+from ledgerlog_spark.protocol.log.change import retention as log_retention
+from ledgerlog_spark.protocol.log.change import truncate as log_truncate
+from ledgerlog_spark.protocol.log.commit import commit as log_commit
+from ledgerlog_spark.protocol.log.commit import epoch as log_epoch
+from ledgerlog_spark.protocol.log.read import view as log_view
+from ledgerlog_spark.protocol.log.state import pages as log_pages
+from ledgerlog_spark.protocol.log.state.pages import HeadShare
 from tests.sim.log.hosts.world import host_schedule
 from tests.sim.log.world import World, schedule
 

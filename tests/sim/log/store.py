@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import Version, Versioned
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_codec import decode_head, decode_page, encode_head
-from ledgerlog_spark.protocol.messages import MetadataOutcome as Outcome
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome as Outcome
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.state.codec import decode_head, decode_page, encode_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from ledgerlog_spark.protocol.log_records import LogHead, ProducerRecord
+    from ledgerlog_spark.protocol.log.state.records import LogHead, ProducerRecord
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.protocol import log_expiry
-from ledgerlog_spark.protocol.log_retention import RetentionMachine
+from ledgerlog_spark.protocol.log.change import expiry as log_expiry
+from ledgerlog_spark.protocol.log.change.retention import RetentionMachine
 from tests.sim.log.lists.world import list_schedule
 from tests.sim.log.schedules import run_host_schedules
 from tests.sim.share import played

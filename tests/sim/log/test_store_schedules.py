@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledgerlog_spark.metadata.commit_queue import TreeCommitQueue
 from ledgerlog_spark.metadata.leases import TreeLeases
-from ledgerlog_spark.metadata.log_store import TreeLogStore
+from ledgerlog_spark.metadata.logs.commit_queue import TreeCommitQueue
+from ledgerlog_spark.metadata.logs.store import TreeLogStore
 from ledgerlog_spark.metadata.store_clock import StoreClock
 from tests.sim.log.schedules import run_host_schedules
 from tests.sim.log.stores.schedule import store_schedule

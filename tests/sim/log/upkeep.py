@@ -8,27 +8,27 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.protocol import log_retention
-from ledgerlog_spark.protocol.log_commit_result import CommitStatus
-from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind
-from ledgerlog_spark.protocol.log_expiry import ExpiryMachine
-from ledgerlog_spark.protocol.log_merge import MergeMachine, MergeRequest
-from ledgerlog_spark.protocol.log_properties import user_properties
-from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
-from ledgerlog_spark.protocol.log_read import SnapshotMachine
-from ledgerlog_spark.protocol.log_restore import RestoreMachine, RestoreRequest, cut_ranges
-from ledgerlog_spark.protocol.log_retention import RetentionMachine
-from ledgerlog_spark.protocol.log_sweep import LedgerSweep, PagesSweep, StagedSweep
-from ledgerlog_spark.protocol.log_truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.change import retention as log_retention
+from ledgerlog_spark.protocol.log.change.expiry import ExpiryMachine
+from ledgerlog_spark.protocol.log.change.properties import PropertiesMachine
+from ledgerlog_spark.protocol.log.change.retention import RetentionMachine
+from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind
+from ledgerlog_spark.protocol.log.commit.merge import MergeMachine, MergeRequest
+from ledgerlog_spark.protocol.log.commit.restore import RestoreMachine, RestoreRequest, cut_ranges
+from ledgerlog_spark.protocol.log.commit.result import CommitStatus
+from ledgerlog_spark.protocol.log.properties import user_properties
+from ledgerlog_spark.protocol.log.read.versions import SnapshotMachine
+from ledgerlog_spark.protocol.log.sweep import LedgerSweep, PagesSweep, StagedSweep
 from tests.sim.log.checks import ENTRY_ROWS
 from tests.sim.log.store import Session
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from ledgerlog_spark.protocol.log_machine import LogMachine
-    from ledgerlog_spark.protocol.log_records import LogSnapshot, StagedRange
-    from ledgerlog_spark.protocol.log_retention import PageSizes
+    from ledgerlog_spark.protocol.log.change.retention import PageSizes
+    from ledgerlog_spark.protocol.log.machine import LogMachine
+    from ledgerlog_spark.protocol.log.state.records import LogSnapshot, StagedRange
     from tests.sim.log.world import Actor, Ledger, World
 
 NEVER_MS = 1 << 40

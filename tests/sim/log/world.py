@@ -11,17 +11,17 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LedgerLogError, NeedsOperatorError
-from ledgerlog_spark.log import sweeper
-from ledgerlog_spark.metadata.log_store_port import MarkedLedger
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol import log_seal
-from ledgerlog_spark.protocol.log_epoch import JobKind
-from ledgerlog_spark.protocol.log_expiry import ExpiryMachine
-from ledgerlog_spark.protocol.log_floor import FloorMachine
-from ledgerlog_spark.protocol.log_read import ListingMachine
-from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
-from ledgerlog_spark.protocol.log_sweep import LedgerSweep, PagesSweep, StagedSweep
-from ledgerlog_spark.protocol.messages import MetadataOutcome as Outcome
+from ledgerlog_spark.log.maintenance import sweeper
+from ledgerlog_spark.metadata.logs.port import MarkedLedger
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome as Outcome
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log import seal as log_seal
+from ledgerlog_spark.protocol.log.change.expiry import ExpiryMachine
+from ledgerlog_spark.protocol.log.commit.epoch import JobKind
+from ledgerlog_spark.protocol.log.read.floor import FloorMachine
+from ledgerlog_spark.protocol.log.read.versions import ListingMachine
+from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
+from ledgerlog_spark.protocol.log.sweep import LedgerSweep, PagesSweep, StagedSweep
 from tests.sim.log import jobs, rows, upkeep
 from tests.sim.log.checks import ENTRY_ROWS, INDEX, Checks, Place, Violation
 from tests.sim.log.store import Register, Session, SimStore
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledgerlog_spark.model import Version
-    from ledgerlog_spark.protocol.log_known import KnownLog
-    from ledgerlog_spark.protocol.log_machine import LogMachine
-    from ledgerlog_spark.protocol.log_records import Item
+    from ledgerlog_spark.protocol.log.commit.known import KnownLog
+    from ledgerlog_spark.protocol.log.machine import LogMachine
+    from ledgerlog_spark.protocol.log.state.records import Item
 
 STAGING_TTL_MS = 300
 GRACE_MS = 300

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bookie_server.service.receive_memory import ReceiveMemory
-from bookie_server.service.sweeper import Sweeper
-from bookie_server.service.v2_connection import V2Connection
+from bookie_server.service.v2.connection import V2Connection
+from bookie_server.service.v2.receive_memory import ReceiveMemory
+from bookie_server.service.v2.sweeper import Sweeper
 from tests.sim.service.world import run_schedules, service_schedule
 from tests.sim.share import played
 

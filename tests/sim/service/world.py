@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from bookie_server.config import CONNECTION_RESERVE_BYTES, FRAMES_IN_SHARED_MIN, BookieSettings
-from bookie_server.service import v2_connection, v2_shared
-from bookie_server.service.lanes import Lanes
-from bookie_server.service.metrics import ServiceCounters
-from bookie_server.service.v2_operations import V2Operations
-from bookie_server.service.v2_server import V2Server
+from bookie_server.service.limits.lanes import Lanes
+from bookie_server.service.metrics.counters import ServiceCounters
+from bookie_server.service.v2 import connection as v2_connection
+from bookie_server.service.v2 import shared as v2_shared
+from bookie_server.service.v2.operations import V2Operations
+from bookie_server.service.v2.server import V2Server
 from tests.fixtures.autojump import AutojumpLoop
 from tests.sim.log.checks import Violation
 from tests.sim.service.peers import BadPeer, GoodPeer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import Code
-from ledgerlog_spark.transport.v2_link import DELAY_MS_FIRST
+from ledgerlog_spark.transport.v2.link import DELAY_MS_FIRST
 from ledgerlog_spark.wire.opcodes import Flag
 from ledgerlog_spark.wire.requests import (
     AddRequest,
@@ -21,7 +21,7 @@ from tests.sim.transport.wire import Answer, Frame, Line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.transport.v2_link import V2Link
+    from ledgerlog_spark.transport.v2.link import V2Link
     from tests.sim.transport.bookie import Bookie
     from tests.sim.transport.world import TransportWorld
 

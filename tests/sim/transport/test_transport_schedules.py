@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.transport.v2_connection import V2Connection
-from ledgerlog_spark.transport.v2_link import V2Link
+from ledgerlog_spark.transport.v2.connection import V2Connection
+from ledgerlog_spark.transport.v2.link import V2Link
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.sim.log.checks import Violation
 from tests.sim.share import played

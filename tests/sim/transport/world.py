@@ -14,11 +14,13 @@ from unittest import mock
 
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
-from ledgerlog_spark.transport import v2_connection, v2_link, v2_transport
 from ledgerlog_spark.transport.deadlines import Deadlines
 from ledgerlog_spark.transport.port import AddRun, ReadBatch, ReadEntry, WriteLac
-from ledgerlog_spark.transport.v2_transport import Lane as TransportLane
-from ledgerlog_spark.transport.v2_transport import V2Transport
+from ledgerlog_spark.transport.v2 import connection as v2_connection
+from ledgerlog_spark.transport.v2 import link as v2_link
+from ledgerlog_spark.transport.v2 import transport as v2_transport
+from ledgerlog_spark.transport.v2.transport import Lane as TransportLane
+from ledgerlog_spark.transport.v2.transport import V2Transport
 from ledgerlog_spark.wire import frames
 from tests.sim.log.checks import Violation
 from tests.sim.transport.bookie import (

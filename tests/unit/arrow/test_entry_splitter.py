@@ -17,7 +17,7 @@ from ledgerlog_spark.arrow.stream_codec import (
     encode_schema,
 )
 from ledgerlog_spark.errors import LocalProtocolError
-from ledgerlog_spark.protocol.log_statistics import decode_statistics
+from ledgerlog_spark.protocol.log.state.statistics import decode_statistics
 
 RANDOM = random.Random(7)
 

@@ -20,8 +20,8 @@ from ledgerlog_spark.arrow.leader_batches import (
 )
 from ledgerlog_spark.arrow.stream_codec import BatchEncoder, encode_schema
 from ledgerlog_spark.errors import DataLossError, WireFormatError
-from ledgerlog_spark.log.leader_entry_codec import plain_body
-from ledgerlog_spark.protocol.leader_entry import (
+from ledgerlog_spark.log.entry_codec import plain_body
+from ledgerlog_spark.protocol.leader.entry import (
     HEADER_SIZE_BYTES,
     LeaderCodec,
     LeaderEntryHeader,

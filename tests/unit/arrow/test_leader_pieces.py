@@ -25,7 +25,7 @@ from ledgerlog_spark.arrow.leader_pieces import (
 from ledgerlog_spark.arrow.schema_records import spark_schema
 from ledgerlog_spark.arrow.stream_codec import ENTRY_ROWS_MAX, decode_schema
 from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError, SchemaMismatchError
-from ledgerlog_spark.protocol.leader_entry import (
+from ledgerlog_spark.protocol.leader.entry import (
     LeaderCodec,
     LeaderEntryHeader,
     encode_entry_header,

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerlog_spark.arrow.statistics import RangeStatistics, batch_statistics
-from ledgerlog_spark.protocol.log_statistics import (
+from ledgerlog_spark.protocol.log.state.statistics import (
     ColumnStatistics,
     decode_statistics,
     encode_statistics,

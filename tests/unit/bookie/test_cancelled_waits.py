@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from bookie_server.storage.os_runtime import OsTasks
-from bookie_server.storage.pins import Pins
-from bookie_server.storage.readings import Readings
+from bookie_server.storage.device.runtime import OsTasks
+from bookie_server.storage.files.pins import Pins
+from bookie_server.storage.reading.readings import Readings
 from bookie_server.storage.wake_ups import resolve, settle
 from tests.fixtures.autojump import run_in_virtual_time
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from bookie_server.errors import StorageError
-    from bookie_server.storage.entry_log_file import Need
+    from bookie_server.storage.files.entry_log_file import Need
 
 PORTIONS = 4
 

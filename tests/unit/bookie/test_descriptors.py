@@ -17,7 +17,7 @@ from bookie_server.descriptors import (
     divided,
 )
 from bookie_server.errors import DiskFullError, TooManyFilesError
-from bookie_server.storage.manifest import ManifestStore
+from bookie_server.storage.files.manifest import ManifestStore
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, entry

@@ -8,7 +8,7 @@ import pytest
 
 from bookie_server.core.manifest_codec import FileState
 from bookie_server.core.requests import BatchReadRequest, ReadRequest
-from bookie_server.storage.index_rebuilds import IndexRebuilds
+from bookie_server.storage.files.index_rebuilds import IndexRebuilds
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, entry
 

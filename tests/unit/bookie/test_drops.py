@@ -10,7 +10,7 @@ import pytest
 
 from bookie_server.core.requests import ReadRequest
 from bookie_server.ports import Lane, Standing
-from bookie_server.storage.pins import Pins
+from bookie_server.storage.files.pins import Pins
 from ledgerlog_spark.model import Code
 from tests.crash.machine import KEY, SMALL, Machine, add_request, entry
 from tests.sim.disk import SimFile

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from bookie_server.storage.file_pool import FilePool
-from bookie_server.storage.os_filesystem import OsFileSystem
-from bookie_server.storage.os_runtime import OsTasks
+from bookie_server.storage.device.filesystem import OsFileSystem
+from bookie_server.storage.device.runtime import OsTasks
+from bookie_server.storage.files.pool import FilePool
 
 if TYPE_CHECKING:
     from pathlib import Path

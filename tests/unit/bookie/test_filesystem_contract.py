@@ -16,11 +16,11 @@ from bookie_server.core.requests import AddRequest
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import DirectoryLockedError, MissingFileError, SyncFailedError
 from bookie_server.ports import File, FileSystem, Lane, Standing
-from bookie_server.storage import os_filesystem
+from bookie_server.storage.device import filesystem as os_filesystem
+from bookie_server.storage.device.filesystem import OsFileSystem
+from bookie_server.storage.device.runtime import OsClock, OsTasks
+from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
-from bookie_server.storage.manifest import initialize_directory
-from bookie_server.storage.os_filesystem import OsFileSystem
-from bookie_server.storage.os_runtime import OsClock, OsTasks
 from ledgerlog_spark.model import Code
 from tests.crash.machine import FixedMetadata, add_request, entry
 from tests.sim.disk import SimDisk, SimFileSystem
@@ -217,7 +217,7 @@ async def test_file_system_that_cannot_allocate_says_so_once_and_grows(
             ctypes.set_errno(errno.EOPNOTSUPP)
             return -1
 
-    monkeypatch.setattr("bookie_server.storage.os_filesystem._libc", NoFallocate)
+    monkeypatch.setattr("bookie_server.storage.device.filesystem._libc", NoFallocate)
     notices: list[str] = []
     files = OsFileSystem(tmp_path / "data", notices.append)
     try:

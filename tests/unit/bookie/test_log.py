@@ -15,10 +15,10 @@ from bookie_server.core.requests import EntryIds
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError, SyncFailedError
 from bookie_server.ports import Buffer
-from bookie_server.storage import log as log_module
-from bookie_server.storage.entry_log_file import OpenFile
-from bookie_server.storage.log import Log
-from bookie_server.storage.os_runtime import OsClock, OsTasks
+from bookie_server.storage import journal as log_module
+from bookie_server.storage.device.runtime import OsClock, OsTasks
+from bookie_server.storage.files.entry_log_file import OpenFile
+from bookie_server.storage.journal import Log
 from ledgerlog_spark.model import Code
 from tests.sim.runtime import Host, Scheduler, SimFuture
 

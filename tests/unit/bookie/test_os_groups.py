@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from bookie_server.errors import SyncFailedError
-from bookie_server.storage import os_filesystem
-from bookie_server.storage.os_filesystem import OsFileSystem
+from bookie_server.storage.device import filesystem as os_filesystem
+from bookie_server.storage.device.filesystem import OsFileSystem
 
 
 @pytest.fixture

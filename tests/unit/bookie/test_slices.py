@@ -20,23 +20,16 @@ from bookie_server.core.record import LogRecord, RecordKind
 from bookie_server.core.requests import BatchReadRequest
 from bookie_server.errors import TooManyRangesError
 from bookie_server.ports import File
-from bookie_server.storage import (
-    active_index,
-    adds,
-    drops,
-    entry_log_file,
-    manifest,
-    readings,
-    reads,
-    slices,
-)
-from bookie_server.storage import log as log_module
-from bookie_server.storage.active_index import ActiveIndex
-from bookie_server.storage.held_files import HeldFiles
-from bookie_server.storage.log import Log
-from bookie_server.storage.os_runtime import OsTasks
-from bookie_server.storage.pins import Pins
-from bookie_server.storage.recent_bodies import RECORD_COST_BYTES, RecentBodies
+from bookie_server.storage import adds, drops, slices
+from bookie_server.storage import journal as log_module
+from bookie_server.storage.device.runtime import OsTasks
+from bookie_server.storage.files import active_index, entry_log_file, manifest
+from bookie_server.storage.files.active_index import ActiveIndex
+from bookie_server.storage.files.held import HeldFiles
+from bookie_server.storage.files.pins import Pins
+from bookie_server.storage.journal import Log
+from bookie_server.storage.reading import readings, reads
+from bookie_server.storage.reading.recent_bodies import RECORD_COST_BYTES, RecentBodies
 from bookie_server.storage.spans import Spans
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, add_request

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bookie_server.service.budget import Budget, Share
+from bookie_server.service.limits.budget import Budget, Share
 
 RESERVE = 10
 SIZE = 1_000_000

@@ -10,12 +10,12 @@ import pytest
 
 from bookie_server.core.settings import StorageSettings
 from bookie_server.service.collector import Collected, Collector
-from bookie_server.service.ledger_listing import StoreLedgerListing
-from bookie_server.service.metadata_check import StoreMetadataCheck
+from bookie_server.service.membership.ledger_listing import StoreLedgerListing
+from bookie_server.service.membership.metadata_check import StoreMetadataCheck
+from bookie_server.storage.device.filesystem import OsFileSystem
+from bookie_server.storage.device.runtime import OsClock, OsTasks
+from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
-from bookie_server.storage.manifest import initialize_directory
-from bookie_server.storage.os_filesystem import OsFileSystem
-from bookie_server.storage.os_runtime import OsClock, OsTasks
 from ledgerlog_spark.metadata.stores import MetadataStores, memory_metadata
 from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum
 from tests.crash.machine import Machine, add_request

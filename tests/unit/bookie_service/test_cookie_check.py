@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bookie_server.errors import CookieMismatchError
-from bookie_server.service.cookie_check import COOKIE_FILE, check_cookies
-from bookie_server.storage.manifest import ManifestStore, initialize_directory
-from bookie_server.storage.os_filesystem import OsFileSystem
-from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
+from bookie_server.service.membership.cookie_check import COOKIE_FILE, check_cookies
+from bookie_server.storage.device.filesystem import OsFileSystem
+from bookie_server.storage.files.manifest import ManifestStore, initialize_directory
+from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
 from ledgerlog_spark.metadata.stores import MetadataStores, memory_metadata
 from ledgerlog_spark.wire.cookie import Cookie
 

@@ -13,16 +13,16 @@ import pytest
 
 from bookie_server.config import BookieSettings
 from bookie_server.errors import TooManyRangesError
-from bookie_server.service.grpc_replies import LISTINGS_MAX, RANGE_COST_BYTES, range_size_bytes
-from bookie_server.service.grpc_server import GrpcServer
-from bookie_server.service.grpc_service import BookieServicer
-from bookie_server.service.lanes import Lanes
-from bookie_server.service.metrics import ServiceCounters
+from bookie_server.service.grpc.replies import LISTINGS_MAX, RANGE_COST_BYTES, range_size_bytes
+from bookie_server.service.grpc.server import GrpcServer
+from bookie_server.service.grpc.service import BookieServicer
+from bookie_server.service.limits.lanes import Lanes
+from bookie_server.service.metrics.counters import ServiceCounters
 from bookie_server.storage import slices
 from bookie_server.storage.spans import Spans
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport import control_pb2 as pb
-from ledgerlog_spark.wire.error_codes import number_of
+from ledgerlog_spark.wire.codes import number_of
 from tests.contract.transport_bookies import MemoryLedger, MemoryStorage
 from tests.fixtures.bookie_process import KEY
 from tests.fixtures.raw_http2 import RawHttp2

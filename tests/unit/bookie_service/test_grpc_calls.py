@@ -11,12 +11,13 @@ import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from bookie_server.config import BookieSettings
-from bookie_server.service import grpc_calls, grpc_server
-from bookie_server.service.budget import Budget
-from bookie_server.service.fair_slots import FairSlots
-from bookie_server.service.grpc_calls import CallBounds
-from bookie_server.service.grpc_server import GrpcServer
-from bookie_server.service.grpc_stream import ReplyStream, taken_of
+from bookie_server.service.grpc import calls as grpc_calls
+from bookie_server.service.grpc import server as grpc_server
+from bookie_server.service.grpc.calls import CallBounds
+from bookie_server.service.grpc.fair_slots import FairSlots
+from bookie_server.service.grpc.server import GrpcServer
+from bookie_server.service.grpc.stream import ReplyStream, taken_of
+from bookie_server.service.limits.budget import Budget
 from ledgerlog_spark.transport import control_pb2_grpc
 from tests.fixtures.raw_http2 import RawHttp2
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
     from pathlib import Path
 
-    from bookie_server.service.grpc_stream import Taken
-    from bookie_server.service.stuck_calls import Stuck
+    from bookie_server.service.grpc.stream import Taken
+    from bookie_server.service.grpc.stuck_calls import Stuck
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

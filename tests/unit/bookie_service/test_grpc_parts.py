@@ -9,16 +9,16 @@ import grpc
 import pytest
 
 from bookie_server.config import BookieSettings
-from bookie_server.service import grpc_stream
-from bookie_server.service.grpc_parts import BadStreamError, complete, size_bytes_of
-from bookie_server.service.grpc_server import GrpcServer
-from bookie_server.service.grpc_service import BookieServicer
-from bookie_server.service.lanes import Lanes
-from bookie_server.service.metrics import ServiceCounters
+from bookie_server.service.grpc import stream as grpc_stream
+from bookie_server.service.grpc.parts import BadStreamError, complete, size_bytes_of
+from bookie_server.service.grpc.server import GrpcServer
+from bookie_server.service.grpc.service import BookieServicer
+from bookie_server.service.limits.lanes import Lanes
+from bookie_server.service.metrics.counters import ServiceCounters
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, RUN_ENTRIES_MAX
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import control_pb2_grpc
-from ledgerlog_spark.transport.append_parts import (
+from ledgerlog_spark.transport.grpc.append_parts import (
     PART_SIZE_BYTES_MIN,
     REQUEST_SIZE_BYTES_MAX,
     in_parts,

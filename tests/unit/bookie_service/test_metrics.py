@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bookie_server.errors import PortInUseError
-from bookie_server.service.loop_lag import LoopLag
-from bookie_server.service.metrics import ServiceCollector, ServiceCounters
-from bookie_server.service.metrics_server import (
+from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
+from bookie_server.service.metrics.loop_lag import LoopLag
+from bookie_server.service.metrics.server import (
     CONNECTION_SECONDS_MAX,
     CONNECTIONS_MAX,
     REQUEST_BYTES_MAX,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from bookie_server.service import peer_sockets
-from bookie_server.service.peer_sockets import address_of, close_connections
+from bookie_server.service.grpc import peer_sockets
+from bookie_server.service.grpc.peer_sockets import address_of, close_connections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

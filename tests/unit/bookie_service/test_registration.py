@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from bookie_server.service import registration
-from bookie_server.service.registration import BookieRegistration
+from bookie_server.service.membership import registration
+from bookie_server.service.membership.registration import BookieRegistration
 from ledgerlog_spark.errors import MetadataUnavailableError
 from ledgerlog_spark.model import BookieInfo
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bookie_server.service.session_file import SessionFile
-from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
-from ledgerlog_spark.metadata.memory_tree import MemoryTree
-from ledgerlog_spark.metadata.znode_tree import NodeKind
+from bookie_server.service.membership.session_file import SessionFile
+from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
+from ledgerlog_spark.metadata.memory.tree import MemoryTree
+from ledgerlog_spark.metadata.tree import NodeKind
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bookie_server.service.stuck_calls import Stuck, StuckCalls
+from bookie_server.service.grpc.stuck_calls import Stuck, StuckCalls
 
 if TYPE_CHECKING:
     from collections.abc import Collection

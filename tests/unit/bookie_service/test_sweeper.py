@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bookie_server.config import BookieSettings
-from bookie_server.service.lanes import Lanes, PeerShares
-from bookie_server.service.metrics import ServiceCounters
-from bookie_server.service.peer_watch import FRAME_STALLS_MAX, MOVED_BYTES_MIN, PeerWatch
-from bookie_server.service.sweeper import GRACE_SECONDS, WAIT_SECONDS_MAX, Sweeper
+from bookie_server.service.limits.lanes import Lanes, PeerShares
+from bookie_server.service.metrics.counters import ServiceCounters
+from bookie_server.service.v2.peer_watch import FRAME_STALLS_MAX, MOVED_BYTES_MIN, PeerWatch
+from bookie_server.service.v2.sweeper import GRACE_SECONDS, WAIT_SECONDS_MAX, Sweeper
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bookie_server.config import CONNECTION_RESERVE_BYTES, BookieSettings
-from bookie_server.service import v2_connection, v2_shared
-from bookie_server.service.lanes import Lanes
-from bookie_server.service.metrics import ServiceCounters
-from bookie_server.service.v2_server import V2Server, listen
+from bookie_server.service.limits.lanes import Lanes
+from bookie_server.service.metrics.counters import ServiceCounters
+from bookie_server.service.v2 import connection as v2_connection
+from bookie_server.service.v2 import shared as v2_shared
+from bookie_server.service.v2.server import V2Server, listen
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.answers import decode_answer
 from ledgerlog_spark.wire.requests import encode_batch_read, encode_read, encode_tell_lac

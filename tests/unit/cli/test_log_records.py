@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.cli.log_records import (
+from ledgerlog_spark.cli.logs.records import (
     _append_and_close,
     _Appended,
     _json_line,
     _lines_of_standard_input,
     _shown_line,
 )
-from ledgerlog_spark.client.append_batches import checked_payload
+from ledgerlog_spark.client.appends.batches import checked_payload
 from ledgerlog_spark.errors import (
     InternalError,
     LeaderDeposedError,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.cli.logs import _seen
+from ledgerlog_spark.cli.logs.commands import _seen
 from ledgerlog_spark.errors import LedgerNotFoundError
 from ledgerlog_spark.model import Fragment
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from ledgerlog_spark.cli import output
 from ledgerlog_spark.cli.local import _row
-from ledgerlog_spark.cli.log_lookup import shown_cell
+from ledgerlog_spark.cli.logs.lookup import shown_cell
 from ledgerlog_spark.cli.output import counted, print_fields, print_table
 from ledgerlog_spark.local.cluster import Cluster
 from ledgerlog_spark.local.members import Member

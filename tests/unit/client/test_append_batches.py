@@ -4,7 +4,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from ledgerlog_spark.client.append_batches import (
+from ledgerlog_spark.client.appends.batches import (
     AppendBatches,
     Gathered,
     checked_payload,

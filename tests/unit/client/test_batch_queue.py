@@ -9,8 +9,8 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from ledgerlog_spark.client.batch_queue import AHEAD_MAX, AHEAD_SIZE_BYTES_MAX, BatchQueue
-from ledgerlog_spark.client.loop_thread import LoopThread
+from ledgerlog_spark.client.blocking.batch_queue import AHEAD_MAX, AHEAD_SIZE_BYTES_MAX, BatchQueue
+from ledgerlog_spark.client.blocking.loop_thread import LoopThread
 from ledgerlog_spark.errors import AddTimeoutError, LocalProtocolError
 
 SECONDS_MAX = 30

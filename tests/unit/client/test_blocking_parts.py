@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.client.add_future import (
+from ledgerlog_spark.client.blocking.add_future import (
     AddFuture,
     SharedCondition,
     complete_all,
     completed,
 )
-from ledgerlog_spark.client.blocking_writer import DOZE_SIZE_BYTES_MAX, Inbox
-from ledgerlog_spark.client.loop_thread import LoopThread
+from ledgerlog_spark.client.blocking.loop_thread import LoopThread
+from ledgerlog_spark.client.blocking.writer import DOZE_SIZE_BYTES_MAX, Inbox
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import AddTimeoutError, ConfigurationError, LocalProtocolError
 

@@ -14,7 +14,12 @@ from ledgerlog_spark.client.errors_from_codes import (
     outcome_of,
 )
 from ledgerlog_spark.model import Code
-from ledgerlog_spark.protocol.messages import Failure, LedgerFailed, MetadataOutcome, ReadFailed
+from ledgerlog_spark.protocol.ledger.messages import (
+    Failure,
+    LedgerFailed,
+    MetadataOutcome,
+    ReadFailed,
+)
 
 
 def test_every_failure_of_a_machine_has_an_exception() -> None:

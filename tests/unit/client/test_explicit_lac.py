@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from ledgerlog_spark.client.lac_announcer import EXPLICIT_LAC_KEY, herald_index
-from ledgerlog_spark.client.reader_handle import ReadHandle
+from ledgerlog_spark.client.handles.lac_announcer import EXPLICIT_LAC_KEY, herald_index
+from ledgerlog_spark.client.handles.reader import ReadHandle
+from ledgerlog_spark.client.handles.writer import WriteHandle
 from ledgerlog_spark.client.settings import ClientSettings
-from ledgerlog_spark.client.writer_handle import WriteHandle
 from ledgerlog_spark.errors import LedgerNotFoundError
 from ledgerlog_spark.model import NO_ENTRY
 from tests.fixtures.client_world import ClientWorld, in_world

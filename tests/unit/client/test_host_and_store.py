@@ -17,7 +17,7 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
 )
 from ledgerlog_spark.model import Version
-from ledgerlog_spark.protocol.messages import (
+from ledgerlog_spark.protocol.ledger.messages import (
     BookiesListed,
     CasMetadata,
     ListBookies,

@@ -1,4 +1,4 @@
-"""The end of a ledger never falls within one client (ledgerlog_spark.client.known_ends)."""
+"""The end of a ledger never falls within one client (ledgerlog_spark.client.handles.known_ends)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledgerlog_spark.client import known_ends
-from ledgerlog_spark.client.known_ends import KnownEnds
+from ledgerlog_spark.client.handles import known_ends
+from ledgerlog_spark.client.handles.known_ends import KnownEnds
 from ledgerlog_spark.errors import EntryNotFoundError
 from ledgerlog_spark.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState, Quorum, Versioned
 from ledgerlog_spark.transport.port import LacRise
@@ -16,7 +16,7 @@ from tests.fixtures.client_world import ClientWorld, in_world
 from tests.unit.client.test_explicit_lac import VISIBLE_SECONDS, Following, herald
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.client.writer_handle import WriteHandle
+    from ledgerlog_spark.client.handles.writer import WriteHandle
     from ledgerlog_spark.metadata.stores import MetadataStores
 
 OPEN = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("a", "b", "c")),), LedgerState.OPEN)

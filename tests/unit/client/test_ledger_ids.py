@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.client.blocking import BlockingClient
+from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.client.drawn_ids import DRAWN_MAX, DrawnIds
 from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError

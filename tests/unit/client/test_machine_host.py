@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.client.event_queue import EVENTS_KEPT
-from ledgerlog_spark.client.ledger_bytes import LedgerBytes
-from ledgerlog_spark.client.machine_host import MachineHost
+from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
+from ledgerlog_spark.client.host.effects import MachineHost
+from ledgerlog_spark.client.host.event_queue import EVENTS_KEPT
 from ledgerlog_spark.errors import (
     LedgerLogError,
     LocalProtocolError,
@@ -19,9 +19,9 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     RemoteProtocolError,
 )
-from ledgerlog_spark.metadata.memory_tree import Fault
+from ledgerlog_spark.metadata.memory.tree import Fault
 from ledgerlog_spark.model import Code, DigestType, Fragment, LedgerMetadata, Quorum, Version
-from ledgerlog_spark.protocol.messages import (
+from ledgerlog_spark.protocol.ledger.messages import (
     AddReplied,
     BookiesListed,
     CasMetadata,

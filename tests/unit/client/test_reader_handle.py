@@ -19,12 +19,12 @@ from ledgerlog_spark.errors import (
     UnauthorizedError,
 )
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState
-from ledgerlog_spark.protocol.entry_batch import EntryBatch
-from ledgerlog_spark.protocol.lac import LacReader
-from ledgerlog_spark.protocol.messages import BatchReplied, LacReplied, ReadReplied
-from ledgerlog_spark.protocol.read_room import ReadRoom
-from ledgerlog_spark.protocol.reader import LedgerReader, ReaderSettings
-from ledgerlog_spark.protocol.recovery import LedgerRecovery, RecoverySettings
+from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
+from ledgerlog_spark.protocol.ledger.messages import BatchReplied, LacReplied, ReadReplied
+from ledgerlog_spark.protocol.ledger.read.lac import LacReader
+from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader, ReaderSettings
+from ledgerlog_spark.protocol.ledger.read_room import ReadRoom
+from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery, RecoverySettings
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from ledgerlog_spark.transport.port import LacRise
 from tests.fixtures.autojump import run_in_virtual_time

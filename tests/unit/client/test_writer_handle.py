@@ -6,9 +6,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ledgerlog_spark.client.append_pace import BACKLOGS_MAX
+from ledgerlog_spark.client.appends.pace import BACKLOGS_MAX
+from ledgerlog_spark.client.handles.writer import WriteHandle
 from ledgerlog_spark.client.settings import ClientSettings
-from ledgerlog_spark.client.writer_handle import WriteHandle
 from ledgerlog_spark.errors import (
     AddTimeoutError,
     EntryUnknownError,
@@ -22,9 +22,9 @@ from ledgerlog_spark.errors import (
     QuorumError,
 )
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState, Quorum
-from ledgerlog_spark.protocol.add_pipeline import Window
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
+from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
 from ledgerlog_spark.protocol.retry import RetryPolicy
-from ledgerlog_spark.protocol.writer import WriterSettings
 from tests.fixtures.client_world import ClientWorld, in_world
 from tests.fixtures.metadata_worlds import memory_tree
 from tests.fixtures.records import of_this_thread

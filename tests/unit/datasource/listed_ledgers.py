@@ -10,7 +10,7 @@ from ledgerlog_spark.errors import DataLossError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ledgerlog_spark.protocol.read_room import ReadRoom
+    from ledgerlog_spark.protocol.ledger.read_room import ReadRoom
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from ledgerlog_spark.arrow.stream_codec import IndexedEntry
-from ledgerlog_spark.datasource.leader_search import EntrySpan
-from ledgerlog_spark.datasource.plan import LogScan, ScanOptions, plan
-from ledgerlog_spark.datasource.plan_json import plan_to_json
-from ledgerlog_spark.datasource.range_index import RangeIndex
+from ledgerlog_spark.datasource.scan.leader_search import EntrySpan
+from ledgerlog_spark.datasource.scan.plan import LogScan, ScanOptions, plan
+from ledgerlog_spark.datasource.scan.plan_json import plan_to_json
+from ledgerlog_spark.datasource.scan.range_index import RangeIndex
 from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
-from ledgerlog_spark.protocol.log_records import (
+from ledgerlog_spark.protocol.log.state.records import (
     Item,
     LogContent,
     LogKind,
@@ -24,7 +24,7 @@ from ledgerlog_spark.protocol.log_records import (
     Operation,
     VersionInterval,
 )
-from ledgerlog_spark.protocol.log_statistics import ColumnStatistics, encode_statistics
+from ledgerlog_spark.protocol.log.state.statistics import ColumnStatistics, encode_statistics
 
 FOLDER = Path(__file__).parents[2] / "golden" / "plan"
 

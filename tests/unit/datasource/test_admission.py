@@ -1,13 +1,13 @@
-"""How much one micro-batch takes (ledgerlog_spark.datasource.admission)."""
+"""How much one micro-batch takes (ledgerlog_spark.datasource.stream.admission)."""
 
 from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerlog_spark.datasource.admission import Backlog, Limits, admitted, even_shares
+from ledgerlog_spark.datasource.stream.admission import Backlog, Limits, admitted, even_shares
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol.log_records import Item
+from ledgerlog_spark.protocol.log.state.records import Item
 
 
 def items_of(*ranges: tuple[int, int], entries: int = 10, first: int = 0) -> list[Item]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ledgerlog_spark.datasource.arrival_times import LOOKS_MAX, ArrivalTimes
-from ledgerlog_spark.datasource.stream_lag import report_of
+from ledgerlog_spark.datasource.stream.arrival_times import LOOKS_MAX, ArrivalTimes
+from ledgerlog_spark.datasource.stream.lag import report_of
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol.log_records import Item, LogKind
-from ledgerlog_spark.protocol.log_view import LogView
+from ledgerlog_spark.protocol.log.read.view import LogView
+from ledgerlog_spark.protocol.log.state.records import Item, LogKind
 
 
 def ledger(number: int, first_offset: int, end_offset: int, newest_ms: int) -> Item:

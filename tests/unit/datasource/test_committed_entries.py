@@ -1,4 +1,4 @@
-"""Ranges of a task, begun ahead (ledgerlog_spark.datasource.committed_entries)."""
+"""Ranges of a task, begun ahead (ledgerlog_spark.datasource.scan.committed_entries)."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.datasource import committed_entries
-from ledgerlog_spark.datasource.committed_entries import (
+from ledgerlog_spark.datasource.scan import committed_entries
+from ledgerlog_spark.datasource.scan.committed_entries import (
     BYTES_AHEAD_MAX,
     RANGES_AHEAD_MAX,
     CommittedEntries,
 )
-from ledgerlog_spark.datasource.scan_range import ScanRange
-from ledgerlog_spark.datasource.scan_task import ScanTask
+from ledgerlog_spark.datasource.scan.scan_range import ScanRange
+from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.errors import DataLossError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ledgerlog_spark.protocol.read_room import ReadRoom
+    from ledgerlog_spark.protocol.ledger.read_room import ReadRoom
 
 RANGE = ScanRange("a", 0, 1, 2, 10, 1000, 0, 0, 0, 10, ())
 

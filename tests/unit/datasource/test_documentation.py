@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ledgerlog_spark.datasource.option_table import TABLE, Option
+from ledgerlog_spark.datasource.options.table import TABLE, Option
 
 PAGE = Path(__file__).parents[3] / "docs" / "SPARK.md"
 

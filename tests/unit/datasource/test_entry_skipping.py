@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import BatchEncoder, IndexedEntry, encode_schema
-from ledgerlog_spark.datasource import committed_entries, index_entries, plan, range_index
-from ledgerlog_spark.datasource.plan import LogScan, ScanOptions, ScanPlan
-from ledgerlog_spark.datasource.scan_task import ScanTask
-from ledgerlog_spark.datasource.task_rows import task_rows
+from ledgerlog_spark.datasource.scan import committed_entries, index_entries, plan, range_index
+from ledgerlog_spark.datasource.scan.plan import LogScan, ScanOptions, ScanPlan
+from ledgerlog_spark.datasource.scan.task import ScanTask
+from ledgerlog_spark.datasource.scan.task_rows import task_rows
 from ledgerlog_spark.errors import DataLossError, WireFormatError
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInterval
+from ledgerlog_spark.protocol.log.state.records import Item, LogSnapshot, VersionInterval
 from tests.unit.datasource.listed_ledgers import Ledgers
 
 if TYPE_CHECKING:

@@ -13,16 +13,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ledgerlog_spark.client.blocking import BlockingClient
+from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.client.settings import ClientSettings
-from ledgerlog_spark.datasource import cluster, stream_writer
-from ledgerlog_spark.datasource.batch_reader import BatchReader
-from ledgerlog_spark.datasource.batch_writer import BatchWriter
-from ledgerlog_spark.datasource.options import SourceOptions
-from ledgerlog_spark.datasource.raw_reader import RawReader
-from ledgerlog_spark.datasource.stream_reader import LedgerStreamReader
-from ledgerlog_spark.datasource.stream_writer import RunningBatch, StreamWriter
+from ledgerlog_spark.datasource import cluster
+from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.scan.raw_reader import RawReader
+from ledgerlog_spark.datasource.scan.reader import BatchReader
+from ledgerlog_spark.datasource.stream import writer as stream_writer
+from ledgerlog_spark.datasource.stream.reader import LedgerStreamReader
+from ledgerlog_spark.datasource.stream.writer import RunningBatch, StreamWriter
+from ledgerlog_spark.datasource.write.writer import BatchWriter
 from ledgerlog_spark.errors import (
     AddTimeoutError,
     EntryUnknownError,
@@ -32,7 +33,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.model import Code
-from ledgerlog_spark.protocol.log_records import LogContent, LogKind
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 from tests.fixtures.blocking_world import URI, BlockingWorld, blocking_world
 
 __all__ = ["blocking_world"]

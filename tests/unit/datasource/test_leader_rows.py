@@ -1,4 +1,4 @@
-"""Rows of leader logs, as tasks read them (ledgerlog_spark.datasource.task_rows)."""
+"""Rows of leader logs, as tasks read them (ledgerlog_spark.datasource.scan.task_rows)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 
 from ledgerlog_spark.arrow.spark_types import arrow_schema_of
 from ledgerlog_spark.arrow.stream_codec import BatchEncoder, encode_schema
-from ledgerlog_spark.datasource import committed_entries, index_entries, plan
-from ledgerlog_spark.datasource.plan import LogScan, ScanOptions
-from ledgerlog_spark.datasource.scan_task import ScanTask
+from ledgerlog_spark.datasource.scan import committed_entries, index_entries, plan
+from ledgerlog_spark.datasource.scan.plan import LogScan, ScanOptions
+from ledgerlog_spark.datasource.scan.task import ScanTask
+from ledgerlog_spark.datasource.scan.task_rows import task_rows
 from ledgerlog_spark.datasource.schemas import records_schema, scan_schema, with_records_schema
-from ledgerlog_spark.datasource.task_rows import task_rows
 from ledgerlog_spark.errors import DataLossError, WireFormatError
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol.leader_entry import (
+from ledgerlog_spark.protocol.leader.entry import (
     LeaderCodec,
     LeaderEntryHeader,
     encode_entry_header,
     encode_records,
 )
-from ledgerlog_spark.protocol.log_records import (
+from ledgerlog_spark.protocol.log.state.records import (
     Item,
     LogContent,
     LogKind,

@@ -1,4 +1,4 @@
-"""Finding rows in a ledger of a leader log (ledgerlog_spark.datasource.leader_search)."""
+"""Finding rows in a ledger of a leader log (ledgerlog_spark.datasource.scan.leader_search)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerlog_spark.datasource.leader_search import EntrySpan, entries_between
-from ledgerlog_spark.datasource.scan_range import EntryForm, ScanRange
-from ledgerlog_spark.protocol.leader_entry import LeaderCodec, LeaderEntryHeader
+from ledgerlog_spark.datasource.scan.leader_search import EntrySpan, entries_between
+from ledgerlog_spark.datasource.scan.scan_range import EntryForm, ScanRange
+from ledgerlog_spark.protocol.leader.entry import LeaderCodec, LeaderEntryHeader
 
 OFFSET = 5_000
 

@@ -1,4 +1,4 @@
-"""Options of format("ledger") (ledgerlog_spark.datasource.options, option_table)."""
+"""Options of format("ledger") (ledgerlog_spark.datasource.options.values, option_table)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.datasource.option_table import NEAREST, TABLE, Use
-from ledgerlog_spark.datasource.options import (
+from ledgerlog_spark.datasource.options.table import NEAREST, TABLE, Use
+from ledgerlog_spark.datasource.options.values import (
     ReadOptions,
     SourceOptions,
     StreamOptions,
@@ -15,7 +15,7 @@ from ledgerlog_spark.datasource.options import (
     table_options,
 )
 from ledgerlog_spark.errors import ConfigurationError
-from ledgerlog_spark.protocol.log_properties import LogProperties
+from ledgerlog_spark.protocol.log.properties import LogProperties
 
 
 def read(**options: str) -> ReadOptions:

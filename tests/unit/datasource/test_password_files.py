@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.datasource import stream_job
-from ledgerlog_spark.datasource.options import SourceOptions
-from ledgerlog_spark.datasource.stream_writer import StreamWriter
-from ledgerlog_spark.datasource.write_job import begin_job
+from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.stream import job as stream_job
+from ledgerlog_spark.datasource.stream.writer import StreamWriter
+from ledgerlog_spark.datasource.write.job import begin_job
 from ledgerlog_spark.errors import ConfigurationError, LogNotFoundError
 from tests.fixtures.blocking_world import URI, BlockingWorld, blocking_world
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ledgerlog_spark.datasource.options import WriteOptions
+    from ledgerlog_spark.datasource.options.values import WriteOptions
 
 __all__ = ["blocking_world"]
 

@@ -1,11 +1,11 @@
-"""How long a source asks again (ledgerlog_spark.datasource.patience)."""
+"""How long a source asks again (ledgerlog_spark.datasource.stream.patience)."""
 
 from __future__ import annotations
 
 import pytest
 
-from ledgerlog_spark.datasource import patience
-from ledgerlog_spark.datasource.patience import PATIENCE_SECONDS, patiently
+from ledgerlog_spark.datasource.stream import patience
+from ledgerlog_spark.datasource.stream.patience import PATIENCE_SECONDS, patiently
 from ledgerlog_spark.errors import LogNotFoundError, MetadataUnavailableError
 
 

@@ -1,4 +1,4 @@
-"""The planner (ledgerlog_spark.datasource.plan) and its golden cases."""
+"""The planner (ledgerlog_spark.datasource.scan.plan) and its golden cases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerlog_spark.datasource.plan import (
+from ledgerlog_spark.datasource.scan.plan import (
     TASK_BYTES_MIN,
     LogScan,
     ScanOptions,
@@ -19,7 +19,7 @@ from ledgerlog_spark.datasource.plan import (
 )
 from ledgerlog_spark.errors import ConfigurationError, DataLossError
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol.log_records import Item, LogKind, LogSnapshot, VersionInterval
+from ledgerlog_spark.protocol.log.state.records import Item, LogKind, LogSnapshot, VersionInterval
 from tests.unit.datasource.plan_cases import case_paths, planned
 
 if TYPE_CHECKING:

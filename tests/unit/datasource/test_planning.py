@@ -1,4 +1,4 @@
-"""What travels to the tasks of a scan (ledgerlog_spark.datasource.planning)."""
+"""What travels to the tasks of a scan (ledgerlog_spark.datasource.scan.planning)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledgerlog_spark.client.recent_records import memory_size_bytes
-from ledgerlog_spark.datasource import planning
-from ledgerlog_spark.datasource.plan import LogScan, ScanOptions
+from ledgerlog_spark.datasource.scan import planning
+from ledgerlog_spark.datasource.scan.plan import LogScan, ScanOptions
 from ledgerlog_spark.errors import SchemaMismatchError
 from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
-from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInterval
+from ledgerlog_spark.protocol.log.state.records import Item, LogSnapshot, VersionInterval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

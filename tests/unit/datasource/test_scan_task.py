@@ -1,4 +1,4 @@
-"""Entries to batches (ledgerlog_spark.datasource.scan_task)."""
+"""Entries to batches (ledgerlog_spark.datasource.scan.task)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import encode_schema
-from ledgerlog_spark.datasource.scan_range import ScanRange
-from ledgerlog_spark.datasource.scan_task import ScanTask, joined, read_batches
+from ledgerlog_spark.datasource.scan.scan_range import ScanRange
+from ledgerlog_spark.datasource.scan.task import ScanTask, joined, read_batches
 from ledgerlog_spark.errors import DataLossError, WireFormatError
 
 if TYPE_CHECKING:

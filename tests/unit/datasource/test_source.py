@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from ledgerlog_spark.datasource import planning
-from ledgerlog_spark.datasource.batch_reader import BatchReader
 from ledgerlog_spark.datasource.configure import configure
-from ledgerlog_spark.datasource.raw_reader import RawReader
+from ledgerlog_spark.datasource.options.sql_table import with_table_options
+from ledgerlog_spark.datasource.scan import planning
+from ledgerlog_spark.datasource.scan.raw_reader import RawReader
+from ledgerlog_spark.datasource.scan.reader import BatchReader
 from ledgerlog_spark.datasource.schemas import raw_schema
-from ledgerlog_spark.datasource.table_options import with_table_options
 from ledgerlog_spark.errors import ConfigurationError, VersionNotAvailableError
 from pyspark_ledger import DefaultSource
 

@@ -1,10 +1,10 @@
-"""Where reads begin and end (ledgerlog_spark.datasource.starting_offsets)."""
+"""Where reads begin and end (ledgerlog_spark.datasource.options.starting_offsets)."""
 
 from __future__ import annotations
 
 import pytest
 
-from ledgerlog_spark.datasource.starting_offsets import (
+from ledgerlog_spark.datasource.options.starting_offsets import (
     absolute_ms,
     checked_offset,
     ending_offset_at,
@@ -15,7 +15,7 @@ from ledgerlog_spark.datasource.starting_offsets import (
     start_or_else,
 )
 from ledgerlog_spark.errors import ConfigurationError, DataLossError
-from ledgerlog_spark.protocol.log_records import Operation, VersionInterval
+from ledgerlog_spark.protocol.log.state.records import Operation, VersionInterval
 
 
 def version(

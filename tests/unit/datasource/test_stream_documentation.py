@@ -13,8 +13,8 @@ import pytest
 import ledgerlog_spark
 from ledgerlog_spark import errors
 from ledgerlog_spark.client.errors_from_codes import FAILURES
-from ledgerlog_spark.datasource.option_table import ALIASES, BY_LOWER_NAME, TABLE, Use
-from ledgerlog_spark.datasource.options import SourceOptions
+from ledgerlog_spark.datasource.options.table import ALIASES, BY_LOWER_NAME, TABLE, Use
+from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.errors import ConfigurationError, LedgerLogError
 from tests.unit.datasource.test_documentation import line
 
@@ -24,14 +24,14 @@ OPEN = "…"
 """Stands for what differs from one message to the next."""
 
 PARTS_OF_A_STREAM = (
-    "datasource/committed_entries.py",
-    "datasource/ledger_stream.py",
-    "datasource/starting_offsets.py",
+    "datasource/scan/committed_entries.py",
+    "datasource/stream/source.py",
+    "datasource/options/starting_offsets.py",
     "datasource/stream_*.py",
-    "log/committed_range.py",
-    "log/stream_ledgers.py",
-    "protocol/log_commit.py",
-    "protocol/log_epoch.py",
+    "log/reading/committed_range.py",
+    "log/committing/stream_ledgers.py",
+    "protocol/log/commit/commit.py",
+    "protocol/log/commit/epoch.py",
     "arrow/schema_evolution.py",
 )
 """Modules all of whose errors a stream can stop with."""

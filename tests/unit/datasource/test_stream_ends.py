@@ -1,4 +1,4 @@
-"""What a stream knows of its logs' ends (ledgerlog_spark.datasource.watched_logs)."""
+"""What a stream knows of its logs' ends (ledgerlog_spark.datasource.stream.watched_logs)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.datasource import ledger_stream
-from ledgerlog_spark.datasource.ledger_stream import LedgerStream
-from ledgerlog_spark.datasource.stream_offsets import LogOffset
-from ledgerlog_spark.datasource.watched_logs import WatchedLog
+from ledgerlog_spark.datasource.stream import source as ledger_stream
+from ledgerlog_spark.datasource.stream.offsets import LogOffset
+from ledgerlog_spark.datasource.stream.source import LedgerStream
+from ledgerlog_spark.datasource.stream.watched_logs import WatchedLog
 from ledgerlog_spark.errors import DataLossError
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol.log_records import (
+from ledgerlog_spark.protocol.log.read.view import LogView
+from ledgerlog_spark.protocol.log.state.records import (
     Item,
     LogContent,
     LogKind,
@@ -20,7 +21,6 @@ from ledgerlog_spark.protocol.log_records import (
     Operation,
     VersionInterval,
 )
-from ledgerlog_spark.protocol.log_view import LogView
 from tests.unit.datasource.test_options import stream
 
 if TYPE_CHECKING:

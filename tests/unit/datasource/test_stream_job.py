@@ -1,4 +1,4 @@
-"""What the driver keeps between micro-batches (ledgerlog_spark.datasource.stream_job)."""
+"""What the driver keeps between micro-batches (ledgerlog_spark.datasource.stream.job)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
-from ledgerlog_spark.datasource import stream_job
-from ledgerlog_spark.datasource.options import SourceOptions
-from ledgerlog_spark.datasource.stream_job import StreamPlan
+from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.stream import job as stream_job
+from ledgerlog_spark.datasource.stream.job import StreamPlan
 from ledgerlog_spark.errors import LogNotFoundError
-from ledgerlog_spark.log.job import JobPlan
+from ledgerlog_spark.log.committing.job import JobPlan
 
 
 def test_ids_of_logs_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

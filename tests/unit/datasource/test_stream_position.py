@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.datasource.log_selection import LogSelection
-from ledgerlog_spark.datasource.stream_offsets import LogOffset, json_of, offsets_of
-from ledgerlog_spark.datasource.stream_position import (
+from ledgerlog_spark.datasource.options.log_selection import LogSelection
+from ledgerlog_spark.datasource.stream.offsets import LogOffset, json_of, offsets_of
+from ledgerlog_spark.datasource.stream.position import (
     Rules,
     check_checkpoint,
     committed_ms,
@@ -17,8 +17,8 @@ from ledgerlog_spark.datasource.stream_position import (
     readable_from,
 )
 from ledgerlog_spark.errors import ConfigurationError, DataLossError, LogError
-from ledgerlog_spark.protocol.log_records import Operation, VersionInterval
-from ledgerlog_spark.protocol.log_view import LogView
+from ledgerlog_spark.protocol.log.read.view import LogView
+from ledgerlog_spark.protocol.log.state.records import Operation, VersionInterval
 
 LENIENT = Rules(fail_on_data_loss=False, on_overwrite="continue")
 

@@ -9,15 +9,15 @@ import pyspark
 import pytest
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
-from ledgerlog_spark.datasource.option_table import SELECTS_ROWS, TABLE
-from ledgerlog_spark.datasource.table_options import (
+from ledgerlog_spark.datasource.options.sql_table import (
     CATALOG_KEY,
     OPTIONS_KEY,
     table_options_in,
     with_table_options,
     without_table_options,
 )
-from ledgerlog_spark.datasource.write_target import check_target
+from ledgerlog_spark.datasource.options.table import SELECTS_ROWS, TABLE
+from ledgerlog_spark.datasource.options.write_target import check_target
 from ledgerlog_spark.errors import ConfigurationError
 from pyspark_ledger import DefaultSource
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.client.blocking import BlockingClient
-from ledgerlog_spark.datasource import committed_entries
-from ledgerlog_spark.datasource.committed_entries import CommittedEntries
-from ledgerlog_spark.datasource.scan_range import ScanRange
-from ledgerlog_spark.datasource.scan_task import ScanTask
-from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.client.blocking.client import BlockingClient
+from ledgerlog_spark.datasource.scan import committed_entries
+from ledgerlog_spark.datasource.scan.committed_entries import CommittedEntries
+from ledgerlog_spark.datasource.scan.scan_range import ScanRange
+from ledgerlog_spark.datasource.scan.task import ScanTask
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, Code
-from ledgerlog_spark.protocol.read_room import ROOM_SIZE_BYTES_MAX
+from ledgerlog_spark.protocol.ledger.read_room import ROOM_SIZE_BYTES_MAX
 from tests.fixtures.client_world import ClientWorld
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What a task does about lost rows (ledgerlog_spark.datasource.task_rows)."""
+"""What a task does about lost rows (ledgerlog_spark.datasource.scan.task_rows)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ledgerlog_spark.datasource import task_rows
-from ledgerlog_spark.datasource.scan_task import ScanTask
+from ledgerlog_spark.datasource.scan import task_rows
+from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.errors import DataLossError
 
 if TYPE_CHECKING:

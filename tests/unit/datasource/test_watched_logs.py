@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.datasource import watched_logs
-from ledgerlog_spark.datasource.ledger_stream import LedgerStream
-from ledgerlog_spark.datasource.options import SourceOptions
-from ledgerlog_spark.datasource.stream_offsets import LogOffset
-from ledgerlog_spark.datasource.watched_logs import WatchedLog, WatchedLogs
+from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.stream import watched_logs
+from ledgerlog_spark.datasource.stream.offsets import LogOffset
+from ledgerlog_spark.datasource.stream.source import LedgerStream
+from ledgerlog_spark.datasource.stream.watched_logs import WatchedLog, WatchedLogs
 from ledgerlog_spark.errors import (
     DataLossError,
     LogNotFoundError,
     MetadataError,
     MetadataUnavailableError,
 )
-from ledgerlog_spark.protocol.log_records import LogKind
-from ledgerlog_spark.protocol.log_view import LogView
+from ledgerlog_spark.protocol.log.read.view import LogView
+from ledgerlog_spark.protocol.log.state.records import LogKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

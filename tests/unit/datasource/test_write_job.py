@@ -10,14 +10,14 @@ import pytest
 
 from ledgerlog_spark.arrow.schema_evolution import storable
 from ledgerlog_spark.arrow.schema_records import stored_schema
-from ledgerlog_spark.datasource import write_job
-from ledgerlog_spark.datasource.options import SourceOptions
+from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.write import job as write_job
 from ledgerlog_spark.errors import SchemaMismatchError
-from ledgerlog_spark.log.job import Job, plan_job
+from ledgerlog_spark.log.committing.job import Job, plan_job
 from ledgerlog_spark.model import Version
-from ledgerlog_spark.protocol.log_epoch import JobKind
-from ledgerlog_spark.protocol.log_read import LogState
-from ledgerlog_spark.protocol.log_records import LogContent, LogHead, LogKind, WriteMode
+from ledgerlog_spark.protocol.log.commit.epoch import JobKind
+from ledgerlog_spark.protocol.log.read.versions import LogState
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogHead, LogKind, WriteMode
 
 
 def rows_of(kind: str) -> str:

@@ -10,10 +10,10 @@ import pytest
 
 from ledgerlog_spark.arrow.schema_records import stored_schema
 from ledgerlog_spark.arrow.stream_codec import decode_entries
-from ledgerlog_spark.datasource.write_task import MOVES_MAX, stage_ranges
+from ledgerlog_spark.datasource.write.task import MOVES_MAX, stage_ranges
 from ledgerlog_spark.errors import LedgerClosedError, LedgerFencedError
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol.log_records import StagedRange
+from ledgerlog_spark.protocol.log.state.records import StagedRange
 
 FIELD = {"name": "n", "type": "long", "nullable": True, "metadata": {}}
 SCHEMA = stored_schema(json.dumps({"type": "struct", "fields": [FIELD]}))

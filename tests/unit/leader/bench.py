@@ -10,12 +10,12 @@ from ledgerlog_spark.errors import (
     NotEnoughBookiesError,
 )
 from ledgerlog_spark.model import NO_ENTRY, LedgerState
-from ledgerlog_spark.protocol import leader_messages as lm
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.leader_log import LeaderLog
-from ledgerlog_spark.protocol.leader_phases import LeaderPhase
-from ledgerlog_spark.protocol.leader_settings import LeaderSettings
-from ledgerlog_spark.protocol.messages import MetadataOutcome, Start, StartTimer, TimerFired
+from ledgerlog_spark.protocol.leader import messages as lm
+from ledgerlog_spark.protocol.leader.leader import LeaderLog
+from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.leader.settings import LeaderSettings
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome, Start, StartTimer, TimerFired
+from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from tests.sim.leader.ledgers import Entry, SimLedger
 from tests.sim.leader.world import leader_head
@@ -24,7 +24,7 @@ from tests.unit.log.log_values import OneLog, token
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ledgerlog_spark.protocol.log_records import LogHead
+    from ledgerlog_spark.protocol.log.state.records import LogHead
 
 SETTINGS = LeaderSettings(retry=RetryPolicy(first_delay_ms=10, delay_max_ms=40, attempts_max=3))
 APPEND = 100

@@ -14,9 +14,9 @@ from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError
 from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.model import Quorum
-from ledgerlog_spark.protocol import leader_messages as lm
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_records import OpenLedger
+from ledgerlog_spark.protocol.leader import messages as lm
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.state.records import OpenLedger
 from tests.unit.leader.bench import Bench
 from tests.unit.leader.test_leader_log import filled
 from tests.unit.log.leader_world import LeaderWorld, in_world

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledgerlog_spark.errors import MetadataUnavailableError
-from ledgerlog_spark.protocol.leader_attempts import Attempts
+from ledgerlog_spark.protocol.leader.attempts import Attempts
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from tests.fixtures.kinds import now

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledgerlog_spark.errors import LedgerFencedError
-from ledgerlog_spark.protocol import leader_end
+from ledgerlog_spark.protocol.leader import errors as leader_end
 
 FENCED = LedgerFencedError("ledger 7: another client is recovering the ledger", ledger_id=7)
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ledgerlog_spark.errors import LocalProtocolError, MetadataFormatError, WireFormatError
-from ledgerlog_spark.protocol.leader_entry import (
+from ledgerlog_spark.protocol.leader.entry import (
     BODY_SIZE_BYTES_MAX,
     HEADER_SIZE_BYTES,
     OFFSET_END,

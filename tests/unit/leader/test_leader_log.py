@@ -20,24 +20,24 @@ from ledgerlog_spark.errors import (
     NotEnoughBookiesError,
 )
 from ledgerlog_spark.model import LedgerState, Versioned
-from ledgerlog_spark.protocol import leader_messages as lm
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.add_pipeline import Window
 from ledgerlog_spark.protocol.dispatch import IGNORED, REFUSED, Unhandled
-from ledgerlog_spark.protocol.leader_log import LEADER_TABLE, LeaderLog
-from ledgerlog_spark.protocol.leader_phases import LeaderPhase
-from ledgerlog_spark.protocol.leader_settings import LeaderSettings
-from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
-from ledgerlog_spark.protocol.log_records import LogKind
-from ledgerlog_spark.protocol.log_sweep import LedgerSweep
-from ledgerlog_spark.protocol.log_truncate import TruncateMachine
-from ledgerlog_spark.protocol.messages import (
+from ledgerlog_spark.protocol.leader import messages as lm
+from ledgerlog_spark.protocol.leader.leader import LEADER_TABLE, LeaderLog
+from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.leader.settings import LeaderSettings
+from ledgerlog_spark.protocol.ledger.messages import (
     CloseRequested,
     MetadataOutcome,
     Start,
     StartTimer,
     TimerFired,
 )
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.change.properties import PropertiesMachine
+from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.state.records import LogKind
+from ledgerlog_spark.protocol.log.sweep import LedgerSweep
 from tests.unit.leader.bench import APPEND, SETTINGS, Bench, Process
 from tests.unit.log.log_values import token
 

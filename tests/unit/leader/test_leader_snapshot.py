@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from ledgerlog_spark.errors import LogKindError
-from ledgerlog_spark.protocol.leader_list import ClosedLedger, ListEdit
-from ledgerlog_spark.protocol.leader_messages import LedgerEnd
-from ledgerlog_spark.protocol.log_read import SnapshotMachine
-from ledgerlog_spark.protocol.log_records import LogContent, LogKind, LogSnapshot
-from ledgerlog_spark.protocol.log_truncate import TruncateMachine
-from ledgerlog_spark.protocol.messages import CloseRequested
+from ledgerlog_spark.protocol.leader.list import ClosedLedger, ListEdit
+from ledgerlog_spark.protocol.leader.messages import LedgerEnd
+from ledgerlog_spark.protocol.ledger.messages import CloseRequested
+from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.read.versions import SnapshotMachine
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind, LogSnapshot
 from tests.sim.leader.world import leader_head
 from tests.unit.leader.bench import Bench
 from tests.unit.log.log_values import token

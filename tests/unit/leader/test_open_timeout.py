@@ -15,11 +15,11 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     NotEnoughBookiesError,
 )
-from ledgerlog_spark.protocol import leader_messages as lm
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.leader_phases import LeaderPhase
-from ledgerlog_spark.protocol.leader_rolling import RollStep
-from ledgerlog_spark.protocol.messages import TimerFired
+from ledgerlog_spark.protocol.leader import messages as lm
+from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.leader.rolling import RollStep
+from ledgerlog_spark.protocol.ledger.messages import TimerFired
+from ledgerlog_spark.protocol.log import messages as m
 from tests.fixtures.kinds import now
 from tests.unit.leader.bench import SETTINGS, Bench, Process
 from tests.unit.leader.test_leader_log import filled, stopped

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ledgerlog_spark.errors import LedgerNotFoundError, LocalProtocolError
-from ledgerlog_spark.protocol import leader_messages as lm
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.leader_phases import LeaderPhase
-from ledgerlog_spark.protocol.messages import CloseRequested, MetadataOutcome
+from ledgerlog_spark.protocol.leader import messages as lm
+from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.ledger.messages import CloseRequested, MetadataOutcome
+from ledgerlog_spark.protocol.log import messages as m
 from tests.unit.leader.bench import SETTINGS, Bench, Process
 from tests.unit.leader.test_leader_log import filled, stopped
 

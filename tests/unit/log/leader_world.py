@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ledgerlog_spark.client.settings import ClientSettings
-from ledgerlog_spark.log.leader import Leader
+from ledgerlog_spark.log.leader.leader import Leader
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
-from ledgerlog_spark.log.record_log import RecordLog
-from ledgerlog_spark.protocol.log_records import LogContent, LogKind
+from ledgerlog_spark.log.reading.record_log import RecordLog
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld
 

@@ -7,25 +7,25 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import Version, Versioned
-from ledgerlog_spark.protocol.log_codec import decode_page
-from ledgerlog_spark.protocol.log_commit import CommitMachine
-from ledgerlog_spark.protocol.log_commit_plan import CommitRequest, created
-from ledgerlog_spark.protocol.log_read import ListingMachine
-from ledgerlog_spark.protocol.log_records import (
+from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest, created
+from ledgerlog_spark.protocol.log.read.versions import ListingMachine
+from ledgerlog_spark.protocol.log.state.codec import decode_page
+from ledgerlog_spark.protocol.log.state.records import (
     LogContent,
     LogHead,
     LogKind,
     ProducerRecord,
     StagedRange,
 )
-from ledgerlog_spark.protocol.log_statistics import ColumnStatistics, encode_statistics
+from ledgerlog_spark.protocol.log.state.statistics import ColumnStatistics, encode_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ledgerlog_spark.protocol.log_machine import LogMachine
-    from ledgerlog_spark.protocol.log_pages import PageRequest
-    from ledgerlog_spark.protocol.log_rows import RecordKind
+    from ledgerlog_spark.protocol.log.machine import LogMachine
+    from ledgerlog_spark.protocol.log.state.pages import PageRequest
+    from ledgerlog_spark.protocol.log.state.rows import RecordKind
 
 
 @lru_cache(maxsize=300)
@@ -80,8 +80,8 @@ class OneLog:
     """
 
     def __init__(self, head: LogHead | None = None, pages: tuple[bytes, ...] = ()) -> None:
-        from ledgerlog_spark.protocol import log_messages as m
-        from ledgerlog_spark.protocol.messages import MetadataOutcome
+        from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+        from ledgerlog_spark.protocol.log import messages as m
 
         self._m, self._ok = m, MetadataOutcome
         made, made_pages = new_head() if head is None else (head, pages)

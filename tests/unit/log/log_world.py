@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ledgerlog_spark.log.job import Job
+from ledgerlog_spark.log.committing.job import Job
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
-from ledgerlog_spark.protocol.log_records import StagedRange
+from ledgerlog_spark.protocol.log.state.records import StagedRange
 from tests.fixtures.client_world import ClientWorld
 
 DAY_MS = 86_400_000

@@ -13,8 +13,8 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
 )
 from ledgerlog_spark.log.driver import CHANGE_TIMEOUT_MS
-from ledgerlog_spark.protocol.log_commit_result import CommitStatus
-from ledgerlog_spark.protocol.log_read import SnapshotMachine
+from ledgerlog_spark.protocol.log.commit.result import CommitStatus
+from ledgerlog_spark.protocol.log.read.versions import SnapshotMachine
 from tests.unit.log.log_world import SCHEMA, LogWorld, payloads, write
 
 if TYPE_CHECKING:

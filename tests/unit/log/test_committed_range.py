@@ -1,4 +1,4 @@
-"""Listed ranges under records that are outdated (ledgerlog_spark.log.committed_range)."""
+"""Listed ranges under records that are outdated (ledgerlog_spark.log.reading.committed_range)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledgerlog_spark.errors import DataLossError, EntryUnknownError, UnauthorizedError
-from ledgerlog_spark.log.committed_range import read_range
+from ledgerlog_spark.log.reading.committed_range import read_range
 from ledgerlog_spark.model import Code
 from tests.fixtures.client_world import ClientWorld, in_world
 from tests.unit.client.test_reader_handle import written

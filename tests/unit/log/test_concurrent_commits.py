@@ -15,22 +15,22 @@ import pytest
 
 from ledgerlog_spark.log import retries
 from ledgerlog_spark.log.logs import Logs
-from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
-from ledgerlog_spark.metadata.memory_tree import Fault
+from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
+from ledgerlog_spark.metadata.memory.tree import Fault
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
-from ledgerlog_spark.protocol.log_commit_result import CommitStatus
-from ledgerlog_spark.protocol.log_records import StagedRange
-from ledgerlog_spark.protocol.messages import MetadataOutcome as Outcome
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome as Outcome
+from ledgerlog_spark.protocol.log.commit.result import CommitStatus
+from ledgerlog_spark.protocol.log.state.records import StagedRange
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.counted_tree import CountedTree
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ledgerlog_spark.log.job import Job
+    from ledgerlog_spark.log.committing.job import Job
     from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.protocol.log_commit_result import CommitResult
+    from ledgerlog_spark.protocol.log.commit.result import CommitResult
 
 METADATA = LedgerMetadata(
     quorum=Quorum(3, 3, 2), fragments=(Fragment(0, ("a:1", "b:1", "c:1")),), token=77

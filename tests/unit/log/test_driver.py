@@ -14,14 +14,14 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
+from ledgerlog_spark.log.committing.known_logs import KnownLogs
 from ledgerlog_spark.log.driver import Driver
-from ledgerlog_spark.log.known_logs import KnownLogs
+from ledgerlog_spark.log.maintenance.sweep_memory import SweepMemory
 from ledgerlog_spark.log.retries import OUTAGE_PAUSE_MS_FIRST, Retries
-from ledgerlog_spark.log.sweep_memory import SweepMemory
-from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
-from ledgerlog_spark.protocol.log_read import ListingMachine
-from ledgerlog_spark.protocol.log_truncate import TruncateMachine
-from ledgerlog_spark.protocol.messages import MetadataOutcome
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log.change.properties import PropertiesMachine
+from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.read.versions import ListingMachine
 from tests.sim.log.schedules import use_small_heads
 from tests.unit.log.log_values import OneLog, new_head, staged, token
 from tests.unit.log.log_world import LogWorld, commit

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from ledgerlog_spark.protocol.log_commit_result import CommitStatus
-from ledgerlog_spark.protocol.log_merge import MergeMachine, MergeRequest
-from ledgerlog_spark.protocol.log_read import SnapshotMachine
-from ledgerlog_spark.protocol.log_records import WriteMode
-from ledgerlog_spark.protocol.log_restore import RestoreMachine, RestoreRequest, cut_ranges
+from ledgerlog_spark.protocol.log.commit.merge import MergeMachine, MergeRequest
+from ledgerlog_spark.protocol.log.commit.restore import RestoreMachine, RestoreRequest, cut_ranges
+from ledgerlog_spark.protocol.log.commit.result import CommitStatus
+from ledgerlog_spark.protocol.log.read.versions import SnapshotMachine
+from ledgerlog_spark.protocol.log.state.records import WriteMode
 from tests.unit.log.log_values import OneLog, staged, token
 
 EMPTY = 2

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.client.append_batches import AppendBatches, complete_each
+from ledgerlog_spark.client.appends.batches import AppendBatches, complete_each
 from ledgerlog_spark.errors import LedgerFencedError
-from ledgerlog_spark.log.entries_in_flight import EntriesInFlight
-from ledgerlog_spark.log.leader_entry_codec import encode_body
+from ledgerlog_spark.log.entry_codec import encode_body
+from ledgerlog_spark.log.leader.entries_in_flight import EntriesInFlight
 from ledgerlog_spark.model import Position
-from ledgerlog_spark.protocol.leader_messages import AppendEntry, AppendsAcknowledged
+from ledgerlog_spark.protocol.leader.messages import AppendEntry, AppendsAcknowledged
 
 LEDGER_ID = 7
 RECORDS_PER_ENTRY = 2

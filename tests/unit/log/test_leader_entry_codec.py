@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerlog_spark.errors import LocalProtocolError, MetadataFormatError, WireFormatError
-from ledgerlog_spark.log.leader_entry_codec import decode_entry, encode_body
+from ledgerlog_spark.log.entry_codec import decode_entry, encode_body
 from ledgerlog_spark.log.records import RECORD_SIZE_BYTES_MAX, checked_record
-from ledgerlog_spark.protocol.leader_entry import (
+from ledgerlog_spark.protocol.leader.entry import (
     LeaderCodec,
     LeaderEntryHeader,
     encode_entry_header,

@@ -21,11 +21,11 @@ from ledgerlog_spark.errors import (
     PositionNotAvailableError,
     SchemaMismatchError,
 )
-from ledgerlog_spark.log.leader import Leader
+from ledgerlog_spark.log.leader.leader import Leader
 from ledgerlog_spark.log.log import Log
-from ledgerlog_spark.log.record_log import RecordLog
-from ledgerlog_spark.log.row_cursor import RowBatch
-from ledgerlog_spark.protocol.log_records import LogContent, LogKind
+from ledgerlog_spark.log.reading.record_log import RecordLog
+from ledgerlog_spark.log.reading.row_cursor import RowBatch
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 from tests.unit.log.leader_world import LeaderWorld, in_world
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])

@@ -13,9 +13,9 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     PositionNotAvailableError,
 )
-from ledgerlog_spark.log.record_log import RecordLog
-from ledgerlog_spark.protocol.leader_messages import RollRequested
-from ledgerlog_spark.protocol.log_records import LogContent, LogKind
+from ledgerlog_spark.log.reading.record_log import RecordLog
+from ledgerlog_spark.protocol.leader.messages import RollRequested
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 from tests.unit.log.leader_world import LeaderWorld, in_world
 
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.errors import LedgerNotFoundError, LedgerRecoveryError, MetadataVersionError
-from ledgerlog_spark.log import sweeper as sweeper_module
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
-from ledgerlog_spark.log.sweep_memory import SweepMemory
-from ledgerlog_spark.log.sweeper import ATTEMPTS_MAX, FAILED_SEALS_MAX, Sweeper
-from ledgerlog_spark.metadata.log_store_port import MarkedLedger
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
-from ledgerlog_spark.protocol.log_sweep import LedgerSweep
-from ledgerlog_spark.protocol.messages import MetadataOutcome
+from ledgerlog_spark.log.maintenance import sweeper as sweeper_module
+from ledgerlog_spark.log.maintenance.sweep_memory import SweepMemory
+from ledgerlog_spark.log.maintenance.sweeper import ATTEMPTS_MAX, FAILED_SEALS_MAX, Sweeper
+from ledgerlog_spark.metadata.logs.port import MarkedLedger
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
+from ledgerlog_spark.protocol.log.sweep import LedgerSweep
 from tests.fixtures.records import of_this_thread
 from tests.unit.log.log_values import OneLog
 from tests.unit.log.log_world import DAY_MS, SCHEMA, LogWorld, commit, of, payloads

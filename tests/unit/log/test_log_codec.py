@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerlog_spark.errors import LocalProtocolError, MetadataFormatError, WireFormatError
-from ledgerlog_spark.protocol.log_bytes import ByteReader
-from ledgerlog_spark.protocol.log_codec import (
+from ledgerlog_spark.protocol.log.state.bytes import ByteReader
+from ledgerlog_spark.protocol.log.state.codec import (
     decode_head,
     decode_page,
     decode_producer,
@@ -21,7 +21,7 @@ from ledgerlog_spark.protocol.log_codec import (
     encode_page,
     encode_producer,
 )
-from ledgerlog_spark.protocol.log_records import (
+from ledgerlog_spark.protocol.log.state.records import (
     HEAD_SIZE_BYTES_MAX,
     RUNS_REMEMBERED_MAX,
     Item,
@@ -36,7 +36,7 @@ from ledgerlog_spark.protocol.log_records import (
     SchemaRecord,
     VersionInterval,
 )
-from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS, REFS, SCHEMAS
+from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, REFS, SCHEMAS
 
 i63 = st.integers(0, 2**63 - 1)
 small = st.integers(0, 2**40)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.errors import ConcurrentCommitError
-from ledgerlog_spark.protocol.log_commit_result import CommitStatus
-from ledgerlog_spark.protocol.log_records import WriteMode
+from ledgerlog_spark.protocol.log.commit.result import CommitStatus
+from ledgerlog_spark.protocol.log.state.records import WriteMode
 from tests.unit.log.log_world import DAY_MS, SCHEMA, LogWorld, commit, payloads, write
 
 OTHER = SCHEMA + b"other"

@@ -18,14 +18,14 @@ from ledgerlog_spark.errors import (
     ProducerFencedError,
 )
 from ledgerlog_spark.model import Version, Versioned
-from ledgerlog_spark.protocol import log_commit
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_commit import ATTEMPTS_MAX, UNKNOWN_MAX, CommitMachine
-from ledgerlog_spark.protocol.log_commit_phases import CommitPhase
-from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
-from ledgerlog_spark.protocol.log_commit_result import CommitStatus
-from ledgerlog_spark.protocol.log_records import LogKind, ProducerRecord, WriteMode
-from ledgerlog_spark.protocol.messages import MetadataOutcome as Outcome
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome as Outcome
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.commit import commit as log_commit
+from ledgerlog_spark.protocol.log.commit.commit import ATTEMPTS_MAX, UNKNOWN_MAX, CommitMachine
+from ledgerlog_spark.protocol.log.commit.phases import CommitPhase
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
+from ledgerlog_spark.protocol.log.commit.result import CommitStatus
+from ledgerlog_spark.protocol.log.state.records import LogKind, ProducerRecord, WriteMode
 from tests.unit.log.log_values import OneLog, staged, token
 
 REQUEST = CommitRequest(app="app", run="run", batch_id=3, ranges=(staged(7), staged(8)))

@@ -9,10 +9,10 @@ import pytest
 
 from ledgerlog_spark.errors import NeedsOperatorError
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_floor import PAGES_AT_ONCE, FloorMachine
-from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
-from ledgerlog_spark.protocol.log_seal import SINCE_KEY, since_offset
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.read.floor import PAGES_AT_ONCE, FloorMachine
+from ledgerlog_spark.protocol.log.seal import SINCE_KEY, since_offset
+from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
 from tests.unit.log.log_values import OneLog, full_statistics, staged
 from tests.unit.log.log_world import SCHEMA, LogWorld, commit, write
 

@@ -9,14 +9,14 @@ import pytest
 
 from ledgerlog_spark.errors import ProducerFencedError, StaleCheckpointError
 from ledgerlog_spark.model import Version, Versioned
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_commit import CommitMachine
-from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
-from ledgerlog_spark.protocol.log_commit_result import CommitResult, CommitStatus
-from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind, Joined
-from ledgerlog_spark.protocol.log_known import KnownLog
-from ledgerlog_spark.protocol.log_records import ProducerRecord, WriteMode
-from ledgerlog_spark.protocol.messages import MetadataOutcome as Outcome
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome as Outcome
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
+from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind, Joined
+from ledgerlog_spark.protocol.log.commit.known import KnownLog
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
+from ledgerlog_spark.protocol.log.commit.result import CommitResult, CommitStatus
+from ledgerlog_spark.protocol.log.state.records import ProducerRecord, WriteMode
 from tests.unit.log.log_values import OneLog, staged, token
 
 

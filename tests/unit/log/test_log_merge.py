@@ -16,24 +16,24 @@ from ledgerlog_spark.errors import (
     ProducerFencedError,
     VersionNotAvailableError,
 )
-from ledgerlog_spark.protocol import log_pages
-from ledgerlog_spark.protocol.log_codec import decode_page
-from ledgerlog_spark.protocol.log_commit_result import CommitStatus
-from ledgerlog_spark.protocol.log_merge import MergeMachine, MergeRequest
-from ledgerlog_spark.protocol.log_page_replacement import replace_run
-from ledgerlog_spark.protocol.log_pages import HeadShare, PageWriter
-from ledgerlog_spark.protocol.log_read import HistoryMachine, SnapshotMachine
-from ledgerlog_spark.protocol.log_records import (
+from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.commit.merge import MergeMachine, MergeRequest
+from ledgerlog_spark.protocol.log.commit.restore import RestoreMachine, RestoreRequest, cut_ranges
+from ledgerlog_spark.protocol.log.commit.result import CommitStatus
+from ledgerlog_spark.protocol.log.read.versions import HistoryMachine, SnapshotMachine
+from ledgerlog_spark.protocol.log.state import pages as log_pages
+from ledgerlog_spark.protocol.log.state.codec import decode_page
+from ledgerlog_spark.protocol.log.state.page_replacement import replace_run
+from ledgerlog_spark.protocol.log.state.pages import HeadShare, PageWriter
+from ledgerlog_spark.protocol.log.state.records import (
     Item,
     Operation,
     Paged,
     StagedRange,
     WriteMode,
 )
-from ledgerlog_spark.protocol.log_restore import RestoreMachine, RestoreRequest, cut_ranges
-from ledgerlog_spark.protocol.log_rows import ITEMS
-from ledgerlog_spark.protocol.log_truncate import TruncateMachine
-from ledgerlog_spark.protocol.log_walk import Walk
+from ledgerlog_spark.protocol.log.state.rows import ITEMS
+from ledgerlog_spark.protocol.log.state.walk import Walk
 from tests.unit.log.log_values import OneLog, staged, token
 
 MERGER = "job:merger"
@@ -250,7 +250,7 @@ def test_any_run_of_any_paged_list_is_replaced_as_in_a_plain_list(count: int, se
 
 
 def log_pages_kinds() -> dict[int, Any]:
-    from ledgerlog_spark.protocol.log_rows import PAGE_KINDS
+    from ledgerlog_spark.protocol.log.state.rows import PAGE_KINDS
 
     return dict(PAGE_KINDS)
 

@@ -14,20 +14,20 @@ from ledgerlog_spark.errors import (
     UnauthorizedError,
 )
 from ledgerlog_spark.model import Versioned
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_commit import CommitMachine
-from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
-from ledgerlog_spark.protocol.log_merge import MergeMachine, MergeRequest
-from ledgerlog_spark.protocol.log_password import (
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.change.properties import PropertiesMachine
+from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
+from ledgerlog_spark.protocol.log.commit.merge import MergeMachine, MergeRequest
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
+from ledgerlog_spark.protocol.log.password import (
     PASSWORD_CHECK,
     check_password,
     password_check,
     with_password,
 )
-from ledgerlog_spark.protocol.log_properties import LogProperties, changed_properties
-from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
-from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
-from ledgerlog_spark.protocol.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log.properties import LogProperties, changed_properties
+from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
 from tests.unit.log.log_values import OneLog, full_statistics, new_head, staged, token
 from tests.unit.log.log_world import SCHEMA, LogWorld, of, payloads, write
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ledgerlog_spark.protocol.log_codec import encode_head
-from ledgerlog_spark.protocol.log_commit import CommitMachine
-from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
-from ledgerlog_spark.protocol.log_commit_result import CommitStatus
-from ledgerlog_spark.protocol.log_read import SnapshotMachine
-from ledgerlog_spark.protocol.log_records import (
+from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
+from ledgerlog_spark.protocol.log.commit.result import CommitStatus
+from ledgerlog_spark.protocol.log.read.versions import SnapshotMachine
+from ledgerlog_spark.protocol.log.state.codec import encode_head
+from ledgerlog_spark.protocol.log.state.records import (
     HEAD_SIZE_BYTES_MAX,
     PAGE_SIZE_BYTES_MAX,
     StagedRange,

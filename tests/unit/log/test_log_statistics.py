@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerlog_spark.errors import WireFormatError
-from ledgerlog_spark.protocol.log_statistics import (
+from ledgerlog_spark.protocol.log.state.statistics import (
     BOUND_SIZE_BYTES_MAX,
     ColumnStatistics,
     decode_statistics,

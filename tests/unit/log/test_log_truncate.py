@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.errors import ConfigurationError, VersionNotAvailableError
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_commit import CommitMachine
-from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
-from ledgerlog_spark.protocol.log_expiry import STEP_ITEMS_MAX, ExpiryMachine
-from ledgerlog_spark.protocol.log_properties import LogProperties
-from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
-from ledgerlog_spark.protocol.log_read import HistoryMachine, SnapshotMachine
-from ledgerlog_spark.protocol.log_records import Operation, WriteMode
-from ledgerlog_spark.protocol.log_retention import RetentionMachine, due_by_age
-from ledgerlog_spark.protocol.log_sweep import LedgerSweep
-from ledgerlog_spark.protocol.log_truncate import Truncated, TruncateMachine
-from ledgerlog_spark.protocol.messages import MetadataOutcome
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.change.expiry import STEP_ITEMS_MAX, ExpiryMachine
+from ledgerlog_spark.protocol.log.change.properties import PropertiesMachine
+from ledgerlog_spark.protocol.log.change.retention import RetentionMachine, due_by_age
+from ledgerlog_spark.protocol.log.change.truncate import Truncated, TruncateMachine
+from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
+from ledgerlog_spark.protocol.log.properties import LogProperties
+from ledgerlog_spark.protocol.log.read.versions import HistoryMachine, SnapshotMachine
+from ledgerlog_spark.protocol.log.state.records import Operation, WriteMode
+from ledgerlog_spark.protocol.log.sweep import LedgerSweep
 from tests.unit.log.log_values import OneLog, new_head, staged, token
 
 DAY_MS = 86_400_000

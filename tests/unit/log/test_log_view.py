@@ -1,4 +1,4 @@
-"""What a stream reads of a log's record (ledgerlog_spark.protocol.log_view)."""
+"""What a stream reads of a log's record (ledgerlog_spark.protocol.log.read.view)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 from ledgerlog_spark.errors import LogNotFoundError
 from ledgerlog_spark.model import Versioned
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_commit import CommitMachine
-from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
-from ledgerlog_spark.protocol.log_records import Operation, WriteMode
-from ledgerlog_spark.protocol.log_view import VERSIONS_AT_ONCE, LogView, ViewMachine
-from ledgerlog_spark.protocol.messages import MetadataOutcome
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
+from ledgerlog_spark.protocol.log.read.view import VERSIONS_AT_ONCE, LogView, ViewMachine
+from ledgerlog_spark.protocol.log.state.records import Operation, WriteMode
 from tests.unit.log.log_values import OneLog, new_head, staged, token
 
 if TYPE_CHECKING:

@@ -10,25 +10,31 @@ import pytest
 
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_expiry import STEP_ITEMS_MAX, Expired, ExpiryMachine
-from ledgerlog_spark.protocol.log_pages import (
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.change.expiry import STEP_ITEMS_MAX, Expired, ExpiryMachine
+from ledgerlog_spark.protocol.log.change.retention import ITEMS_AT_ONCE, PageSizes, RetentionMachine
+from ledgerlog_spark.protocol.log.change.truncate import Truncated, TruncateMachine
+from ledgerlog_spark.protocol.log.read.versions import oldest_of
+from ledgerlog_spark.protocol.log.state.pages import (
     PAGE_BODY_SIZE_BYTES_MAX,
     PageWriter,
     append,
     pages_to_merge,
 )
-from ledgerlog_spark.protocol.log_read import oldest_of
-from ledgerlog_spark.protocol.log_records import Item, LogHead, Paged, PageRef, VersionInterval
-from ledgerlog_spark.protocol.log_retention import ITEMS_AT_ONCE, PageSizes, RetentionMachine
-from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS
-from ledgerlog_spark.protocol.log_truncate import Truncated, TruncateMachine
+from ledgerlog_spark.protocol.log.state.records import (
+    Item,
+    LogHead,
+    Paged,
+    PageRef,
+    VersionInterval,
+)
+from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS
 from tests.unit.log.log_values import OneLog, decoded, new_head, token
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.protocol.log_rows import RecordKind
+    from ledgerlog_spark.protocol.log.state.rows import RecordKind
 
 T = TypeVar("T")
 

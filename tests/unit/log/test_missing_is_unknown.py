@@ -15,16 +15,20 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     StaleCheckpointError,
 )
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_commit import CommitMachine
-from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
-from ledgerlog_spark.protocol.log_commit_result import CommitStatus
-from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind, Joined
-from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
-from ledgerlog_spark.protocol.log_read import StateMachine
-from ledgerlog_spark.protocol.log_records import RUNS_REMEMBERED_MAX, ProducerRecord, WriteMode
-from ledgerlog_spark.protocol.log_truncate import TruncateMachine
-from ledgerlog_spark.protocol.messages import MetadataOutcome
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.change.properties import PropertiesMachine
+from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
+from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind, Joined
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
+from ledgerlog_spark.protocol.log.commit.result import CommitStatus
+from ledgerlog_spark.protocol.log.read.versions import StateMachine
+from ledgerlog_spark.protocol.log.state.records import (
+    RUNS_REMEMBERED_MAX,
+    ProducerRecord,
+    WriteMode,
+)
 from tests.unit.log.log_values import OneLog, full_statistics, staged, token
 from tests.unit.log.log_world import DAY_MS, SCHEMA, LogWorld, commit, of, payloads, write
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.client.client import LedgerClient
-from ledgerlog_spark.client.writer_handle import WriteHandle
+from ledgerlog_spark.client.handles.writer import WriteHandle
 from ledgerlog_spark.errors import (
     DataLossError,
     EntryUnknownError,
@@ -22,19 +22,19 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
-from ledgerlog_spark.log.open_ends import LISTINGS_MAX, while_ledgers_go
-from ledgerlog_spark.log.record_log import RecordLog
-from ledgerlog_spark.metadata.log_store_port import LogStore
-from ledgerlog_spark.metadata.memory_tree import MemoryTree
+from ledgerlog_spark.log.reading.open_ends import LISTINGS_MAX, while_ledgers_go
+from ledgerlog_spark.log.reading.record_log import RecordLog
+from ledgerlog_spark.metadata.logs.port import LogStore
+from ledgerlog_spark.metadata.memory.tree import MemoryTree
 from ledgerlog_spark.model import NO_ENTRY, Code
-from ledgerlog_spark.protocol.leader_entry import (
+from ledgerlog_spark.protocol.leader.entry import (
     LeaderCodec,
     LeaderEntryHeader,
     encode_entry_header,
     encode_records,
 )
-from ledgerlog_spark.protocol.log_messages import WriteHead
-from ledgerlog_spark.protocol.log_records import (
+from ledgerlog_spark.protocol.log.messages import WriteHead
+from ledgerlog_spark.protocol.log.state.records import (
     Item,
     LogContent,
     LogHead,

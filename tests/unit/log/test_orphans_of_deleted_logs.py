@@ -10,8 +10,8 @@ import pytest
 
 from ledgerlog_spark.errors import LedgerNotFoundError, LocalProtocolError, LogNotFoundError
 from ledgerlog_spark.model import Quorum
-from ledgerlog_spark.protocol.log_records import LogContent, LogKind
-from ledgerlog_spark.protocol.log_seal import LOG_ID_KEY
+from ledgerlog_spark.protocol.log.seal import LOG_ID_KEY
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 from tests.unit.log.log_world import DAY_MS, LogWorld
 
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.log import clock
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.leader_opening import LeaderOpening
-from ledgerlog_spark.protocol.log_commit import CommitMachine
-from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
-from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind
-from ledgerlog_spark.protocol.log_expiry import ExpiryMachine
-from ledgerlog_spark.protocol.log_read import SnapshotMachine, StateMachine
-from ledgerlog_spark.protocol.log_retention import RetentionMachine
-from ledgerlog_spark.protocol.log_truncate import TruncateMachine
-from ledgerlog_spark.protocol.log_view import ViewMachine
+from ledgerlog_spark.protocol.leader.opening import LeaderOpening
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.change.expiry import ExpiryMachine
+from ledgerlog_spark.protocol.log.change.retention import RetentionMachine
+from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
+from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
+from ledgerlog_spark.protocol.log.read.versions import SnapshotMachine, StateMachine
+from ledgerlog_spark.protocol.log.read.view import ViewMachine
 from tests.unit.log.leader_world import LeaderWorld
 from tests.unit.log.leader_world import in_world as run_leaders
 from tests.unit.log.log_values import OneLog, staged, token

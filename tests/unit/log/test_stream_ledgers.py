@@ -14,16 +14,16 @@ from ledgerlog_spark.errors import (
     LogNotFoundError,
     ProducerFencedError,
 )
-from ledgerlog_spark.log.job import Job
-from ledgerlog_spark.log.known_logs import KnownLogs
+from ledgerlog_spark.log.committing.job import Job
+from ledgerlog_spark.log.committing.known_logs import KnownLogs
+from ledgerlog_spark.log.committing.stream_ledgers import OPEN_MAX, StreamLedgers
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
-from ledgerlog_spark.log.stream_ledgers import OPEN_MAX, StreamLedgers
-from ledgerlog_spark.log.sweep_memory import SweepMemory
-from ledgerlog_spark.log.sweeper import Sweeper
+from ledgerlog_spark.log.maintenance.sweep_memory import SweepMemory
+from ledgerlog_spark.log.maintenance.sweeper import Sweeper
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol.log_epoch import JobKind
-from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
+from ledgerlog_spark.protocol.log.commit.epoch import JobKind
+from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
 from tests.unit.log.log_world import SCHEMA, LogWorld, payloads
 
 HOUR_SECONDS = 3_600

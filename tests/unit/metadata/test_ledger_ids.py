@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.errors import MetadataUnavailableError, MetadataUnknownError
-from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
-from ledgerlog_spark.metadata.memory_tree import Fault, MemoryTree
+from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
+from ledgerlog_spark.metadata.memory.tree import Fault, MemoryTree
 from ledgerlog_spark.metadata.stores import MetadataStores
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.errors import MetadataUnavailableError
-from ledgerlog_spark.metadata.log_store import CLOCK_AGE_MS_MAX, CLOCK_ATTEMPTS_MAX
-from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
-from ledgerlog_spark.metadata.memory_tree import Fault, MemoryTree
+from ledgerlog_spark.metadata.logs.store import CLOCK_AGE_MS_MAX, CLOCK_ATTEMPTS_MAX
+from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
+from ledgerlog_spark.metadata.memory.tree import Fault, MemoryTree
 from ledgerlog_spark.metadata.store_clock import StoreClock, elapsed_ns
 from ledgerlog_spark.metadata.stores import MetadataStores
-from ledgerlog_spark.metadata.zookeeper_requests import written_ms_of
+from ledgerlog_spark.metadata.zookeeper.requests import written_ms_of
 from ledgerlog_spark.model import Version
 from tests.unit.log.log_values import new_head
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kazoo.protocol.states import KeeperState
 
-from ledgerlog_spark.metadata.zookeeper_session import ZookeeperSession
+from ledgerlog_spark.metadata.zookeeper.session import ZookeeperSession
 from tests.fixtures.autojump import run_in_virtual_time
 
 SEEN = 77

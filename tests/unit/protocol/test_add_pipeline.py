@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerlog_spark.model import NO_ENTRY, Code, Quorum
-from ledgerlog_spark.protocol.add_pipeline import AddPipeline, Window
-from ledgerlog_spark.protocol.messages import AddReplied, RunConfirmed, SendAdd
-from ledgerlog_spark.protocol.quorum import write_set
+from ledgerlog_spark.protocol.ledger.messages import AddReplied, RunConfirmed, SendAdd
+from ledgerlog_spark.protocol.ledger.quorum import write_set
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline, Window
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from tests.fixtures.kinds import now
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ledgerlog_spark.protocol.entry_batch import EntryBatch
-from ledgerlog_spark.protocol.messages import StoredEntry
+from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
+from ledgerlog_spark.protocol.ledger.messages import StoredEntry
 
 ENTRIES = tuple(StoredEntry(7 + i, 2 + i, 10 * i + 5, b"x" * i) for i in range(4))
 BATCH = EntryBatch.of(ENTRIES)

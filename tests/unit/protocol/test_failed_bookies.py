@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from ledgerlog_spark.model import Code
-from ledgerlog_spark.protocol.ensemble_change import FAILURES_IN_A_ROW_MAX, FailedBookies
+from ledgerlog_spark.protocol.ledger.write.ensemble_change import (
+    FAILURES_IN_A_ROW_MAX,
+    FailedBookies,
+)
 
 ENSEMBLE = ("b0", "b1", "b2")
 

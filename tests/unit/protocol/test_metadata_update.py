@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum, Version, Versioned
-from ledgerlog_spark.protocol.messages import (
+from ledgerlog_spark.protocol.ledger.messages import (
     CasMetadata,
     Failure,
     LoadMetadata,
@@ -15,7 +15,7 @@ from ledgerlog_spark.protocol.messages import (
     StartTimer,
     TimerFired,
 )
-from ledgerlog_spark.protocol.metadata_update import MetadataUpdate, Refusal
+from ledgerlog_spark.protocol.ledger.metadata_update import MetadataUpdate, Refusal
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from tests.fixtures.kinds import only

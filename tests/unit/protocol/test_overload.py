@@ -14,12 +14,12 @@ from ledgerlog_spark.model import (
     Version,
     Versioned,
 )
-from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.protocol.overload import ALONE_ROUNDS, OVERLOAD, BusyBookies
-from ledgerlog_spark.protocol.reader import LedgerReader
-from ledgerlog_spark.protocol.recovery import LedgerRecovery
+from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.overload import ALONE_ROUNDS, OVERLOAD, BusyBookies
+from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader
+from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery
+from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter, WriterSettings
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-from ledgerlog_spark.protocol.writer import LedgerWriter, WriterSettings
 
 ENSEMBLE = ("b0", "b1", "b2")
 RECORD = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ENSEMBLE),))

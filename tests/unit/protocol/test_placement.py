@@ -6,7 +6,7 @@ import pytest
 
 from ledgerlog_spark.errors import NotEnoughBookiesError
 from ledgerlog_spark.model import Quorum
-from ledgerlog_spark.protocol.placement import choose_ensemble, replace_failed
+from ledgerlog_spark.protocol.ledger.placement import choose_ensemble, replace_failed
 
 
 def test_an_ensemble_is_the_first_distinct_candidates() -> None:

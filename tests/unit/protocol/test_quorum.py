@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from ledgerlog_spark.model import Quorum
-from ledgerlog_spark.protocol.quorum import (
+from ledgerlog_spark.protocol.ledger.quorum import (
     is_acknowledged,
     is_covered,
     negative_quorum,

@@ -18,9 +18,9 @@ from ledgerlog_spark.model import (
     Version,
     Versioned,
 )
-from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.protocol.read_room import ReadPlace, RoomMade
-from ledgerlog_spark.protocol.reader import LedgerReader, ReaderSettings
+from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader, ReaderSettings
+from ledgerlog_spark.protocol.ledger.read_room import ReadPlace, RoomMade
 
 LARGE = bytes(5 << 20)
 SMALL = bytes(100)

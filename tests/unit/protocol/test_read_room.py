@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, LedgerMetadata
-from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.protocol.read_room import AHEAD_SIZE_BYTES_MAX, ReadPlace, ReadRoom
+from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.read_room import AHEAD_SIZE_BYTES_MAX, ReadPlace, ReadRoom
 from tests.unit.protocol.test_read_budget import BOUND, PLAIN, STRIPED, Reading
 
 RANGES = 8

@@ -18,14 +18,14 @@ from ledgerlog_spark.model import (
     Version,
     Versioned,
 )
-from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.protocol.add_pipeline import Window
-from ledgerlog_spark.protocol.recovery import (
+from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead
+from ledgerlog_spark.protocol.ledger.recover.recovery import (
     LedgerRecovery,
     RecoveryPhase,
     RecoverySettings,
 )
-from ledgerlog_spark.protocol.recovery_reads import ReadAhead
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from tests.fixtures.kinds import all_of, now, of, only
 

@@ -10,13 +10,17 @@ import pytest
 
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum, Version, Versioned
-from ledgerlog_spark.protocol import messages as m
 from ledgerlog_spark.protocol.dispatch import IGNORED, REFUSED, Table, Unhandled
-from ledgerlog_spark.protocol.lac import LAC_TABLE, LacPhase, LacReader
-from ledgerlog_spark.protocol.read_room import RoomMade
-from ledgerlog_spark.protocol.reader import READER_TABLE, LedgerReader, ReaderPhase
-from ledgerlog_spark.protocol.recovery import RECOVERY_TABLE, LedgerRecovery, RecoveryPhase
-from ledgerlog_spark.protocol.writer import WRITER_TABLE, LedgerWriter, WriterPhase
+from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.read.lac import LAC_TABLE, LacPhase, LacReader
+from ledgerlog_spark.protocol.ledger.read.reader import READER_TABLE, LedgerReader, ReaderPhase
+from ledgerlog_spark.protocol.ledger.read_room import RoomMade
+from ledgerlog_spark.protocol.ledger.recover.recovery import (
+    RECOVERY_TABLE,
+    LedgerRecovery,
+    RecoveryPhase,
+)
+from ledgerlog_spark.protocol.ledger.write.writer import WRITER_TABLE, LedgerWriter, WriterPhase
 from tests.fixtures.kinds import all_of
 from tests.transcripts.player import Player
 

@@ -9,11 +9,11 @@ import pytest
 
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum, Version, Versioned
-from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.protocol.add_pipeline import Window
-from ledgerlog_spark.protocol.ensemble_change import FailedBookies
+from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
+from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies
+from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter, WriterPhase, WriterSettings
 from ledgerlog_spark.protocol.retry import RetryPolicy
-from ledgerlog_spark.protocol.writer import LedgerWriter, WriterPhase, WriterSettings
 from tests.fixtures.kinds import all_of, of, only
 
 ENSEMBLE = ("b0", "b1", "b2")

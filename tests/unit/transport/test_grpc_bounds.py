@@ -10,8 +10,9 @@ from functools import partial
 import pytest
 
 from ledgerlog_spark.model import BookieInfo, Code
-from ledgerlog_spark.transport import grpc_bookie, grpc_transport
-from ledgerlog_spark.transport.grpc_transport import GrpcTransport
+from ledgerlog_spark.transport.grpc import bookie as grpc_bookie
+from ledgerlog_spark.transport.grpc import transport as grpc_transport
+from ledgerlog_spark.transport.grpc.transport import GrpcTransport
 from ledgerlog_spark.transport.port import ReadBatch, ReadEntry
 
 TIMEOUT_MS = 60_000

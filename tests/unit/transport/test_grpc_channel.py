@@ -11,8 +11,10 @@ import pytest
 from ledgerlog_spark.errors import BookieUnavailableError
 from ledgerlog_spark.model import BookieInfo, Code
 from ledgerlog_spark.transport import control_pb2 as pb
-from ledgerlog_spark.transport import control_pb2_grpc, grpc_channel, grpc_watch
-from ledgerlog_spark.transport.grpc_transport import GrpcTransport
+from ledgerlog_spark.transport import control_pb2_grpc
+from ledgerlog_spark.transport.grpc import channel as grpc_channel
+from ledgerlog_spark.transport.grpc import watch as grpc_watch
+from ledgerlog_spark.transport.grpc.transport import GrpcTransport
 from ledgerlog_spark.transport.port import LacRise, WatchLac
 
 

@@ -11,7 +11,7 @@ import pytest
 from ledgerlog_spark.model import BookieInfo, Code
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import control_pb2_grpc
-from ledgerlog_spark.transport.grpc_transport import GrpcTransport
+from ledgerlog_spark.transport.grpc.transport import GrpcTransport
 from ledgerlog_spark.transport.port import ReadBatch, WatchLac, WriteLac
 
 if TYPE_CHECKING:

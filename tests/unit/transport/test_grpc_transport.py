@@ -8,7 +8,7 @@ from typing import Any
 
 from ledgerlog_spark.errors import BookieUnavailableError
 from ledgerlog_spark.model import BookieInfo, Code
-from ledgerlog_spark.transport.grpc_transport import GrpcTransport
+from ledgerlog_spark.transport.grpc.transport import GrpcTransport
 from ledgerlog_spark.transport.port import ReadEntry
 
 DEADLINE_MS = 20_000

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from ledgerlog_spark.transport.memory import keep_freed_memory
+from ledgerlog_spark.transport.allocator import keep_freed_memory
 
 PROGRAM = """
 import resource
-from ledgerlog_spark.transport.memory import keep_freed_memory
+from ledgerlog_spark.transport.allocator import keep_freed_memory
 
 assert keep_freed_memory()
 blocks = [bytes(1 << 20) for _ in range(4)]

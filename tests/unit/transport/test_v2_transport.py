@@ -11,11 +11,11 @@ import pytest
 
 from ledgerlog_spark.errors import BookieUnavailableError, WireFormatError
 from ledgerlog_spark.model import BookieInfo, Code
-from ledgerlog_spark.transport import v2_transport
 from ledgerlog_spark.transport.pending import worst
 from ledgerlog_spark.transport.port import ReadEntry
-from ledgerlog_spark.transport.v2_connection import UNSENT_BYTES_MAX
-from ledgerlog_spark.transport.v2_transport import Lane, V2Transport
+from ledgerlog_spark.transport.v2 import transport as v2_transport
+from ledgerlog_spark.transport.v2.connection import UNSENT_BYTES_MAX
+from ledgerlog_spark.transport.v2.transport import Lane, V2Transport
 from ledgerlog_spark.wire import answers
 from ledgerlog_spark.wire.requests import (
     AddRequest,

@@ -8,7 +8,7 @@ import pytest
 
 from ledgerlog_spark.errors import ConfigurationError, LogKindError
 from ledgerlog_spark.model import Position
-from ledgerlog_spark.protocol.log_records import LogContent, LogKind
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
 from ledgerlog_spark.upkeep.merging import LogMerger, check_merged
 from ledgerlog_spark.upkeep.upkeep import Upkeep

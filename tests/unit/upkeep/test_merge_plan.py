@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerlog_spark.errors import ConfigurationError
-from ledgerlog_spark.protocol.log_records import Item
+from ledgerlog_spark.protocol.log.state.records import Item
 from ledgerlog_spark.upkeep import merge_plan
 from ledgerlog_spark.upkeep.merge_plan import (
     BACKGROUND,

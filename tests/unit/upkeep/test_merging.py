@@ -13,16 +13,16 @@ from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.errors import DataLossError, LedgerNotFoundError
 from ledgerlog_spark.log.log import Log
-from ledgerlog_spark.protocol.log_commit_result import CommitResult
-from ledgerlog_spark.protocol.log_records import (
+from ledgerlog_spark.protocol.log.commit.result import CommitResult
+from ledgerlog_spark.protocol.log.seal import since_offset
+from ledgerlog_spark.protocol.log.state.records import (
     Item,
     LogSnapshot,
     Operation,
     StagedRange,
     WriteMode,
 )
-from ledgerlog_spark.protocol.log_seal import since_offset
-from ledgerlog_spark.protocol.log_statistics import decode_statistics
+from ledgerlog_spark.protocol.log.state.statistics import decode_statistics
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
 from ledgerlog_spark.upkeep.merging import LogMerger, Merged, Progress
 from ledgerlog_spark.upkeep.restoring import restore
@@ -200,7 +200,7 @@ def test_ranges_of_open_ledgers_are_merged_only_when_they_may_be_sealed(in_world
         assert message is not None
         job = await log.begin(schema=message)
         ledger = await log.open_ledger(job)
-        from ledgerlog_spark.log.range_writer import RangeWriter
+        from ledgerlog_spark.log.committing.range_writer import RangeWriter
         from ledgerlog_spark.upkeep.rows import RowWriter
         from tests.unit.upkeep.upkeep_world import rows
 

@@ -12,7 +12,7 @@ import pytest
 from ledgerlog_spark.arrow.stream_codec import BatchEncoder, encode_schema
 from ledgerlog_spark.errors import DataLossError
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol.log_records import Item
+from ledgerlog_spark.protocol.log.state.records import Item
 from ledgerlog_spark.upkeep.rows import rows_of
 
 SCHEMA = pa.schema([("n", pa.int64())])

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.client.blocking import BlockingClient
+from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.errors import ConfigurationError, DataLossError
-from ledgerlog_spark.protocol.log_records import LogContent, LogKind
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 from ledgerlog_spark.upkeep import background
 from ledgerlog_spark.upkeep.background import COMMITS_BETWEEN, keep_up, upkeep_after_commit
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy

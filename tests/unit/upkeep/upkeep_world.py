@@ -10,7 +10,7 @@ from ledgerlog_spark.arrow.stream_codec import decode_entries, encode_schema
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs, logs_of
-from ledgerlog_spark.protocol.log_commit_result import CommitResult
+from ledgerlog_spark.protocol.log.commit.result import CommitResult
 from ledgerlog_spark.upkeep.rows import RowWriter
 from tests.unit.log.log_world import LogWorld
 

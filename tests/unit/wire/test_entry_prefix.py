@@ -6,7 +6,7 @@ import pytest
 from crc32c import crc32c
 
 from ledgerlog_spark.model import DigestType
-from ledgerlog_spark.wire.entry_codec import FEW_ENTRIES, EntryCodec
+from ledgerlog_spark.wire.entry import FEW_ENTRIES, EntryCodec
 from ledgerlog_spark.wire.stored_batch import StoredBatch
 
 LEDGER_ID = 7

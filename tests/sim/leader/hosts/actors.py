@@ -16,10 +16,10 @@ from ledgerlog_spark.errors import (
     PositionNotAvailableError,
     SchemaMismatchError,
 )
+from ledgerlog_spark.log.maintenance.sweep_memory import SweepMemory
 from ledgerlog_spark.log.records import Positions
-from ledgerlog_spark.log.sweep_memory import SweepMemory
 from ledgerlog_spark.model import Position
-from ledgerlog_spark.protocol.log_records import LogKind
+from ledgerlog_spark.protocol.log.state.records import LogKind
 from ledgerlog_spark.upkeep.upkeep import Upkeep
 from tests.fixtures.kinds import now
 from tests.sim.leader.hosts.blame import LeaderCall
@@ -30,7 +30,7 @@ from tests.sim.log.hosts.process import sleep
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from ledgerlog_spark.log.leader import Leader
+    from ledgerlog_spark.log.leader.leader import Leader
     from ledgerlog_spark.log.log import Log
     from tests.sim.leader.hosts.world import LeaderHosts
     from tests.sim.log.hosts.process import Process

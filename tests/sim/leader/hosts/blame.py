@@ -18,7 +18,7 @@ from ledgerlog_spark.errors import (
 from tests.sim.log.hosts.blame import Call
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.log.leader import Leader
+    from ledgerlog_spark.log.leader.leader import Leader
 
 USUAL_MS = 1_000
 """That a takeover, or a roll, may take when nothing goes wrong."""

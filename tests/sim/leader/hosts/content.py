@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ledgerlog_spark.arrow.leader_pieces import leader_schema
-from ledgerlog_spark.log.record_log import RecordLog
-from ledgerlog_spark.protocol.log_records import LogContent, LogKind
+from ledgerlog_spark.log.reading.record_log import RecordLog
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
     from random import Random
 
-    from ledgerlog_spark.log.leader import Leader
+    from ledgerlog_spark.log.leader.leader import Leader
     from ledgerlog_spark.log.log import Log
 
 SCHEMA = pa.schema([("value", pa.string())])

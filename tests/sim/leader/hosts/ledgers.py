@@ -19,7 +19,7 @@ from ledgerlog_spark.errors import (
     NotEnoughBookiesError,
 )
 from ledgerlog_spark.model import NO_ENTRY, Code, Fragment, LedgerMetadata, LedgerState, Quorum
-from ledgerlog_spark.protocol.leader_entry import decode_entry_header
+from ledgerlog_spark.protocol.leader.entry import decode_entry_header
 from tests.sim.leader.ledgers import Entry, SimLedger
 
 if TYPE_CHECKING:

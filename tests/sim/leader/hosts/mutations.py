@@ -6,12 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.log import clock
-from ledgerlog_spark.log.entries_in_flight import EntriesInFlight
-from ledgerlog_spark.log.leader_host import LeaderHost
-from ledgerlog_spark.log.leader_rows import LeaderRows
-from ledgerlog_spark.log.leader_writer import LeaderWriter
-from ledgerlog_spark.log.record_reader import RecordReader
-from ledgerlog_spark.metadata.log_store import TreeLogStore
+from ledgerlog_spark.log.leader.entries_in_flight import EntriesInFlight
+from ledgerlog_spark.log.leader.host import LeaderHost
+from ledgerlog_spark.log.leader.ledger_writer import LeaderWriter
+from ledgerlog_spark.log.leader.rows import LeaderRows
+from ledgerlog_spark.log.reading.record_reader import RecordReader
+from ledgerlog_spark.metadata.logs.store import TreeLogStore
 from tests.sim.leader.mutations import Mutation
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from tests.sim.log.hosts.base import CallbackError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.log.leader import Leader
+    from ledgerlog_spark.log.leader.leader import Leader
     from ledgerlog_spark.log.log import Log
     from tests.sim.leader.hosts.world import LeaderHosts
     from tests.sim.log.hosts.process import Process

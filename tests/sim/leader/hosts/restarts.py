@@ -10,7 +10,7 @@ from tests.sim.leader.hosts.ledgers import SEEN
 from tests.sim.log.hosts.process import sleep
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.log_records import Item
+    from ledgerlog_spark.protocol.log.state.records import Item
     from tests.sim.leader.hosts.view import LeaderView
     from tests.sim.leader.hosts.world import LeaderHosts
     from tests.sim.log.hosts.process import Process

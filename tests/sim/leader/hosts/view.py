@@ -5,13 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_properties import LogProperties
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.properties import LogProperties
 from tests.sim.leader.checks import LeaderChecks
 from tests.sim.log.hosts.view import read_state
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.log_records import LogHead
+    from ledgerlog_spark.protocol.log.state.records import LogHead
     from tests.sim.leader.hosts.world import LeaderHosts
     from tests.sim.log.checks import Violation
     from tests.sim.log.store import State

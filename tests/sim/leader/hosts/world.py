@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from ledgerlog_spark.client.settings import ClientSettings
-from ledgerlog_spark.log import leader as leader_module
+from ledgerlog_spark.log.leader import leader as leader_module
 from ledgerlog_spark.model import LedgerState
-from ledgerlog_spark.protocol.add_pipeline import Window
-from ledgerlog_spark.protocol.leader_settings import LeaderSettings
-from ledgerlog_spark.protocol.log_records import LogKind
+from ledgerlog_spark.protocol.leader.settings import LeaderSettings
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
+from ledgerlog_spark.protocol.log.state.records import LogKind
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from tests.sim.leader.hosts import actors
 from tests.sim.leader.hosts.blame import LeaderCall
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from ledgerlog_spark.errors import LedgerLogError
-    from ledgerlog_spark.log.leader import Leader
-    from ledgerlog_spark.metadata.memory_nodes import Change
+    from ledgerlog_spark.log.leader.leader import Leader
+    from ledgerlog_spark.metadata.memory.nodes import Change
     from tests.sim.leader.hosts.ledgers import SimReader, SimWriter
 
 GRACES = {"deletedRetentionMs": "1500", "stagingTtlMs": "3000"}

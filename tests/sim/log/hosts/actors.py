@@ -13,9 +13,9 @@ from ledgerlog_spark.errors import (
     LogNotFoundError,
     MetadataUnavailableError,
 )
-from ledgerlog_spark.log.sweep_memory import SweepMemory
-from ledgerlog_spark.protocol.log_epoch import JobKind
-from ledgerlog_spark.protocol.log_records import WriteMode
+from ledgerlog_spark.log.maintenance.sweep_memory import SweepMemory
+from ledgerlog_spark.protocol.log.commit.epoch import JobKind
+from ledgerlog_spark.protocol.log.state.records import WriteMode
 from ledgerlog_spark.upkeep.merge_plan import MergeableLedger, MergePolicy, plan_merges
 from ledgerlog_spark.upkeep.upkeep import Upkeep
 from tests.sim.log import rows
@@ -27,9 +27,9 @@ from tests.sim.log.hosts.ranges import BACK, of_task, staged
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.log.job import Job
+    from ledgerlog_spark.log.committing.job import Job
     from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.protocol.log_records import Item, StagedRange
+    from ledgerlog_spark.protocol.log.state.records import Item, StagedRange
     from tests.sim.log.hosts.process import Process
 
 

@@ -10,9 +10,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from ledgerlog_spark.log import check, clock, sweeper
-from ledgerlog_spark.metadata.log_paths import LogPaths
-from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
+from ledgerlog_spark.log import clock
+from ledgerlog_spark.log.maintenance import check, sweeper
+from ledgerlog_spark.metadata.logs.paths import LogPaths
+from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
 from ledgerlog_spark.upkeep import upkeep
 from tests.fixtures.autojump import AutojumpLoop
 from tests.sim.log.checks import Violation
@@ -21,7 +22,7 @@ from tests.sim.log.hosts.process import CURRENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from ledgerlog_spark.metadata.memory_nodes import Change
+    from ledgerlog_spark.metadata.memory.nodes import Change
 
 BEGAN_MS = 1_700_000_000_000
 PAGES_GRACE_MS = 10

@@ -25,13 +25,13 @@ from ledgerlog_spark.errors import (
     UnauthorizedError,
     VersionNotAvailableError,
 )
-from ledgerlog_spark.protocol.log_password import PASSWORD_CHECK
+from ledgerlog_spark.protocol.log.password import PASSWORD_CHECK
 from tests.sim.log import rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.protocol.log_records import LogHead
+    from ledgerlog_spark.protocol.log.state.records import LogHead
     from tests.sim.log.hosts.process import Process
 
 RETRIES_WITHOUT_FAULTS = 5

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.client.client import _check_password
 from ledgerlog_spark.errors import LedgerNotFoundError, LedgerRecoveryError
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
-from ledgerlog_spark.protocol import log_seal
+from ledgerlog_spark.protocol.log import seal as log_seal
 from tests.sim.log.hosts.writers import SimWriter
 from tests.sim.log.world import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
-    from ledgerlog_spark.client.ledger_creation import CreateRecord
+    from ledgerlog_spark.client.handles.creation import CreateRecord
     from ledgerlog_spark.metadata.stores import MetadataStores
     from tests.sim.log.hosts.tree import SimTree
     from tests.sim.log.hosts.world import HostWorld

@@ -7,14 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.log import clock, log, sweeper
+from ledgerlog_spark.log import clock, log
 from ledgerlog_spark.log.driver import Driver
+from ledgerlog_spark.log.maintenance import sweeper
+from ledgerlog_spark.log.maintenance.sweeper import _LogSweep
 from ledgerlog_spark.log.retries import Retries
-from ledgerlog_spark.log.sweeper import _LogSweep
-from ledgerlog_spark.metadata.log_store import TreeLogStore
-from ledgerlog_spark.protocol import log_password, log_password_guard
-from ledgerlog_spark.protocol.log_commit import CommitMachine
-from ledgerlog_spark.protocol.messages import MetadataOutcome
+from ledgerlog_spark.metadata.logs.store import TreeLogStore
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log import password as log_password
+from ledgerlog_spark.protocol.log.commit import password_guard as log_password_guard
+from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
 from tests.sim.log.hosts import ledgers
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ def rebase_concludes_from_an_old_head(patch: pytest.MonkeyPatch) -> None:
 
     def fail(self: CommitMachine, error: LedgerLogError) -> Any:
         self._ended = True
-        from ledgerlog_spark.protocol.log_messages import Failed
+        from ledgerlog_spark.protocol.log.messages import Failed
 
         return [Failed(error)]
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.log.known_logs import KnownLogs
+from ledgerlog_spark.log.committing.known_logs import KnownLogs
+from ledgerlog_spark.log.committing.stream_ledgers import StreamLedgers
 from ledgerlog_spark.log.logs import Logs
-from ledgerlog_spark.log.stream_ledgers import StreamLedgers
 from ledgerlog_spark.metadata.stores import MetadataStores
 from tests.sim.log.hosts.ledgers import SimLedgers
 from tests.sim.log.hosts.tree import SimTree
@@ -18,7 +18,7 @@ from tests.sim.log.hosts.tree import SimTree
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from ledgerlog_spark.log.leader import Leader
+    from ledgerlog_spark.log.leader.leader import Leader
 
 CURRENT: ContextVar[Process | None] = ContextVar("CURRENT", default=None)
 """The process whose code runs, for the wall clock that it reads."""

@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LedgerClosedError, LedgerFencedError
-from ledgerlog_spark.log.job import Job
-from ledgerlog_spark.protocol.log_epoch import JobKind
-from ledgerlog_spark.protocol.log_records import WriteMode
-from ledgerlog_spark.protocol.log_seal import APP_KEY, LOG_ID_KEY, SINCE_KEY
+from ledgerlog_spark.log.committing.job import Job
+from ledgerlog_spark.protocol.log.commit.epoch import JobKind
+from ledgerlog_spark.protocol.log.seal import APP_KEY, LOG_ID_KEY, SINCE_KEY
+from ledgerlog_spark.protocol.log.state.records import WriteMode
 from tests.sim.log.checks import ENTRY_ROWS, INDEX, place_of
 from tests.sim.log.hosts.ledgers import metadata_of
 from tests.sim.log.hosts.process import sleep
@@ -17,9 +17,9 @@ from tests.sim.log.hosts.writers import payload_of, require_range
 from tests.sim.log.world import Ledger
 
 if TYPE_CHECKING:
+    from ledgerlog_spark.log.committing.range_writer import RangeWriter
     from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.log.range_writer import RangeWriter
-    from ledgerlog_spark.protocol.log_records import StagedRange
+    from ledgerlog_spark.protocol.log.state.records import StagedRange
     from tests.sim.log.hosts.process import Process
 
 BACK = "q1/back"

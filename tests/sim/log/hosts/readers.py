@@ -13,8 +13,8 @@ from tests.sim.log.hosts.process import sleep
 
 if TYPE_CHECKING:
     from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.protocol.log_records import Item
-    from ledgerlog_spark.protocol.log_view import LogView
+    from ledgerlog_spark.protocol.log.read.view import LogView
+    from ledgerlog_spark.protocol.log.state.records import Item
     from tests.sim.log.hosts.process import Process
     from tests.sim.log.hosts.view import LogView as Seen
 

@@ -6,12 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import MetadataUnavailableError
-from ledgerlog_spark.metadata.memory_tree import Fault, MemoryTree
+from ledgerlog_spark.metadata.memory.tree import Fault, MemoryTree
 from ledgerlog_spark.metadata.store_clock import StoreClock
-from ledgerlog_spark.metadata.znode_tree import SetNode
+from ledgerlog_spark.metadata.tree import SetNode
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.metadata.memory_nodes import NodeMap
+    from ledgerlog_spark.metadata.memory.nodes import NodeMap
     from ledgerlog_spark.metadata.store_clock import Clock
     from tests.sim.log.hosts.base import Hosts
 

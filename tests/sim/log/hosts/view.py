@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.metadata.log_paths import LogPaths, app_of_segment
+from ledgerlog_spark.metadata.logs.paths import LogPaths, app_of_segment
 from ledgerlog_spark.model import Versioned
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_codec import decode_head, decode_producer
-from ledgerlog_spark.protocol.log_properties import LogProperties
-from ledgerlog_spark.protocol.log_records import LogHead, Operation
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.properties import LogProperties
+from ledgerlog_spark.protocol.log.state.codec import decode_head, decode_producer
+from ledgerlog_spark.protocol.log.state.records import LogHead, Operation
 from tests.sim.log.checks import ENTRY_ROWS, Checks, Place, Violation
 from tests.sim.log.store import State
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.metadata.memory_nodes import NodeMap
-    from ledgerlog_spark.protocol.log_records import VersionInterval
+    from ledgerlog_spark.metadata.memory.nodes import NodeMap
+    from ledgerlog_spark.protocol.log.state.records import VersionInterval
     from tests.sim.log.hosts.world import HostWorld
     from tests.sim.log.world import Ledger
 

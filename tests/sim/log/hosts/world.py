@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from ledgerlog_spark.errors import LedgerLogError, WireFormatError
-from ledgerlog_spark.log import log_upkeep
-from ledgerlog_spark.metadata.ledger_ids import NUMBER_END
-from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX
-from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
-from ledgerlog_spark.protocol.log_restore import RestoreRequest
+from ledgerlog_spark.log.maintenance import log_maintenance as log_upkeep
+from ledgerlog_spark.metadata.ledgers.ids import NUMBER_END
+from ledgerlog_spark.protocol.log.commit.restore import RestoreRequest
+from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX
+from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
 from tests.sim.log import rows
 from tests.sim.log.checks import ENTRY_ROWS, INDEX, Place
 from tests.sim.log.hosts import actors, readers
@@ -26,7 +26,7 @@ from tests.sim.log.world import Ledger
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.metadata.memory_nodes import Change
+    from ledgerlog_spark.metadata.memory.nodes import Change
     from tests.sim.log.hosts.writers import SimWriter
 
 DAMAGED = "0" * 32

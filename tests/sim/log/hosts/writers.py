@@ -11,7 +11,7 @@ from ledgerlog_spark.errors import (
     LedgerFencedError,
     NotEnoughBookiesError,
 )
-from ledgerlog_spark.log import range_writer
+from ledgerlog_spark.log.committing import range_writer
 from tests.sim.log.checks import INDEX
 
 if TYPE_CHECKING:

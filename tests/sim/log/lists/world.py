@@ -8,24 +8,26 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from ledgerlog_spark.log.job import plan_job
-from ledgerlog_spark.protocol import log_expiry, log_pages, log_retention
-from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_commit import CommitMachine
-from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
-from ledgerlog_spark.protocol.log_commit_result import CommitStatus
-from ledgerlog_spark.protocol.log_expiry import ExpiryMachine
-from ledgerlog_spark.protocol.log_machine import LogMachine
-from ledgerlog_spark.protocol.log_merge import MergeMachine, MergeRequest
-from ledgerlog_spark.protocol.log_password import PASSWORD_CHECK
-from ledgerlog_spark.protocol.log_read import StateMachine
-from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
-from ledgerlog_spark.protocol.log_restore import RestoreMachine, RestoreRequest, cut_ranges
-from ledgerlog_spark.protocol.log_retention import KEPT, RetentionMachine
-from ledgerlog_spark.protocol.log_rows import REFS
-from ledgerlog_spark.protocol.log_sweep import PagesSweep
-from ledgerlog_spark.protocol.log_truncate import TruncateMachine
-from ledgerlog_spark.protocol.messages import MetadataOutcome
+from ledgerlog_spark.log.committing.job import plan_job
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.change import expiry as log_expiry
+from ledgerlog_spark.protocol.log.change import retention as log_retention
+from ledgerlog_spark.protocol.log.change.expiry import ExpiryMachine
+from ledgerlog_spark.protocol.log.change.retention import KEPT, RetentionMachine
+from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
+from ledgerlog_spark.protocol.log.commit.merge import MergeMachine, MergeRequest
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
+from ledgerlog_spark.protocol.log.commit.restore import RestoreMachine, RestoreRequest, cut_ranges
+from ledgerlog_spark.protocol.log.commit.result import CommitStatus
+from ledgerlog_spark.protocol.log.machine import LogMachine
+from ledgerlog_spark.protocol.log.password import PASSWORD_CHECK
+from ledgerlog_spark.protocol.log.read.versions import StateMachine
+from ledgerlog_spark.protocol.log.state import pages as log_pages
+from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
+from ledgerlog_spark.protocol.log.state.rows import REFS
+from ledgerlog_spark.protocol.log.sweep import PagesSweep
 from tests.sim.log import rows
 from tests.sim.log.checks import Checks, Violation
 from tests.sim.log.jobs import OldCommit
@@ -33,9 +35,9 @@ from tests.sim.log.store import State
 from tests.unit.log.log_values import OneLog, new_head, token
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.log_pages import PageRequest
-    from ledgerlog_spark.protocol.log_records import Item, LogHead, VersionInterval
-    from ledgerlog_spark.protocol.log_retention import PageSizes
+    from ledgerlog_spark.protocol.log.change.retention import PageSizes
+    from ledgerlog_spark.protocol.log.state.pages import PageRequest
+    from ledgerlog_spark.protocol.log.state.records import Item, LogHead, VersionInterval
 
 PAGE_SIZE_BYTES = 170
 """Of a few records, so that a list of some dozens has many pages."""

@@ -14,8 +14,8 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.protocol.log_messages import WriteHead
-from ledgerlog_spark.protocol.log_records import ProducerRecord
+from ledgerlog_spark.protocol.log.messages import WriteHead
+from ledgerlog_spark.protocol.log.state.records import ProducerRecord
 from tests.sim.log.hosts.ledgers import metadata_of
 from tests.sim.log.stores.logs import head_of
 from tests.sim.log.stores.world import Asked

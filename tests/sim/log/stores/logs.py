@@ -11,14 +11,14 @@ from ledgerlog_spark.errors import (
     LogNotFoundError,
     MetadataUnavailableError,
 )
-from ledgerlog_spark.protocol.log_commit_plan import created
-from ledgerlog_spark.protocol.log_messages import WriteHead
-from ledgerlog_spark.protocol.log_records import LogContent, LogKind
+from ledgerlog_spark.protocol.log.commit.plan import created
+from ledgerlog_spark.protocol.log.messages import WriteHead
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 from tests.sim.log.stores.world import Asked
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import Versioned
-    from ledgerlog_spark.protocol.log_records import LogHead
+    from ledgerlog_spark.protocol.log.state.records import LogHead
     from tests.sim.log.stores.world import StoreProcess
 
 NAMES = ("a", "b", "c")

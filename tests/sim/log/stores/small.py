@@ -12,8 +12,8 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     MetadataUnknownError,
 )
-from ledgerlog_spark.metadata.commit_queue import TreeCommitQueue
-from ledgerlog_spark.wire.ledger_metadata import decode_ledger_metadata
+from ledgerlog_spark.metadata.logs.commit_queue import TreeCommitQueue
+from ledgerlog_spark.wire.ledger_metadata.record import decode_ledger_metadata
 from tests.sim.log.hosts.base import Hosts
 from tests.sim.log.hosts.ledgers import metadata_of
 from tests.sim.log.stores.world import Asked

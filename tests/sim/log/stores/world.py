@@ -13,7 +13,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.metadata.store_clock import StoreClock
 from ledgerlog_spark.metadata.stores import MetadataStores
-from ledgerlog_spark.protocol.log_codec import decode_head
+from ledgerlog_spark.protocol.log.state.codec import decode_head
 from tests.sim.log.hosts.base import Hosts
 from tests.sim.log.hosts.tree import SimTree
 from tests.unit.log.log_values import token
@@ -21,7 +21,7 @@ from tests.unit.log.log_values import token
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from ledgerlog_spark.metadata.memory_nodes import Change
+    from ledgerlog_spark.metadata.memory.nodes import Change
     from ledgerlog_spark.model import Version
 
 HARMS = (1, 1, 2, 2, 8)

@@ -1,0 +1,191 @@
+"""Bounds of the calls of the control service, applied before a call's handler sees it.
+
+A call gets one of a bounded number of places, shared fairly among connections, and a place of
+another kind for as long as it may bring a request: the library may hold one for each of these. A
+call with a single request has to bring it within REQUEST_SECONDS_MAX, so that a request that is
+never finished holds memory no longer than that; one that streams has its own bounds
+(`service/grpc/stream.py`).
+
+A call keeps its place until its replies are sent. The library keeps a reply that a client does not
+take, so a call that is ended meanwhile is ended with its connection (`service/grpc/stuck_calls.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import grpc
+
+from bookie_server.service.grpc.stuck_calls import Stuck
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+
+    from bookie_server.service.grpc.fair_slots import FairSlots
+
+REQUEST_SECONDS_MAX: Final = 10.0
+
+
+class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """Gives calls their places.
+
+    Args:
+        slots: For all calls of the server.
+        receiving: For those whose requests may still come.
+        end_stuck: Ends calls whose replies are on their way.
+    """
+
+    def __init__(
+        self,
+        slots: FairSlots,
+        receiving: FairSlots,
+        end_stuck: Callable[[Collection[Stuck]], object],
+    ) -> None:
+        self._slots = slots
+        self._receiving = receiving
+        self._end_stuck = end_stuck
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """The handler of a call, with bounds."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        coders = handler.request_deserializer, handler.response_serializer
+        if handler.unary_unary is not None:
+
+            async def answer(requests: AsyncIterator[Any], context: Any) -> Any:
+                call = _Call(context, self._end_stuck)
+                async with call.place(self._slots, is_kept=True):
+                    request = await self._request(requests, call)
+                    reply = await handler.unary_unary(request, context)
+                    call.is_sending = True
+                    return reply
+
+            return grpc.stream_unary_rpc_method_handler(answer, *coders)
+        if handler.unary_stream is not None:
+
+            async def answers(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+                call = _Call(context, self._end_stuck)
+                async with call.place(self._slots):
+                    request = await self._request(requests, call)
+                    async for reply in call.replies(handler.unary_stream(request, context)):
+                        yield reply
+
+            return grpc.stream_stream_rpc_method_handler(answers, *coders)
+
+        async def stream(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+            call = _Call(context, self._end_stuck)
+            async with call.place(self._slots), call.place(self._receiving):
+                async for reply in call.replies(handler.stream_stream(requests, context)):
+                    yield reply
+
+        return grpc.stream_stream_rpc_method_handler(stream, *coders)
+
+    async def _request(self, requests: AsyncIterator[Any], call: _Call) -> Any:
+        async with call.place(self._receiving) as place:
+            return await place.request(requests)
+
+
+class _Call:
+    """One call, whose handler runs in the current task.
+
+    Attributes:
+        context: Its own.
+        peer: Its client, as gRPC names it.
+        is_sending: Whether the library may hold a reply of it.
+    """
+
+    def __init__(self, context: Any, end_stuck: Callable[[Collection[Stuck]], object]) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "calls are handled by tasks"
+        self.context = context
+        self.peer: str = context.peer()
+        self.is_sending = False
+        self._task = task
+        self._end_stuck = end_stuck
+
+    def place(self, slots: FairSlots, *, is_kept: bool = False) -> _Place:
+        """A place for it, which it does not have yet; one that is kept is left with its reply."""
+        return _Place(slots, self, is_kept=is_kept)
+
+    def end(self) -> None:
+        """End it for others, with its connection if the library may hold a reply of it."""
+        if self.is_sending:
+            self._end_stuck([Stuck(self.peer, self._cancel)])
+        else:
+            self._cancel()
+
+    def _cancel(self) -> None:
+        self._task.cancel()
+
+    async def replies(self, outcome: AsyncIterator[Any] | Awaitable[None]) -> AsyncIterator[Any]:
+        """What a handler yields; nothing where it writes its replies to its context."""
+        if inspect.isawaitable(outcome):
+            self.is_sending = True  # nothing tells when it does
+            await outcome
+            return
+        async for reply in outcome:
+            self.is_sending = True
+            yield reply
+            self.is_sending = False
+
+
+class _Place:
+    """The place of one call, for as long as its handler runs, or until its reply is sent."""
+
+    def __init__(self, slots: FairSlots, call: _Call, *, is_kept: bool) -> None:
+        self._slots = slots
+        self._context = call.context
+        self._call = call
+        self._is_kept = is_kept
+        self._place: object | None = None
+
+    def _leave(self) -> None:
+        self._slots.leave(self._call.peer, self._place)
+
+    async def __aenter__(self) -> Self:
+        self._place = self._slots.enter(self._call.peer, self._call.end)
+        if self._place is None:
+            await self._context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"this bookie serves {self._slots.count_max} calls at once, and this connection "
+                "has its part of them: close calls that are not needed, and retry",
+            )
+        if self._is_kept:
+            self._context.add_done_callback(lambda _: self._leave())
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None or not self._is_kept:
+            self._leave()
+        if kind is asyncio.CancelledError and not self._context.done():
+            # Not by its client. A call whose handler is cancelled is still open for the library,
+            # which goes on to receive a request of it.
+            await self._context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                "this bookie ended the call to make room for others: retry",
+            )
+
+    async def request(self, requests: AsyncIterator[Any]) -> Any:
+        """The call's only request."""
+        request = None
+        limit = asyncio.timeout(REQUEST_SECONDS_MAX)
+        try:
+            async with limit:
+                request = await anext(aiter(requests), None)
+        except TimeoutError:
+            if not limit.expired():  # of the connection
+                raise
+            await self._context.abort(
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+                f"the request was not complete within {REQUEST_SECONDS_MAX:.0f} s",
+            )
+        if request is None:
+            await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a call without a request")
+        return request

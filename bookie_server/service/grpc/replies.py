@@ -1,0 +1,238 @@
+"""Replies of entries that the control service has made and that clients have not taken yet.
+
+Each holds bytes of a lane until it is sent. A client that does not take one for a while is in the
+way of others when the lane is full (`service/grpc/stuck_calls.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from bookie_server.config import ANSWERS_RESERVE_BYTES
+from bookie_server.core.requests import BatchReadRequest
+from bookie_server.errors import TooManyRangesError
+from bookie_server.service.grpc.stream import Taken, give_back, taken_of
+from bookie_server.service.grpc.stuck_calls import Stuck
+from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES
+from bookie_server.storage import slices
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.transport import control_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bookie_server.service.grpc.turns import Turns
+    from bookie_server.service.limits.budget import Budget, Share
+    from bookie_server.service.metrics.counters import ServiceCounters
+    from bookie_server.service.storage_port import EntryStorage
+    from bookie_server.storage.ledger_storage import LedgerStorage
+    from bookie_server.storage.spans import Spans
+
+ATTEMPTS: Final = 2
+"""Of a batch: the second one has room for a first entry that was larger than expected."""
+LISTINGS_MAX: Final = 4
+"""Lists of entries that are put together at the same time."""
+RANGE_COST_BYTES: Final = 96
+"""What a range of entries costs in memory until its reply is sent: 16 in the list, 44 in the
+reply, and up to 22 in its message, which may be there twice once the list is gone."""
+
+
+class HeldReplies:
+    """What replies hold until they are sent."""
+
+    def __init__(self) -> None:
+        self._held: dict[object, tuple[Taken, float, Stuck]] = {}
+
+    def hold(self, taken: Taken, peer: str) -> Callable[[], None]:
+        """Keep what a reply of the call that runs holds.
+
+        Args:
+            taken: Bytes of a lane.
+            peer: The client, as gRPC names it.
+
+        Returns:
+            To be called when the reply is sent or dropped: gives the bytes back, once.
+        """
+        task = asyncio.current_task()
+        assert task is not None, "calls are handled by tasks"
+        place = object()
+        release = partial(self._release, place)
+
+        def end() -> None:
+            task.cancel()
+            release()
+
+        self._held[place] = taken, asyncio.get_running_loop().time(), Stuck(peer, end)
+        return release
+
+    def _release(self, place: object) -> None:
+        held = self._held.pop(place, None)
+        if held is not None:
+            give_back(held[0])
+
+    def stuck(self, lane: Budget, seconds: float) -> list[Stuck]:
+        """Those that hold a lane's bytes and were not taken for so long."""
+        now = asyncio.get_running_loop().time()
+        return [
+            stuck
+            for (share, size_bytes), since, stuck in self._held.values()
+            if size_bytes > 0 and share.budget is lane and now - since >= seconds
+        ]
+
+
+class Batches:
+    """Reads consecutive entries, as far as there is room for them.
+
+    Args:
+        storage: Where they are.
+        counters: Of reads.
+        turns: A read of what is in the page cache and its reply are made in one.
+    """
+
+    def __init__(self, storage: EntryStorage, counters: ServiceCounters, turns: Turns) -> None:
+        self._storage = storage
+        self._counters = counters
+        self._turns = turns
+
+    async def in_line(
+        self, request: BatchReadRequest, share: Share
+    ) -> tuple[Code, list[bytes], Taken]:
+        """Entries, once it is the share's turn, as with reads of the v2 protocol.
+
+        A short answer does where the lane is nearly full. BUSY only where the first entry alone
+        turned out larger than there was room for, twice.
+
+        Returns:
+            Code, entries, and what the caller has to give back.
+        """
+        wanted = request.size_bytes_max + REQUEST_OVERHEAD_BYTES
+        least = 0
+        for _ in range(ATTEMPTS):
+            allowed = max(share.allowance_bytes, ANSWERS_RESERVE_BYTES)
+            size_bytes = max(min(wanted, allowed), min(least, share.size_bytes_max))
+            await taken_of(share, size_bytes)
+            await self._turns.wait_with((share, size_bytes))
+            code, entries, taken = await self._read(request, share, size_bytes)
+            least = sum(map(len, entries)) + REQUEST_OVERHEAD_BYTES
+            if least <= taken[1]:
+                return code, entries, taken
+            give_back(taken)
+            share.refuse()
+        return Code.BUSY, [], (share, 0)
+
+    async def at_once(
+        self, request: BatchReadRequest, share: Share
+    ) -> tuple[Sequence[bytes], Taken]:
+        """Entries where there is room for all that is asked for now; else none."""
+        size_bytes = request.size_bytes_max + REQUEST_OVERHEAD_BYTES
+        if not share.take(size_bytes):
+            return (), (share, 0)
+        code, entries, taken = await self._read(request, share, size_bytes)
+        if code is not Code.OK or sum(map(len, entries)) > request.size_bytes_max:
+            give_back(taken)
+            return (), (share, 0)
+        return entries, taken
+
+    async def _read(
+        self, request: BatchReadRequest, share: Share, size_bytes: int
+    ) -> tuple[Code, list[bytes], Taken]:
+        """What storage has, and what is taken for it: `size_bytes` before.
+
+        Less than the entries need where there is no room for them.
+        """
+        counters = self._counters
+        counters.read_requests += 1
+        answered: asyncio.Future[tuple[Code, Sequence[bytes]]] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+        def answer(code: Code, entries: Sequence[bytes]) -> None:
+            if answered.done():
+                # The call is over; until now storage was at work for it.
+                share.give_back(size_bytes)
+            else:
+                answered.set_result((code, entries))
+
+        allowed = replace(
+            request, size_bytes_max=min(request.size_bytes_max, size_bytes - REQUEST_OVERHEAD_BYTES)
+        )
+        self._storage.read_batch(allowed, answer)
+        try:
+            code, found = await answered
+        except asyncio.CancelledError:
+            if not answered.cancelled():
+                share.give_back(size_bytes)
+            raise
+        entries = list(map(bytes, found))
+        read_bytes = sum(map(len, entries))
+        needed = read_bytes + REQUEST_OVERHEAD_BYTES
+        if needed > size_bytes and not share.extend(needed - size_bytes):
+            return code, entries, (share, size_bytes)
+        if needed < size_bytes:
+            share.give_back(size_bytes - needed)
+        counters.read_entries += len(entries)
+        counters.read_bytes += read_bytes
+        return code, entries, (share, needed)
+
+
+class Listings:
+    """Lists the entries of ledgers, a few at a time, each in many turns of the loop.
+
+    Args:
+        storage: Where they are.
+        size_bytes_max: Of a reply.
+    """
+
+    def __init__(self, storage: LedgerStorage, size_bytes_max: int) -> None:
+        self._storage = storage
+        self._size_bytes_max = size_bytes_max
+        self._places = asyncio.Semaphore(LISTINGS_MAX)
+
+    async def in_line(self, ledger_id: int, share: Share) -> tuple[pb.ListEntriesReply, Taken]:
+        """A reply without its code, once there is room for it, and what has to be given back.
+
+        Raises:
+            StorageError: That cannot be told.
+            TooManyRangesError: The list does not fit a reply, or the lane; it was not built.
+        """
+        count_max = share.size_bytes_max // RANGE_COST_BYTES
+        async with self._places:
+            held = await self._storage.entries_held(ledger_id, count_max)
+            if len(held) * range_size_bytes(held.last_id) > self._size_bytes_max:
+                raise TooManyRangesError(
+                    f"the entries of ledger {ledger_id} that this bookie holds make {len(held)} "
+                    f"ranges, more than a reply of {self._size_bytes_max} bytes has room for: "
+                    "read the entries instead",
+                    path=".",
+                    ledger_id=ledger_id,
+                    count_max=self._size_bytes_max // range_size_bytes(held.last_id),
+                )
+            size_bytes = len(held) * RANGE_COST_BYTES
+            await taken_of(share, size_bytes)
+            try:
+                reply = await _reply_of(held)
+            except BaseException:
+                share.give_back(size_bytes)
+                raise
+        return reply, (share, size_bytes)
+
+
+async def _reply_of(held: Spans) -> pb.ListEntriesReply:
+    reply = pb.ListEntriesReply()
+    add = reply.ranges.add
+    spans = iter(held)
+    while part := list(islice(spans, slices.UNITS_PER_TURN)):
+        for first, last in part:
+            add(first_entry_id=first, last_entry_id=last)
+        await asyncio.sleep(0)
+    return reply
+
+
+def range_size_bytes(last_id: int) -> int:
+    """What a range up to an id takes in a message at most: two numbers with their tags, framed."""
+    number_size_bytes = max(last_id.bit_length() + 6, 7) // 7
+    return 2 + 2 * (1 + number_size_bytes)

@@ -1,0 +1,112 @@
+"""Owns a bookie's gRPC port: the bookie's service, health and reflection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from bookie_server.descriptors import CALLERS_MAX
+from bookie_server.service.grpc.calls import CallBounds
+from bookie_server.service.grpc.fair_slots import FairSlots
+from bookie_server.service.port_claim import port_in_use
+from ledgerlog_spark.transport import control_pb2_grpc
+from ledgerlog_spark.transport.grpc.append_parts import REQUEST_SIZE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from bookie_server.config import BookieSettings
+    from bookie_server.service.grpc.service import BookieServicer
+
+SERVICE_NAME: Final = "ledgerlog.v1.Bookie"
+MESSAGE_OVERHEAD_BYTES: Final = 65_536
+"""Of a reply, beside its entries or ranges."""
+STREAMS_PER_CONNECTION_MAX: Final = 256
+OTHER_CALLS_MAX: Final = 512
+"""Calls beside watches."""
+RECEIVING_CALLS_MAX: Final = 512
+"""Calls that may bring a request; a call with a single one has brought it before it waits."""
+PENDING_CALLS_MAX: Final = 1_024
+"""Calls that the library has begun and the loop has not heard of."""
+
+LOOKAHEAD_BYTES: Final = 16_384
+"""What a client may send ahead of what is asked of it, for each stream and each connection."""
+METADATA_SIZE_BYTES_MAX: Final = 16_384
+CONNECTION_IDLE_MS_MAX: Final = 300_000
+"""Without a call for so long a connection is closed; clients make another when they need it."""
+HANDSHAKE_MS_MAX: Final = 10_000
+"""For the beginning of HTTP/2 on a new connection."""
+PING_INTERVAL_MS_MIN: Final = 5_000
+"""Clients that watch ping more rarely than this; who does it more often is cut off."""
+
+
+class GrpcServer:
+    """The control plane of one bookie.
+
+    Args:
+        settings: Address and bounds.
+        servicer: Answers the calls.
+        connections_max: Each takes a descriptor.
+    """
+
+    def __init__(
+        self,
+        settings: BookieSettings,
+        servicer: BookieServicer,
+        connections_max: int = CALLERS_MAX,
+    ) -> None:
+        self._settings = settings
+        self._servicer = servicer
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self.call_slots = FairSlots(settings.watches_max + OTHER_CALLS_MAX)
+        self.receiving_slots = FairSlots(RECEIVING_CALLS_MAX)
+        message_size_bytes_max = settings.frame_size_bytes_max + MESSAGE_OVERHEAD_BYTES
+        self._server = grpc.aio.server(
+            interceptors=(CallBounds(self.call_slots, self.receiving_slots, servicer.end_stuck),),
+            options=(
+                ("grpc.max_receive_message_length", REQUEST_SIZE_BYTES_MAX),
+                ("grpc.max_send_message_length", message_size_bytes_max),
+                ("grpc.server.max_pending_requests_hard_limit", PENDING_CALLS_MAX),
+                ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
+                ("grpc.max_metadata_size", METADATA_SIZE_BYTES_MAX),
+                ("grpc.max_allowed_incoming_connections", connections_max),
+                ("grpc.max_connection_idle_ms", CONNECTION_IDLE_MS_MAX),
+                ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS_MAX),
+                ("grpc.http2.lookahead_bytes", LOOKAHEAD_BYTES),
+                ("grpc.http2.bdp_probe", 0),
+                ("grpc.so_reuseport", 0),
+                ("grpc.http2.min_ping_interval_without_data_ms", PING_INTERVAL_MS_MIN),
+            ),
+        )
+
+    async def start(self) -> int:
+        """Listen and serve; returns the port.
+
+        Raises:
+            PortInUseError: Another process has the port.
+        """
+        control_pb2_grpc.add_BookieServicer_to_server(self._servicer, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)
+        address, port = self._settings.bind_address, self._settings.grpc_port
+        host = f"[{address}]" if ":" in address else address
+        try:
+            port = self._server.add_insecure_port(f"{host}:{port}")
+        except RuntimeError:
+            raise port_in_use(address, port, "grpc_port") from None
+        self._servicer.serve_on(port)
+        await self._server.start()
+        await self._announce(health_pb2.HealthCheckResponse.SERVING)
+        return port
+
+    async def stop(self, drain_timeout_ms: int) -> None:
+        """Refuse new calls, let open ones end within the time, then cancel them."""
+        await self._announce(health_pb2.HealthCheckResponse.NOT_SERVING)
+        self._servicer.end_streams()
+        await self._server.stop(drain_timeout_ms / 1_000)
+
+    async def _announce(self, status: int) -> None:
+        for name in ("", SERVICE_NAME):
+            await self._health.set(name, status)

@@ -1,0 +1,462 @@
+"""Answers the calls of `control.proto` from storage.
+
+Runs in the loop of the v2 server, on the same storage and the same lanes of bytes held for peers.
+What arrives is checked here: a bad request gets BAD_REQUEST and changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import grpc
+
+from bookie_server.core import requests as storage_requests
+from bookie_server.errors import StorageError, TooManyRangesError
+from bookie_server.service.grpc.fair_slots import FairSlots
+from bookie_server.service.grpc.parts import BadStreamError, complete, size_bytes_of
+from bookie_server.service.grpc.peer_sockets import close_connections
+from bookie_server.service.grpc.replies import Batches, HeldReplies, Listings
+from bookie_server.service.grpc.stream import ReplyStream
+from bookie_server.service.grpc.stuck_calls import Stuck, StuckCalls
+from bookie_server.service.grpc.turns import Turns
+from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES
+from bookie_server.storage.wake_ups import resolve
+from ledgerlog_spark.model import (
+    FRAME_SIZE_BYTES_MAX,
+    MASTER_KEY_SIZE_BYTES,
+    NO_ENTRY,
+    RUN_ENTRIES_MAX,
+    Code,
+)
+from ledgerlog_spark.transport import control_pb2 as pb
+from ledgerlog_spark.transport import control_pb2_grpc
+from ledgerlog_spark.wire.codes import number_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
+
+    from google.protobuf.message import Message
+
+    from bookie_server.service.collector import Collector
+    from bookie_server.service.grpc.stream import Taken
+    from bookie_server.service.limits.budget import Budget, Share
+    from bookie_server.service.limits.lanes import Lanes
+    from bookie_server.service.metrics.counters import ServiceCounters
+    from bookie_server.storage.ledger_storage import LedgerStorage
+
+ID_MAX: Final = (1 << 63) - 1
+BATCH_COUNT_MAX: Final = 65_536
+"""Of the entries in one batch, as with the v2 protocol."""
+WATCHED_SIZE_BYTES_MAX: Final = 1 << 20
+"""Of the entries in one message of a watch, whatever the client asks for."""
+
+T = TypeVar("T", bound="Message")
+Context = Any
+"""grpc.aio.ServicerContext, which cannot be named with its parameters at run time."""
+AppendStream = ReplyStream[pb.AppendRequest, pb.AppendReply]
+ReadStream = ReplyStream[pb.ReadRequest, pb.ReadReply]
+WriteLacStream = ReplyStream[pb.WriteLacRequest, pb.WriteLacReply]
+
+
+class BookieServicer(control_pb2_grpc.BookieServicer):
+    """One bookie's calls.
+
+    Args:
+        bookie_id: Of this bookie.
+        storage: Where requests go.
+        collector: Of deleted ledgers.
+        lanes: Shared with the v2 server.
+        counters: Shared with the v2 server.
+        connections_count: How many v2 connections there are.
+        watches_max: Of watches of last adds confirmed at the same time.
+        frame_size_bytes_max: Of the entries or ranges of a reply.
+    """
+
+    def __init__(
+        self,
+        bookie_id: str,
+        storage: LedgerStorage,
+        collector: Collector,
+        lanes: Lanes,
+        counters: ServiceCounters,
+        connections_count: Callable[[], int],
+        watches_max: int,
+        frame_size_bytes_max: int = FRAME_SIZE_BYTES_MAX,
+    ) -> None:
+        self._bookie_id = bookie_id
+        self._frame_size_bytes_max = frame_size_bytes_max
+        self._storage = storage
+        self._collector = collector
+        self._lanes = lanes
+        self.watch_slots = FairSlots(watches_max)
+        self._counters = counters
+        self._connections_count = connections_count
+        self._turns = Turns()
+        self._batches = Batches(storage, counters, self._turns)
+        self._held = HeldReplies()
+        self._listings = Listings(storage, frame_size_bytes_max)
+        self._stuck = StuckCalls()
+        self._streams: dict[ReplyStream[Any, Any], str] = {}
+        self._watches: set[asyncio.Event] = set()
+        self._stopping = asyncio.Event()
+
+    def serve_on(self, port: int) -> None:
+        """Connections to this port are those of its clients."""
+        self._stuck.close_connections = partial(close_connections, port)
+
+    def end_streams(self) -> None:
+        """Accept nothing more on any stream; they end when what was accepted is answered."""
+        self._stopping.set()
+        for watch in self._watches:
+            watch.set()
+        for stream in self._streams:
+            stream.end()
+
+    async def Append(  # noqa: N802 -- the names are those of control.proto
+        self, request_iterator: AsyncIterator[pb.AppendRequest], context: Context
+    ) -> AsyncIterator[pb.AppendReply]:
+        """Stores runs; each reply comes when its run is durable, or refused."""
+        host = _host_of(context)
+        adds, control = self._lanes.adds.share(host), self._lanes.control.share(host)
+
+        def demand(request: pb.AppendRequest) -> tuple[Share, int]:
+            share = control if request.is_recovery else adds
+            size_bytes = size_bytes_of(request) + REQUEST_OVERHEAD_BYTES
+            return share, min(size_bytes, share.size_bytes_max)
+
+        stream: AppendStream = ReplyStream(demand, self._append, complete)
+        try:
+            async for reply in self._serve(stream, request_iterator, context):
+                yield reply
+        except BadStreamError as error:
+            statuses = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.DEADLINE_EXCEEDED
+            await context.abort(statuses[error.is_late], str(error))
+
+    async def Read(  # noqa: N802
+        self, request_iterator: AsyncIterator[pb.ReadRequest], context: Context
+    ) -> AsyncIterator[pb.ReadReply]:
+        """Reads single entries, fencing first where a key is given."""
+        host = _host_of(context)
+        reads, control = self._lanes.reads.share(host), self._lanes.control.share(host)
+
+        def demand(request: pb.ReadRequest) -> tuple[Share, int]:
+            share = control if request.is_recovery or request.fence_key else reads
+            return share, min(stream.read_reserve.size_bytes, share.size_bytes_max)
+
+        stream: ReadStream = ReplyStream(demand, self._read)
+        async for reply in self._serve(stream, request_iterator, context):
+            yield reply
+
+    async def BatchRead(  # noqa: N802
+        self, request: pb.BatchReadRequest, context: Context
+    ) -> pb.BatchReadReply:
+        """Reads consecutive entries."""
+        if not _are_ids(request.ledger_id, request.first_entry_id) or request.count_max < 1:
+            return pb.BatchReadReply(code=self._counted(Code.BAD_REQUEST))
+        share = self._lanes.reads.share(_host_of(context))
+        code, entries, taken = await self._batches.in_line(
+            storage_requests.BatchReadRequest(
+                request.ledger_id,
+                request.first_entry_id,
+                min(request.count_max, BATCH_COUNT_MAX),
+                min(request.size_bytes_max or ID_MAX, self._frame_size_bytes_max),
+            ),
+            share,
+        )
+        release = self._held.hold(taken, context.peer())
+        context.add_done_callback(lambda _: release())
+        return pb.BatchReadReply(code=self._counted(code), entries=entries)
+
+    async def ReadLac(  # noqa: N802
+        self, request: pb.ReadLacRequest, context: object
+    ) -> pb.LacReply:
+        """The largest last add confirmed that this bookie has seen."""
+        del context
+        return await self._lac_of(request.ledger_id)
+
+    async def WriteLac(  # noqa: N802
+        self, request_iterator: AsyncIterator[pb.WriteLacRequest], context: Context
+    ) -> AsyncIterator[pb.WriteLacReply]:
+        """Takes last adds confirmed to disk; each reply comes when its own is there, or refused."""
+        share = self._lanes.adds.share(_host_of(context))
+        stream: WriteLacStream = ReplyStream(
+            lambda _request: (share, REQUEST_OVERHEAD_BYTES), self._write_lac
+        )
+        async for reply in self._serve(stream, request_iterator, context):
+            yield reply
+
+    async def WatchLac(  # noqa: N802
+        self, request: pb.WatchLacRequest, context: Context
+    ) -> AsyncIterator[pb.LacReply]:
+        """The last add confirmed now, if it is above `previous`, and after each rise.
+
+        The head of the answer goes out at once: it tells the client that somebody watches.
+        """
+        peer, is_ended = context.peer(), asyncio.Event()
+        changed = asyncio.Event()
+
+        def end() -> None:
+            is_ended.set()
+            changed.set()
+
+        place = self.watch_slots.enter(peer, end)
+        if place is None:
+            yield pb.LacReply(code=self._counted(Code.BUSY), last_add_confirmed=NO_ENTRY)
+            return
+        try:
+            await context.send_initial_metadata(())
+            async for reply in self._watch(request, changed, is_ended, context):
+                yield reply
+        finally:
+            self.watch_slots.leave(peer, place)
+
+    async def _watch(
+        self,
+        request: pb.WatchLacRequest,
+        changed: asyncio.Event,
+        is_ended: asyncio.Event,
+        context: Context,
+    ) -> AsyncIterator[pb.LacReply]:
+        if not _are_ids(request.ledger_id):
+            yield pb.LacReply(code=self._counted(Code.BAD_REQUEST), last_add_confirmed=NO_ENTRY)
+            return
+        share = self._lanes.reads.share(_host_of(context))
+        known = told_before = request.previous
+
+        def told(lac: int) -> None:
+            nonlocal known
+            if lac > known:
+                known = lac
+                changed.set()
+
+        cancel = self._storage.watch_lac(request.ledger_id, told)
+        self._storage.read_lac(request.ledger_id, lambda _, lac: told(lac))
+        self._watches.add(changed)
+        try:
+            while not self._stopping.is_set():
+                await changed.wait()
+                changed.clear()
+                if self._stopping.is_set() or is_ended.is_set():
+                    return
+                lac = known
+                entries, taken = await self._confirmed(request, told_before + 1, lac, share)
+                told_before = lac
+                await self._turns.wait_with(taken)
+                release = self._held.hold(taken, context.peer())
+                try:
+                    yield pb.LacReply(
+                        code=self._counted(Code.OK), last_add_confirmed=lac, entries=entries
+                    )
+                finally:
+                    release()
+        finally:
+            self._watches.discard(changed)
+            cancel()
+
+    async def _confirmed(
+        self, request: pb.WatchLacRequest, first_entry_id: int, last_entry_id: int, share: Share
+    ) -> tuple[Sequence[bytes], Taken]:
+        """Entries of the range, both ends inclusive, as far as they are wanted and are here."""
+        size_bytes_max = min(request.entries_size_bytes_max, WATCHED_SIZE_BYTES_MAX)
+        count = last_entry_id + 1 - first_entry_id
+        if not size_bytes_max or count > RUN_ENTRIES_MAX or not share.budget.is_ample:
+            return (), (share, 0)
+        return await self._batches.at_once(
+            storage_requests.BatchReadRequest(
+                request.ledger_id, first_entry_id, count, size_bytes_max
+            ),
+            share,
+        )
+
+    async def ListEntries(  # noqa: N802
+        self, request: pb.ListEntriesRequest, context: Context
+    ) -> pb.ListEntriesReply:
+        """The ranges of entries of one ledger that this bookie holds."""
+        if not _are_ids(request.ledger_id):
+            return pb.ListEntriesReply(code=self._counted(Code.BAD_REQUEST))
+        share = self._lanes.reads.share(_host_of(context))
+        try:
+            reply, taken = await self._listings.in_line(request.ledger_id, share)
+        except TooManyRangesError as error:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, error.message)
+            raise
+        except StorageError:
+            return pb.ListEntriesReply(code=self._counted(Code.IO_ERROR))
+        await self._turns.wait_with(taken)
+        release = self._held.hold(taken, context.peer())
+        context.add_done_callback(lambda _: release())
+        reply.code = self._counted(Code.OK)
+        return reply
+
+    async def GetInfo(  # noqa: N802
+        self, request: pb.GetInfoRequest, context: object
+    ) -> pb.GetInfoReply:
+        """Who this bookie is and how it is."""
+        del request, context
+        failure = self._storage.failure
+        return pb.GetInfoReply(
+            bookie_id=self._bookie_id,
+            is_writable=self._storage.is_writable,
+            failure="" if failure is None else str(failure),
+            in_flight_bytes=self._lanes.held_bytes,
+            connections=self._connections_count(),
+        )
+
+    async def CollectGarbage(  # noqa: N802
+        self, request: pb.CollectGarbageRequest, context: object
+    ) -> pb.CollectGarbageReply:
+        """A pass of the collector, after the one that runs."""
+        del request, context
+        collected = await self._collector.collect()
+        code = Code.OK if collected.is_whole else Code.IO_ERROR
+        return pb.CollectGarbageReply(
+            code=self._counted(code),
+            ledgers_held=collected.ledgers_held,
+            ledgers_dropped=collected.ledgers_dropped,
+        )
+
+    async def _serve(
+        self, stream: ReplyStream[Any, T], requests: AsyncIterator[Any], context: Context
+    ) -> AsyncIterator[T]:
+        self._streams[stream] = context.peer()
+        if self._stopping.is_set():
+            stream.end()
+        replies = stream.serve(requests)
+        try:
+            async for reply in replies:
+                await self._turns.wait(reply.ByteSize())
+                stream.offer()
+                yield reply
+        finally:
+            del self._streams[stream]
+            await replies.aclose()  # type: ignore[attr-defined]
+
+    def relieve(self, lane: Budget, stuck_seconds: float) -> None:
+        """Make room in a lane: end calls that hold some of it and have not moved for so long.
+
+        Where a reply is on its way the connection is closed, and its bytes are given back after
+        that.
+        """
+        stuck = self._held.stuck(lane, stuck_seconds)
+        for stream in [stream for stream in self._streams if stream.holds(lane)]:
+            is_unfinished = stream.is_unfinished(stuck_seconds)
+            if stream.is_stuck(0 if is_unfinished else stuck_seconds):
+                stuck.append(Stuck(self._streams[stream], stream.cancel))
+            elif is_unfinished:
+                self._counters.connections_swept += 1
+                stream.cancel()
+        stuck = [each for each in stuck if not self._stuck.is_closing(each.peer)]
+        self._counters.connections_swept += len({each.peer for each in stuck})
+        self._stuck.end(stuck)
+
+    def end_stuck(self, calls: Collection[Stuck]) -> None:
+        """End calls whose replies are on their way, with their connections."""
+        self._stuck.end(calls)
+
+    def _append(self, stream: AppendStream, request: pb.AppendRequest, taken: Taken) -> None:
+        request_id = request.request_id
+
+        def answer(code: Code) -> None:
+            reply = pb.AppendReply(request_id=request_id, code=self._counted(code))
+            stream.answer(reply, taken)
+
+        count = len(request.entry_ids)
+        if not 1 <= count <= RUN_ENTRIES_MAX:
+            answer(Code.BAD_REQUEST)
+            return
+        body = request.body
+        add = storage_requests.AddRequest(
+            request.ledger_id,
+            storage_requests.evenly_spaced(tuple(request.entry_ids)),
+            tuple(request.lengths),
+            body,
+            request.master_key,
+            request.is_recovery,
+        )
+        counters = self._counters
+        counters.add_requests += 1
+        if not storage_requests.add_is_well_formed(add):
+            answer(Code.BAD_REQUEST)
+            return
+        counters.add_entries += count
+        counters.add_bytes += len(body)
+        counters.recovery_requests += request.is_recovery
+        self._storage.add(add, answer)
+
+    def _read(self, stream: ReadStream, request: pb.ReadRequest, taken: Taken) -> None:
+        request_id = request.request_id
+
+        def answer(code: Code, entry: bytes | None) -> None:
+            entry = b"" if entry is None else bytes(entry)
+            stream.read_reserve.learn(len(entry))
+            share, held_bytes = taken
+            more_bytes = len(entry) + REQUEST_OVERHEAD_BYTES - held_bytes
+            if more_bytes > 0:
+                if share.extend(more_bytes):
+                    held_bytes += more_bytes
+                else:
+                    share.refuse()
+                    code, entry = Code.BUSY, b""
+            self._counters.read_entries += code is Code.OK
+            self._counters.read_bytes += len(entry)
+            reply = pb.ReadReply(request_id=request_id, code=self._counted(code), entry=entry)
+            stream.answer(reply, (share, held_bytes))
+
+        self._counters.read_requests += 1
+        is_key = len(request.fence_key) in (0, MASTER_KEY_SIZE_BYTES)
+        if not _are_ids(request.ledger_id) or request.entry_id < NO_ENTRY or not is_key:
+            answer(Code.BAD_REQUEST, None)
+            return
+        self._counters.fence_requests += bool(request.fence_key)
+        self._storage.read(
+            storage_requests.ReadRequest(
+                request.ledger_id,
+                request.entry_id,
+                request.fence_key or None,
+                request.is_recovery,
+            ),
+            answer,
+        )
+
+    def _write_lac(self, stream: WriteLacStream, request: pb.WriteLacRequest, taken: Taken) -> None:
+        request_id = request.request_id
+
+        def answer(code: Code) -> None:
+            reply = pb.WriteLacReply(request_id=request_id, code=self._counted(code))
+            stream.answer(reply, taken)
+
+        is_key = len(request.master_key) == MASTER_KEY_SIZE_BYTES
+        if not _are_ids(request.ledger_id, request.last_add_confirmed) or not is_key:
+            answer(Code.BAD_REQUEST)
+            return
+        self._storage.write_lac(
+            request.ledger_id, request.last_add_confirmed, request.master_key, answer
+        )
+
+    async def _lac_of(self, ledger_id: int) -> pb.LacReply:
+        if not _are_ids(ledger_id):
+            return pb.LacReply(code=self._counted(Code.BAD_REQUEST), last_add_confirmed=NO_ENTRY)
+        answered: asyncio.Future[tuple[Code, int]] = _future()
+        self._storage.read_lac(ledger_id, lambda code, lac: resolve(answered, (code, lac)))
+        code, lac = await answered
+        return pb.LacReply(code=self._counted(code), last_add_confirmed=lac)
+
+    def _counted(self, code: Code) -> Any:
+        """The number of `code`, counted as an answer."""
+        self._counters.answers[code] += 1
+        return number_of(code)
+
+
+def _host_of(context: Context) -> str:
+    """The address of a call's client, without its port: `ipv4:127.0.0.1:4711`."""
+    return str(context.peer()).rpartition(":")[0]
+
+
+def _are_ids(*ids: int) -> bool:
+    return all(0 <= number <= ID_MAX for number in ids)
+
+
+def _future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()

@@ -1,0 +1,216 @@
+"""Replies of one gRPC stream: bounded requests going in, replies coming out as they are ready."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from bookie_server.service.grpc.parts import BadStreamError
+from bookie_server.service.limits.lanes import ReadReserve
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from bookie_server.service.limits.budget import Budget, Share
+
+STREAM_REQUESTS_MAX: Final = 1_024
+PART_SECONDS_MAX: Final = 10.0
+"""For the next part of a request that has begun."""
+
+Taken = tuple["Share", int]
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+
+class ReplyStream(Generic[Request, Reply]):
+    """One open stream.
+
+    Invariant: the bytes taken from a lane for a request are given back when its reply was written
+    or dropped, once.
+
+    Args:
+        demand: The share of a request, and how many bytes of it there have to be.
+        accept: Called with this stream, each request, and what was taken for it, which it gives to
+            `answer` once.
+        complete: Puts the rest of a request into it, which are the next ones of the stream; waits
+            for it with the bytes of the request taken.
+    """
+
+    def __init__(
+        self,
+        demand: Callable[[Request], tuple[Share, int]],
+        accept: Callable[[ReplyStream[Request, Reply], Request, Taken], None],
+        complete: Callable[[Request, AsyncIterator[Request]], Awaitable[None]] | None = None,
+    ) -> None:
+        self.read_reserve = ReadReserve()
+        self._demand = demand
+        self._accept = accept
+        self._complete = complete
+        self._replies: deque[tuple[Reply, Taken]] = deque()
+        self._open_count = 0
+        self._task: asyncio.Task[Any] | None = None
+        self._writes_since: float | None = None
+        self._writing: Taken | None = None
+        self._parts_since: float | None = None
+        self._incomplete: Taken | None = None
+        self._is_dropped = False
+        self._has_ended = False
+        self._changed = asyncio.Event()
+        self._room = asyncio.Event()
+
+    def answer(self, reply: Reply, taken: Taken) -> None:
+        """Send the reply of a request for which this was taken."""
+        self._open_count -= 1
+        if self._is_dropped:
+            give_back(taken)
+            return
+        self._replies.append((reply, taken))
+        self._changed.set()
+        self._room.set()
+
+    def end(self) -> None:
+        """Accept no further request; what was accepted is still answered."""
+        self._has_ended = True
+        self._changed.set()
+        self._room.set()
+
+    def holds(self, lane: Budget) -> bool:
+        """Whether what waits for the client, a reply or a half request, holds bytes of a lane."""
+        return any(share.budget is lane for _, (share, _) in self._replies) or any(
+            taken is not None and taken[0].budget is lane
+            for taken in (self._writing, self._incomplete)
+        )
+
+    def offer(self) -> None:
+        """The reply that `serve` yielded last is given to the library now."""
+        self._writes_since = asyncio.get_running_loop().time()
+
+    def is_stuck(self, seconds: float) -> bool:
+        """Whether its client has not taken a reply for so long."""
+        return _is_before(self._writes_since, seconds)
+
+    def is_unfinished(self, seconds: float) -> bool:
+        """Whether its client has not sent the next part of a request for so long."""
+        return _is_before(self._parts_since, seconds)
+
+    def cancel(self) -> None:
+        """End the call at once; replies not sent are dropped."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def serve(self, requests: AsyncIterator[Request]) -> AsyncIterator[Reply]:
+        """Replies until the client half-closed or `end`, and all accepted are answered."""
+        self._task = asyncio.current_task()
+        pump = asyncio.create_task(self._pump(requests), name="grpc stream")
+        try:
+            while True:
+                self._changed.clear()
+                while self._replies:
+                    reply, taken = self._replies.popleft()
+                    self._writing = taken
+                    try:
+                        yield reply
+                    finally:
+                        self._writes_since = self._writing = None
+                        give_back(taken)
+                if self._has_ended and not self._open_count and not self._replies:
+                    return
+                await self._changed.wait()
+        finally:
+            self._is_dropped = True
+            while self._replies:
+                give_back(self._replies.popleft()[1])
+            pump.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await pump
+
+    async def _pump(self, requests: AsyncIterator[Request]) -> None:
+        try:
+            requests = aiter(requests)
+            while True:
+                # First the place: what waits for one is in the hands of nobody who counts it.
+                await self._wait_for_place()
+                request = None if self._has_ended else await anext(requests, None)
+                if request is None or self._has_ended:
+                    return
+                taken = self._demand(request)
+                await taken_of(*taken)
+                if self._complete is not None:
+                    await self._with_rest(self._complete(request, self._parts(requests)), taken)
+                self._open_count += 1
+                self._accept(self, request, taken)
+                del request  # another may be long in coming
+        finally:
+            self.end()
+
+    async def _with_rest(self, rest: Awaitable[None], taken: Taken) -> None:
+        """Wait for the rest of a request; what was taken goes back if it does not come."""
+        self._incomplete = taken
+        try:
+            await rest
+        except BaseException:
+            give_back(taken)
+            raise
+        finally:
+            self._incomplete = self._parts_since = None
+
+    async def _parts(self, requests: AsyncIterator[Request]) -> AsyncIterator[Request]:
+        while True:
+            self._parts_since = asyncio.get_running_loop().time()
+            limit = asyncio.timeout(PART_SECONDS_MAX)
+            try:
+                async with limit:
+                    part = await anext(requests, None)
+            except TimeoutError:
+                if not limit.expired():  # of the connection
+                    raise
+                raise BadStreamError(
+                    f"the next part of a request did not come within {PART_SECONDS_MAX:.0f} s",
+                    is_late=True,
+                ) from None
+            if part is None:
+                raise BadStreamError("the stream ended within a request")
+            yield part
+
+    async def _wait_for_place(self) -> None:
+        while not self._has_ended:
+            self._room.clear()
+            if self._open_count + len(self._replies) < STREAM_REQUESTS_MAX:
+                return
+            await self._room.wait()
+
+
+def _is_before(since: float | None, seconds: float) -> bool:
+    return since is not None and asyncio.get_running_loop().time() - since >= seconds
+
+
+async def taken_of(share: Share, size_bytes: int) -> None:
+    """Take bytes of a share, in line where there are not as many; nothing when cancelled."""
+    if share.take(size_bytes):
+        return
+    granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def grant() -> None:
+        if granted.done():
+            # Cancelled in this turn of the loop: who waited has not heard of it yet.
+            share.give_back(size_bytes)
+        else:
+            granted.set_result(None)
+
+    share.wait(size_bytes, grant)
+    try:
+        await granted
+    except asyncio.CancelledError:
+        if share.is_waiting:
+            share.stop_waiting()
+        elif granted.done() and not granted.cancelled():
+            share.give_back(size_bytes)
+        raise
+
+
+def give_back(taken: Taken) -> None:
+    """Give back what was taken for a request."""
+    share, size_bytes = taken
+    share.give_back(size_bytes)

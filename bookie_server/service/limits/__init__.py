@@ -1,0 +1,1 @@
+"""Bounds of what a bookie holds for its peers."""

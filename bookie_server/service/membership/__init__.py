@@ -1,0 +1,1 @@
+"""A bookie's place in the cluster: registration, session, cookie, questions to the store."""

@@ -1,0 +1,210 @@
+"""Whether the data in a directory is this bookie's: the cookie in each directory and in the store.
+
+A bookie that serves another one's data, or none where it had some, answers "no such entry" for
+entries that were acknowledged. So it starts only when the `VERSION` file of every directory and the
+cookie in the metadata store agree with its settings, and every directory has its MANIFEST; or when
+none of these ever existed.
+
+Order of a first start: the `VERSION` files, the first MANIFEST, each durable, then the node. A
+start that is cut off in between leaves directories that hold a cookie and no entries, and the next
+start goes on from there. Once the node exists, a directory without its MANIFEST was emptied.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bookie_server.core.manifest_codec import NAME as MANIFEST_FILE
+from bookie_server.errors import REPLACEMENT_ADVICE, CookieMismatchError
+from bookie_server.storage.files.manifest import NEW_NAME, STATE_PREFIX, is_first_manifest
+from ledgerlog_spark.errors import MetadataVersionError, WireFormatError
+from ledgerlog_spark.wire.cookie import Cookie
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from ledgerlog_spark.metadata.ports import Registration
+
+COOKIE_FILE: Final = "VERSION"
+_TEMPORARY_FILE: Final = "VERSION.new"
+_NO_DATA: Final = frozenset({COOKIE_FILE, _TEMPORARY_FILE, NEW_NAME, "LOCK", "lost+found"})
+_FILE_MODE: Final = 0o600
+
+
+async def check_cookies(
+    registration: Registration,
+    bookie_id: str,
+    directories: Sequence[Path],
+    initialize: Callable[[], Awaitable[None]],
+) -> Cookie:
+    """The bookie's cookie, which every directory and the metadata store now hold.
+
+    The caller has locked the directories. On a first start this writes the cookies.
+
+    Args:
+        registration: Where the cluster keeps the cookies.
+        bookie_id: Of this bookie.
+        directories: Of this bookie, which is all that is read or written here.
+        initialize: Called on a first start, before the cluster knows the bookie: writes the first
+            MANIFEST of every directory, durably. May be called again after it was cut off.
+
+    Raises:
+        CookieMismatchError: Names the exact path, what it holds and what to do; nothing changed.
+        MetadataError: The store could not be asked.
+    """
+    await registration.sync()
+    wanted = Cookie(
+        bookie_id=bookie_id,
+        journal_directory=str(directories[0]),
+        ledger_directories=tuple(str(directory) for directory in directories),
+        instance_id=await registration.instance_id(),
+    )
+    stored = await registration.read_cookie(bookie_id)
+    without_cookie = [path for path in directories if not _holds_the_cookie(path, wanted)]
+    if stored is not None:
+        _check_stored(_decoded(stored.value, f"cookies/{bookie_id} in the metadata store"), wanted)
+        if without_cookie:
+            raise _missing_file(without_cookie[0] / COOKIE_FILE, bookie_id)
+        for directory in directories:
+            if not (directory / MANIFEST_FILE).exists():
+                raise _missing_file(directory / MANIFEST_FILE, bookie_id)
+        return wanted
+    _refuse_data_nobody_knows(directories, without_cookie, bookie_id)
+    for directory in without_cookie:
+        write_atomically(directory / COOKIE_FILE, wanted.encode())
+    await initialize()
+    try:
+        await registration.write_cookie(bookie_id, wanted.encode(), None)
+    except MetadataVersionError:
+        raise CookieMismatchError(
+            f"another process made a cookie for bookie {bookie_id} at this moment; two bookies "
+            "must not have one id",
+            bookie_id=bookie_id,
+        ) from None
+    return wanted
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a file in one step; data and name are durable on return."""
+    temporary = path.with_name(_TEMPORARY_FILE)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with os.fdopen(os.open(temporary, flags, _FILE_MODE), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+    descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _holds_the_cookie(directory: Path, wanted: Cookie) -> bool:
+    """Whether the directory has a cookie, which then is `wanted`."""
+    path = directory / COOKIE_FILE
+    try:
+        found = _decoded(path.read_bytes(), str(path))
+    except FileNotFoundError:
+        return False
+    if found.bookie_id != wanted.bookie_id:
+        raise CookieMismatchError(
+            f"{directory} is a directory that belongs to another bookie: {path} names "
+            f"{found.bookie_id}, this one is {wanted.bookie_id}; give bookie {wanted.bookie_id} a "
+            "directory of its own, or start this one with its old address, port and id",
+            bookie_id=wanted.bookie_id,
+            path=str(path),
+            found=found.bookie_id,
+        )
+    if found.instance_id != wanted.instance_id:
+        raise CookieMismatchError(
+            f"the data in {directory} belongs to another cluster: {path} names instance "
+            f"{found.instance_id}, the metadata store has instance {wanted.instance_id}; check "
+            "the metadata service URI",
+            bookie_id=wanted.bookie_id,
+            path=str(path),
+            found=found.instance_id,
+        )
+    if found.ledger_directories != wanted.ledger_directories:
+        raise _other_directories(str(path), found, wanted)
+    return True
+
+
+def _check_stored(stored: Cookie, wanted: Cookie) -> None:
+    place = f"cookies/{wanted.bookie_id} in the metadata store"
+    if stored.instance_id != wanted.instance_id or stored.bookie_id != wanted.bookie_id:
+        raise CookieMismatchError(
+            f"{place} is of bookie {stored.bookie_id} in instance {stored.instance_id}, not of "
+            f"bookie {wanted.bookie_id} in instance {wanted.instance_id}; it was edited or copied, "
+            "and an operator has to look at it",
+            bookie_id=wanted.bookie_id,
+            path=place,
+        )
+    if stored.ledger_directories != wanted.ledger_directories:
+        raise _other_directories(place, stored, wanted)
+
+
+def _other_directories(place: str, found: Cookie, wanted: Cookie) -> CookieMismatchError:
+    return CookieMismatchError(
+        f"bookie {wanted.bookie_id} keeps its data in {', '.join(found.ledger_directories)} "
+        f"(according to {place}), and was started with {', '.join(wanted.ledger_directories)}; "
+        "start it with its own directories, or give the new ones to a bookie with another id",
+        bookie_id=wanted.bookie_id,
+        path=place,
+        found=found.ledger_directories,
+    )
+
+
+def _missing_file(path: Path, bookie_id: str) -> CookieMismatchError:
+    return CookieMismatchError(
+        f"bookie {bookie_id} is registered in the cluster, but {path} does not exist: its data is "
+        "missing (is the disk mounted?); bring all files of the directory back. "
+        f"{REPLACEMENT_ADVICE}",
+        bookie_id=bookie_id,
+        path=str(path),
+    )
+
+
+def _holds_no_entries(directory: Path) -> bool:
+    """Whether nothing was ever stored in a directory: at most a first start left files in it."""
+    for entry in directory.iterdir():
+        if entry.name == MANIFEST_FILE:
+            if not is_first_manifest(entry.read_bytes()):
+                return False
+        elif entry.name not in _NO_DATA and not entry.name.startswith(STATE_PREFIX):
+            return False
+    return True
+
+
+def _refuse_data_nobody_knows(
+    directories: Sequence[Path], without_cookie: Sequence[Path], bookie_id: str
+) -> None:
+    for directory in directories:
+        if _holds_no_entries(directory):
+            continue
+        if directory in without_cookie:
+            message = (
+                f"{directory} holds files, but no {COOKIE_FILE} that names their owner; give "
+                f"bookie {bookie_id}, which never stored anything, a new directory"
+            )
+        else:
+            message = (
+                f"{directory} holds data of bookie {bookie_id}, but the cluster does not have this "
+                "bookie: its cookie was deleted (it was taken out of service), or the metadata "
+                "store lost its data; keep the files, and give the bookie a new directory if it is "
+                "to join as a new one"
+            )
+        raise CookieMismatchError(message, bookie_id=bookie_id, path=str(directory))
+
+
+def _decoded(data: bytes, place: str) -> Cookie:
+    try:
+        return Cookie.decode(data)
+    except WireFormatError as error:
+        raise CookieMismatchError(
+            f"{place} is no cookie that can be read ({error.message}); restore it from the other "
+            f"copy: the {COOKIE_FILE} file and the node in the metadata store hold the same text",
+            path=place,
+        ) from error

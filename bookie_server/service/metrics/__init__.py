@@ -1,0 +1,1 @@
+"""Counters of a bookie's service, and the HTTP server that shows them."""

@@ -1,0 +1,137 @@
+"""Counters of the service, and their text for Prometheus.
+
+The hot path increments plain integers; a collector reads them when somebody asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+
+from ledgerlog_spark.model import Code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from prometheus_client.core import Metric
+
+    from bookie_server.service.metrics.loop_lag import Lags, LoopLag
+
+
+@dataclass(slots=True)
+class ServiceCounters:
+    """What the servers of one bookie did since it started; only ever rising.
+
+    Attributes:
+        answers: Per outcome, over all operations and both protocols.
+        bad_frames: Requests refused before storage saw them.
+        connections_refused: No place was free, nor to be made free.
+        connections_replaced: Idle ones that were closed for newcomers.
+        connections_swept: They held bytes of a full lane, and their peers did not move.
+        connections_closed_by_us: Because of bytes that cannot be delimited, or of a peer that
+            stalled or never asked for anything; swept ones count.
+    """
+
+    add_requests: int = 0
+    add_entries: int = 0
+    add_bytes: int = 0
+    read_requests: int = 0
+    read_entries: int = 0
+    read_bytes: int = 0
+    fence_requests: int = 0
+    recovery_requests: int = 0
+    auth_requests: int = 0
+    bad_frames: int = 0
+    pauses: int = 0
+    connections_opened: int = 0
+    connections_refused: int = 0
+    connections_replaced: int = 0
+    connections_swept: int = 0
+    connections_closed_by_us: int = 0
+    answers: dict[Code, int] = field(default_factory=lambda: dict.fromkeys(Code, 0))
+
+
+class ServiceCollector:
+    """Reads the counters, and gauges given as functions, at the moment of a scrape.
+
+    Args:
+        counters: Of this process.
+        gauges: Name (without prefix) to the function that gives its value.
+        storage: Gives storage's own counters by name.
+        loop_lag: Of the event loop that serves.
+    """
+
+    def __init__(
+        self,
+        counters: ServiceCounters,
+        gauges: Mapping[str, Callable[[], float]],
+        storage: Callable[[], Mapping[str, float]],
+        loop_lag: LoopLag,
+    ) -> None:
+        self._counters = counters
+        self._gauges = dict(gauges)
+        self._storage = storage
+        self._loop_lag = loop_lag
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics, as prometheus-client wants them."""
+        for name in ServiceCounters.__slots__:
+            if name != "answers":
+                value = getattr(self._counters, name)
+                yield CounterMetricFamily(f"ledgerlog_bookie_{name}", _words(name), value=value)
+        answers = CounterMetricFamily(
+            "ledgerlog_bookie_answers", "Answers by outcome.", labels=["code"]
+        )
+        for code, count in self._counters.answers.items():
+            answers.add_metric([code.value], count)
+        yield answers
+        for name, gauge in self._gauges.items():
+            yield GaugeMetricFamily(f"ledgerlog_bookie_{name}", _words(name), value=gauge())
+        yield from _lag_metrics(
+            "loop_lag",
+            "Delay of the event loop, measured every 20 ms.",
+            self._loop_lag.wall,
+        )
+        yield from _lag_metrics(
+            "loop_lag_cpu",
+            "The part of that delay in which the thread of the loop was computing.",
+            self._loop_lag.cpu,
+        )
+        for name, value in self._storage().items():
+            yield GaugeMetricFamily(f"ledgerlog_bookie_storage_{name}", _words(name), value=value)
+
+
+def flat_numbers(counters: object, prefix: str = "") -> dict[str, float]:
+    """The numbers of a dataclass and of the dataclasses in it, by their joined names."""
+    numbers: dict[str, float] = {}
+    for each in fields(counters):  # type: ignore[arg-type]
+        value = getattr(counters, each.name)
+        if is_dataclass(value):
+            numbers |= flat_numbers(value, f"{prefix}{each.name}_")
+        elif isinstance(value, (int, float)):
+            numbers[prefix + each.name] = value
+    return numbers
+
+
+def _lag_metrics(name: str, meaning: str, lags: Lags) -> Iterator[Metric]:
+    yield HistogramMetricFamily(
+        f"ledgerlog_bookie_{name}_seconds",
+        meaning,
+        buckets=lags.buckets(),
+        sum_value=lags.sum_seconds,
+    )
+    yield GaugeMetricFamily(
+        f"ledgerlog_bookie_{name}_max_seconds",
+        "The longest of these delays since the start.",
+        value=lags.max_seconds,
+    )
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").capitalize() + "."

@@ -1,0 +1,1 @@
+"""The data plane: connections of BookKeeper's protocol, version 2."""

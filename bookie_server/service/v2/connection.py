@@ -1,0 +1,500 @@
+"""One connection of the v2 data plane: frames in, answers out, and how far to read.
+
+The loop's thread does everything and nothing here awaits: a frame is cut out of receive memory
+by reference, handled, and its answer is collected with the others of the same turn of the loop and
+written in one call. `service/v2/operations.py` says what a frame does.
+
+Back-pressure: memory for frames, requests and answers is taken from the lanes (`service/limits/lanes.py`) before
+it is used. What a lane does not grant waits there in line, and the connection reads no further
+until it is granted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from time import monotonic
+from typing import TYPE_CHECKING, Final, cast
+
+from bookie_server.config import ANSWERS_RESERVE_BYTES
+from bookie_server.service.limits.lanes import QUANTUM_BYTES, REQUEST_COST_BYTES, PeerShares
+from bookie_server.service.logging import get_logger
+from bookie_server.service.v2.peer_watch import PeerWatch
+from bookie_server.service.v2.receive_memory import ReceiveMemory, buffer_of
+from bookie_server.service.v2.shared import JOINED_BYTES_MAX, TURNS_SECONDS
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.transport.v2.writing import write_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bookie_server.core.requests import Buffer
+    from bookie_server.service.limits.budget import Share
+    from bookie_server.service.v2.shared import V2Shared
+    from ledgerlog_spark.model import Code
+    from ledgerlog_spark.wire.frames import ReceiveBuffer
+
+UNSENT_BYTES_MAX: Final = 1 << 18
+"""Of answers of one lane that a peer does not take: beyond them its next request there waits."""
+
+_log = get_logger("v2")
+
+
+class V2Connection(asyncio.BufferedProtocol, ABC):
+    """The bytes of one peer: frames in, answers out, and how far to read. Made by `V2Server`.
+
+    What overrides `_demand` and `_handle` says what a frame's request holds, carries it out, and
+    gives its answer to `_answer`.
+
+    Attributes:
+        host: The peer's address without its port.
+        peer: The peer's address, for logs.
+        open_requests: Accepted and not answered.
+        frames_received: In all, whole ones.
+        received_bytes: In all.
+        is_proven: Whether one of its requests was answered.
+        shares: What it holds of the lanes.
+        memory: What it receives into.
+        watch: How the peer moves, as the sweeper saw it.
+    """
+
+    __slots__ = (
+        "_admit",
+        "_answers",
+        "_backlog",
+        "_frames",
+        "_granted",
+        "_is_closing",
+        "_is_flush_scheduled",
+        "_is_paused",
+        "_is_resume_scheduled",
+        "_is_writing_paused",
+        "_largest_frame_bytes",
+        "_left",
+        "_shared",
+        "_transport",
+        "_waits_since",
+        "_written_bytes",
+        "frames_received",
+        "host",
+        "is_proven",
+        "memory",
+        "open_requests",
+        "peer",
+        "received_bytes",
+        "shares",
+        "watch",
+    )
+
+    def __init__(
+        self,
+        shared: V2Shared,
+        admit: Callable[[V2Connection], bool],
+        left: Callable[[V2Connection], None],
+    ) -> None:
+        """A connection that the event loop opens.
+
+        Args:
+            shared: With the other connections of the bookie.
+            admit: Whether it may stay, asked when it opens.
+            left: Told when it is gone; also of one that was not admitted.
+        """
+        self._shared = shared
+        self._admit = admit
+        self._left = left
+        self._transport: asyncio.Transport | None = None
+        self._backlog: deque[memoryview] = deque()
+        self._answers: list[Buffer] = []
+        self._granted: tuple[Share, int] | None = None
+        self._is_closing = False
+        self._is_flush_scheduled = False
+        self._is_paused = False
+        self._is_resume_scheduled = False
+        self._is_writing_paused = False
+        self._largest_frame_bytes = 0
+        self._waits_since = 0.0
+        self._written_bytes = 0
+        self._set_host("")
+        self.open_requests = 0
+        self.frames_received = 0
+        self.received_bytes = 0
+        self.is_proven = False
+        self.peer: object = None
+        self.watch = PeerWatch(shared.loop.time())
+
+    def _set_host(self, host: str) -> None:
+        shared = self._shared
+        self.host = host
+        self.shares = PeerShares(shared.lanes, host)
+        self.memory = ReceiveMemory(
+            shared.frame_size_bytes_max,
+            shared.receive_pool,
+            self.shares.adds,
+            self.shares.control,
+        )
+        self._frames = self.memory.frames
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Join the server's connections, or be closed when there are too many."""
+        # uvloop's transports have the methods of asyncio.Transport without being of its class.
+        transport = cast("asyncio.Transport", transport)
+        self._transport = transport
+        self.peer = transport.get_extra_info("peername")
+        if isinstance(self.peer, tuple):
+            self._set_host(str(self.peer[0]))
+        # Paused for as long as anything is not taken by the kernel: what is unsent is known.
+        transport.set_write_buffer_limits(high=0)
+        if not self._admit(self):
+            self._transport = None
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
+        """Forget the peer; requests already accepted are carried out, their answers dropped."""
+        self._transport = None
+        self._give_back_all()
+        self._left(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- asyncio's signature
+        """Memory to receive into."""
+        return self._frames.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Handle the frames that have become complete."""
+        self.received_bytes += nbytes
+        try:
+            bodies = self._frames.received(nbytes)
+        except WireFormatError as error:
+            self._close_on_bad_bytes(error)
+            return
+        self.frames_received += len(bodies)
+        if bodies and len(bodies[-1]) > self._largest_frame_bytes:
+            self._largest_frame_bytes = len(bodies[-1])
+            self.shares.trust(self._largest_frame_bytes)
+        if self._is_closing:
+            if not self._frames.make_room():
+                self._pause()
+            return
+        if self._backlog or self._is_paused:
+            self._keep(bodies)
+        else:
+            self._handle_all(bodies)
+        if not self._is_paused and not self._frames.make_room():
+            self._wait_for_memory()
+
+    def eof_received(self) -> bool:
+        """Close: a peer that sends no more gets no more."""
+        return False
+
+    def pause_writing(self) -> None:
+        """The kernel does not take all answers now."""
+        self._is_writing_paused = True
+
+    def resume_writing(self) -> None:
+        """The kernel took the last of them."""
+        self._is_writing_paused = False
+        self._count_sent()
+
+    # Called by the server.
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing received waits or is unanswered, and nothing answered is unsent."""
+        is_unanswered = self.open_requests or self._backlog
+        return not is_unanswered and not self._answers and not self._is_writing_paused
+
+    @property
+    def waits_since(self) -> float | None:
+        """When it began to wait for a lane's bytes; None while it does not."""
+        return self._waits_since if self.shares.is_waiting else None
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the peer owes the rest of a frame."""
+        return bool(self._frames.held_bytes) and not self._is_paused
+
+    @property
+    def taken_bytes(self) -> int | None:
+        """Bytes of answers that the kernel took, in all; None while it has taken everything."""
+        if not self._is_writing_paused or self._transport is None:
+            return None
+        return self._written_bytes - self._transport.get_write_buffer_size()
+
+    def shed(self) -> None:
+        """Give back memory to receive into that nothing lies in."""
+        if not self._is_paused:
+            self.memory.shed()
+
+    def stop_receiving(self) -> None:
+        """Accept no further request; what was accepted is still answered.
+
+        What arrives is dropped: to close a socket with unread bytes loses answers on their way.
+        """
+        self._is_closing = True
+        self._drop_backlog()
+        if self._is_paused and self._transport is not None and self._frames.make_room():
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def close(self, *, is_abrupt: bool = False) -> None:
+        """Close the connection; `is_abrupt` drops answers not yet sent, and gives back at once."""
+        self._is_closing = True
+        if self._transport is None:
+            return
+        if is_abrupt:
+            transport, self._transport = self._transport, None
+            transport.abort()
+            self._give_back_all()
+        else:
+            self._flush()
+            self._transport.close()
+
+    # Admission.
+
+    def _keep(self, bodies: list[memoryview]) -> None:
+        self.memory.keep(bodies)
+        self._backlog.extend(bodies)
+
+    def _drop_backlog(self) -> None:
+        while self._backlog:
+            self.memory.free(buffer_of(self._backlog.popleft()))
+
+    def _free_buffer(self, buffer: ReceiveBuffer) -> None:
+        """A request in this memory is answered."""
+        if self.memory.free(buffer) and self._is_paused:
+            self._schedule_resume()
+
+    def _wait_for_memory(self) -> None:
+        self._pause()
+        if self.memory.wanted is not None:
+            self._wait(self.memory.wanted[0], self.memory.missing_bytes)
+
+    def _handle_all(self, bodies: list[memoryview]) -> None:
+        left_bytes = QUANTUM_BYTES
+        until = monotonic() + TURNS_SECONDS
+        for number, body in enumerate(bodies):
+            if self._is_closing:
+                return
+            if left_bytes <= 0:
+                self._pause()
+                self._resume_in_turn()
+            elif cost_bytes := self._try_to_handle(body):
+                left_bytes = left_bytes - cost_bytes if monotonic() < until else 0
+                continue
+            self._keep(bodies[number:])
+            return
+
+    def _try_to_handle(self, body: memoryview) -> int:
+        """Handle a frame if there is room for what it asks, else pause; what it cost, or 0."""
+        share, size_bytes = self._demand(body)
+        answers = self.shares.adds if share is self.shares.writes else share
+        if answers.unsent_bytes > UNSENT_BYTES_MAX:
+            self._pause()
+            return 0
+        taken_bytes = self._acquire(share, size_bytes)
+        if not taken_bytes:
+            self._pause()
+            return 0
+        self.open_requests += 1
+        self._handle(body, share, taken_bytes)
+        return REQUEST_COST_BYTES + taken_bytes
+
+    def _acquire(self, share: Share, size_bytes: int) -> int:
+        """Take bytes of a lane, those granted meanwhile first; 0 when they are waited for."""
+        if self._granted is not None:
+            granted, granted_bytes = self._granted
+            self._granted = None
+            if granted is share:
+                return granted_bytes
+            granted.give_back(granted_bytes)
+        if share.is_waiting:
+            if size_bytes > share.allowance_bytes and not self._waits_for_itself(share):
+                return 0
+            share.stop_waiting()
+        if share.take(size_bytes):
+            return size_bytes
+        if self._waits_for_itself(share):
+            taken_bytes = min(size_bytes, ANSWERS_RESERVE_BYTES)
+            share.force(taken_bytes)
+            return taken_bytes
+        self._wait(share, size_bytes)
+        return 0
+
+    def _waits_for_itself(self, share: Share) -> bool:
+        """Whether a share has nothing to get back but the memory that the next request lies in.
+
+        Its bytes would come back with that request only, which would wait for them for ever.
+        """
+        has_more = self.open_requests or share.unsent_bytes or share is self.shares.writes
+        return not has_more and share.held_bytes > share.reserve_bytes
+
+    def _wait(self, share: Share, size_bytes: int) -> None:
+        if share.is_waiting:
+            return
+
+        def granted() -> None:
+            self._granted = (share, size_bytes)
+            self._schedule_resume()
+
+        self._waits_since = self._shared.loop.time()
+        share.wait(size_bytes, granted)
+
+    def _pause(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            self._shared.counters.pauses += 1
+            if self._transport is not None:
+                self._transport.pause_reading()
+
+    def _schedule_resume(self) -> None:
+        if self._is_paused and not self._is_resume_scheduled and self._transport is not None:
+            self._is_resume_scheduled = True
+            self._shared.loop.call_soon(self._resume)
+
+    def _resume_in_turn(self) -> None:
+        if not self._is_resume_scheduled:
+            self._is_resume_scheduled = True
+            self._shared.take_turn(self._resume)
+
+    def _resume(self) -> None:
+        self._is_resume_scheduled = False
+        if not self._is_paused or self._transport is None or self._is_closing:
+            return
+        backlog = self._backlog
+        left_bytes = QUANTUM_BYTES
+        until = monotonic() + TURNS_SECONDS
+        while backlog:
+            if left_bytes <= 0:
+                self._resume_in_turn()
+                return
+            body = backlog[0]
+            cost_bytes = self._try_to_handle(body)
+            if not cost_bytes or self._is_closing:
+                return
+            left_bytes = left_bytes - cost_bytes if monotonic() < until else 0
+            backlog.popleft()
+            self.memory.free(buffer_of(body))
+        if self._granted is not None:
+            granted, self._granted = self._granted, None
+            self.memory.use(*granted)
+        if not self._frames.make_room():
+            self._wait_for_memory()
+            return
+        self.shares.stop_waiting()
+        if not self._transport.is_closing():
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    @abstractmethod
+    def _demand(self, body: memoryview) -> tuple[Share, int]:
+        """The lane of a frame's request, and how much of it there has to be."""
+
+    @abstractmethod
+    def _handle(self, body: memoryview, share: Share, taken_bytes: int) -> None:
+        """Carry out a frame's request; `_answer` or `_done` gives back what was taken for it."""
+
+    def _close_on_bad_bytes(self, error: WireFormatError) -> None:
+        counters = self._shared.counters
+        counters.bad_frames += 1
+        counters.connections_closed_by_us += 1
+        _log.warning("connection_closed", peer=self.peer, reason=error.message)
+        self._drop_backlog()
+        self.close()
+
+    # Answers.
+
+    def _make_fit(self, share: Share, taken_bytes: int, size_bytes: int) -> int:
+        """Take what an answer of this size needs; 0 when it cannot be held until it is sent."""
+        more_bytes = size_bytes - taken_bytes
+        if more_bytes <= 0:
+            return taken_bytes
+        if not share.extend(more_bytes):
+            self._shared.relieve(share.budget)
+            if not share.extend(more_bytes):
+                share.refuse()
+                return 0
+        return size_bytes
+
+    def _done(self, share: Share, taken_bytes: int) -> None:
+        """Count out a request that gets no answer."""
+        self.open_requests -= 1
+        share.give_back(taken_bytes)
+
+    def _answer(
+        self, code: Code, answer: Buffer, share: Share, taken_bytes: int, *rest: Buffer
+    ) -> None:
+        """Send an answer in one or more buffers; what it does not need of `taken_bytes` goes back.
+
+        They were taken of `share` for the request, and are at least those of the answer.
+        """
+        self._shared.counters.answers[code] += 1
+        self.open_requests -= 1
+        if self._transport is None:
+            share.give_back(taken_bytes)
+            return
+        answers = self._answers
+        size_bytes = len(answer)
+        answers.append(answer)
+        if rest:
+            answers += rest
+            size_bytes += sum(map(len, rest))
+        assert size_bytes <= taken_bytes, "an answer is larger than its reserved bytes"
+        if share is self.shares.writes:
+            # Storage is done with it; its answer is memory.
+            share.give_back(taken_bytes)
+            share = self.shares.adds
+            share.force(size_bytes)
+        elif taken_bytes > size_bytes:
+            share.give_back(taken_bytes - size_bytes)
+        share.unsent_bytes += size_bytes
+        share.unwritten_bytes += size_bytes
+        if not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            self._shared.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_scheduled = False
+        answers, self._answers = self._answers, []
+        if self._transport is None or not answers:
+            return
+        if not self.is_proven:
+            self.is_proven = True
+            self._shared.known_hosts.note(self.host)
+        for share in self.shares.held:
+            share.unwritten_bytes = 0
+        size_bytes = sum(map(len, answers))
+        self._written_bytes += size_bytes
+        if size_bytes <= JOINED_BYTES_MAX:
+            self._transport.write(b"".join(answers))
+        else:
+            write_all(self._transport, answers)
+        # What a full transport has not taken yet stays counted until it says that it has.
+        if not self._is_writing_paused:
+            self._count_sent()
+
+    def _count_sent(self) -> None:
+        for share in self.shares.held:
+            sent_bytes = share.unsent_bytes - share.unwritten_bytes
+            if sent_bytes:
+                share.unsent_bytes = share.unwritten_bytes
+                share.trust(sent_bytes)
+                share.give_back(sent_bytes)
+        if self._is_paused:
+            self._schedule_resume()
+
+    def _give_back_all(self) -> None:
+        """The connection is over: what lies in requests still open is given back with these."""
+        self._answers.clear()
+        self.shares.stop_waiting()
+        for share in self.shares.held:
+            unsent_bytes, share.unsent_bytes = share.unsent_bytes, 0
+            share.unwritten_bytes = 0
+            share.give_back(unsent_bytes)
+        if self._granted is not None:
+            share, granted_bytes = self._granted
+            self._granted = None
+            share.give_back(granted_bytes)
+        self.memory.close()
+        self._drop_backlog()

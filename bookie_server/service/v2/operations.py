@@ -1,0 +1,311 @@
+"""The operations of the v2 data plane: a frame's request to storage, its outcome as an answer."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from bookie_server.config import ANSWERS_RESERVE_BYTES
+from bookie_server.core import requests as storage_requests
+from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES, WRITE_COST_BYTES, ReadReserve
+from bookie_server.service.logging import get_logger
+from bookie_server.service.v2.auth import answer_to_auth
+from bookie_server.service.v2.connection import V2Connection
+from bookie_server.service.v2.receive_memory import buffer_of
+from bookie_server.service.v2.requests import (
+    HIGH_PRIORITY,
+    RECOVERY_ADD,
+    is_add,
+    is_batch_read,
+    is_control,
+    is_read,
+    refusal_of,
+    size_allowed,
+    size_wanted,
+)
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.wire.answers import (
+    encode_add_answer,
+    encode_add_run_answer,
+    encode_batch_read_answer,
+    encode_read_answer_head,
+    encode_refusal,
+)
+from ledgerlog_spark.wire.requests import (
+    AddRequest,
+    AddRunRequest,
+    AuthMessage,
+    BatchReadRequest,
+    ReadRequest,
+    RefusedRequest,
+    TellLacRequest,
+    decode_request,
+)
+from ledgerlog_spark.wire.version_3 import FIRST_BYTE, refusal_of_version_3
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bookie_server.service.limits.budget import Share
+    from bookie_server.service.v2.shared import V2Shared
+    from ledgerlog_spark.wire.frames import ReceiveBuffer
+
+_log = get_logger("v2")
+
+GATHERED_BYTES_MIN: Final = 8_192
+"""Buffers of this size on average are cheaper to gather in the kernel than to copy here."""
+
+
+class V2Operations(V2Connection):
+    """Carries out what one peer asks."""
+
+    __slots__ = ("_batch_least_bytes", "_read_reserve")
+
+    def __init__(
+        self,
+        shared: V2Shared,
+        admit: Callable[[V2Connection], bool],
+        left: Callable[[V2Connection], None],
+    ) -> None:
+        """See `V2Connection`."""
+        super().__init__(shared, admit, left)
+        self._read_reserve = ReadReserve()
+        self._batch_least_bytes = 0  # what the last batch was refused for
+
+    def _demand(self, body: memoryview) -> tuple[Share, int]:
+        if is_add(body):
+            if is_control(body):
+                # The entries count with the memory that they were received in.
+                return self.shares.control, REQUEST_OVERHEAD_BYTES
+            return self.shares.writes, len(body) + WRITE_COST_BYTES
+        share = self.shares.control if is_control(body) else self.shares.reads
+        if is_read(body):
+            return share, min(self._read_reserve.size_bytes, share.size_bytes_max)
+        if not is_batch_read(body):
+            return self.shares.adds, REQUEST_OVERHEAD_BYTES
+        # A shorter answer does: the peer asks for the rest.
+        wanted = size_wanted(body, self._shared.batch_size_bytes_max) + REQUEST_OVERHEAD_BYTES
+        allowed = max(share.allowance_bytes, ANSWERS_RESERVE_BYTES)
+        # Save where its first entry alone found no room before: for that it waits in line.
+        least = min(self._batch_least_bytes, share.size_bytes_max)
+        return share, max(min(wanted, allowed), least)
+
+    def _handle(self, body: memoryview, share: Share, taken_bytes: int) -> None:
+        try:
+            request = decode_request(body)
+        except WireFormatError as error:
+            if not self._is_version_3(body, share, taken_bytes):
+                self._done(share, taken_bytes)
+                self._close_on_bad_bytes(error)
+            return
+        if type(request) is AddRequest:
+            self._add(request, body, share, taken_bytes)
+        elif type(request) is AddRunRequest:
+            self._add_run(request, body, share, taken_bytes)
+        elif type(request) is ReadRequest:
+            self._read(request, share, taken_bytes)
+        elif type(request) is BatchReadRequest:
+            self._read_batch(request, share, taken_bytes)
+        elif type(request) is TellLacRequest:
+            self._shared.storage.tell_lac(*request[2:])
+            self._done(share, taken_bytes)
+        elif type(request) is RefusedRequest:
+            if self._is_version_3(body, share, taken_bytes):
+                return
+            self._shared.counters.bad_frames += 1
+            self._answer(request.code, encode_refusal(request), share, taken_bytes)
+        else:
+            assert type(request) is AuthMessage
+            self._auth(request, share, taken_bytes)
+
+    def _is_version_3(self, body: memoryview, share: Share, taken_bytes: int) -> bool:
+        """Whether a request was of version 3 of the protocol; it is answered in its own terms."""
+        refusal = refusal_of_version_3(body) if body[0] == FIRST_BYTE else None
+        if refusal is None:
+            return False
+        self._shared.counters.bad_frames += 1
+        if self._shared.hosts_warned_of.note(self.host):
+            _log.warning(
+                "protocol_version_3",
+                peer=self.peer,
+                reason="this bookie speaks version 2 of BookKeeper's protocol: set "
+                "useV2WireProtocol=true in the client's configuration",
+            )
+        self._answer(Code.BAD_VERSION, refusal, share, taken_bytes)
+        return True
+
+    def _add(self, request: AddRequest, body: memoryview, share: Share, taken_bytes: int) -> None:
+        version, flags, ledger_id, entry_id, master_key, entry = request
+        counters = self._shared.counters
+        counters.add_requests += 1
+        counters.add_entries += 1
+        counters.add_bytes += len(body)
+        buffer = buffer_of(body)
+        buffer.unanswered += 1
+        is_recovery = bool(flags & RECOVERY_ADD)
+        counters.recovery_requests += is_recovery
+        self._shared.storage.add(
+            storage_requests.AddRequest(
+                ledger_id, (entry_id,), (len(entry),), entry, master_key, is_recovery
+            ),
+            partial(self._added, version, ledger_id, entry_id, buffer, share, taken_bytes),
+        )
+
+    def _added(
+        self,
+        version: int,
+        ledger_id: int,
+        entry_id: int,
+        buffer: ReceiveBuffer,
+        share: Share,
+        taken_bytes: int,
+        code: Code,
+    ) -> None:
+        answer = encode_add_answer(code, ledger_id, entry_id, version=version)
+        self._answer(code, answer, share, taken_bytes)
+        self._free_buffer(buffer)
+
+    def _add_run(
+        self, request: AddRunRequest, body: memoryview, share: Share, taken_bytes: int
+    ) -> None:
+        counters = self._shared.counters
+        counters.add_requests += 1
+        counters.add_entries += len(request.lengths)
+        counters.add_bytes += len(body)
+        buffer = buffer_of(body)
+        buffer.unanswered += 1
+        is_recovery = bool(request.flags & RECOVERY_ADD)
+        counters.recovery_requests += is_recovery
+        self._shared.storage.add(
+            storage_requests.AddRequest(
+                request.ledger_id,
+                request.entry_ids,
+                request.lengths,
+                request.body,
+                request.master_key,
+                is_recovery,
+            ),
+            partial(
+                self._run_added,
+                request.version,
+                request.ledger_id,
+                request.entry_ids[0],
+                request.request_id,
+                buffer,
+                share,
+                taken_bytes,
+            ),
+        )
+
+    def _run_added(
+        self,
+        version: int,
+        ledger_id: int,
+        first_entry_id: int,
+        request_id: int,
+        buffer: ReceiveBuffer,
+        share: Share,
+        taken_bytes: int,
+        code: Code,
+    ) -> None:
+        answer = encode_add_run_answer(code, ledger_id, first_entry_id, request_id, version=version)
+        self._answer(code, answer, share, taken_bytes)
+        self._free_buffer(buffer)
+
+    def _read(self, request: ReadRequest, share: Share, taken_bytes: int) -> None:
+        _, flags, ledger_id, entry_id, master_key = request
+        counters = self._shared.counters
+        counters.read_requests += 1
+        counters.fence_requests += master_key is not None
+        self._shared.storage.read(
+            storage_requests.ReadRequest(
+                ledger_id, entry_id, master_key, bool(flags & HIGH_PRIORITY)
+            ),
+            partial(self._entry_read, request, share, taken_bytes),
+        )
+
+    def _entry_read(
+        self,
+        request: ReadRequest,
+        share: Share,
+        taken_bytes: int,
+        code: Code,
+        entry: bytes | None,
+    ) -> None:
+        version, _, ledger_id, entry_id, _ = request
+        size_bytes = 0 if entry is None else len(entry)
+        self._read_reserve.learn(size_bytes)
+        held_bytes = self._make_fit(share, taken_bytes, size_bytes + REQUEST_OVERHEAD_BYTES)
+        if not held_bytes:
+            self._answer(Code.BUSY, _refusal(request, Code.BUSY), share, taken_bytes)
+            return
+        head = encode_read_answer_head(code, ledger_id, entry_id, size_bytes, version=version)
+        if entry is None:
+            self._answer(code, head, share, held_bytes)
+        else:
+            counters = self._shared.counters
+            counters.read_entries += 1
+            counters.read_bytes += size_bytes
+            self._answer(code, head, share, held_bytes, entry)
+
+    def _read_batch(self, request: BatchReadRequest, share: Share, taken_bytes: int) -> None:
+        counters = self._shared.counters
+        counters.read_requests += 1
+        counters.fence_requests += request.master_key is not None
+        count_max = request.count_max if request.count_max > 0 else self._shared.batch_count_max
+        size_bytes_max = size_allowed(request.size_bytes_max, self._shared.batch_size_bytes_max)
+        self._shared.storage.read_batch(
+            storage_requests.BatchReadRequest(
+                request.ledger_id,
+                request.first_entry_id,
+                min(count_max, self._shared.batch_count_max),
+                min(taken_bytes - REQUEST_OVERHEAD_BYTES, size_bytes_max),
+                request.master_key,
+            ),
+            partial(self._batch_read, request, share, taken_bytes),
+        )
+
+    def _batch_read(
+        self,
+        request: BatchReadRequest,
+        share: Share,
+        taken_bytes: int,
+        code: Code,
+        entries: Sequence[bytes],
+    ) -> None:
+        size_bytes = sum(map(len, entries))
+        needed_bytes = size_bytes + 4 * len(entries) + REQUEST_OVERHEAD_BYTES
+        held_bytes = self._make_fit(share, taken_bytes, needed_bytes)
+        self._batch_least_bytes = 0 if held_bytes else needed_bytes
+        if not held_bytes:
+            self._answer(Code.BUSY, _refusal(request, Code.BUSY), share, taken_bytes)
+            return
+        buffers = encode_batch_read_answer(
+            code,
+            request.ledger_id,
+            request.first_entry_id,
+            request.request_id,
+            entries,
+            version=request.version,
+        )
+        counters = self._shared.counters
+        counters.read_entries += len(entries)
+        counters.read_bytes += size_bytes
+        if size_bytes > len(buffers) * GATHERED_BYTES_MIN:
+            self._answer(code, buffers[0], share, held_bytes, *buffers[1:])
+        else:
+            self._answer(code, b"".join(buffers), share, held_bytes)
+
+    def _auth(self, request: AuthMessage, share: Share, taken_bytes: int) -> None:
+        self._shared.counters.auth_requests += 1
+        answer = answer_to_auth(request)
+        if answer is None:
+            self._done(share, taken_bytes)
+            self._close_on_bad_bytes(WireFormatError("an AUTH frame without a message"))
+            return
+        self._answer(Code.OK, answer, share, taken_bytes)
+
+
+def _refusal(request: ReadRequest | BatchReadRequest, code: Code) -> bytes:
+    return encode_refusal(refusal_of(request, code))

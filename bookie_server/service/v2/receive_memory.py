@@ -1,0 +1,144 @@
+"""The memory that one connection receives into, counted in its shares of the lanes.
+
+A chunk counts from when it is received into until another one took its place and every request in
+it is answered. While a lane has plenty, chunks are as large as is fast; else they are just what a
+frame needs. A frame larger than the connection's own reserve gets memory for all of it before its
+rest is received, so that nobody waits for memory while holding what others need.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from bookie_server.config import ADDS_RESERVE_BYTES
+from bookie_server.service.v2.requests import is_control
+from ledgerlog_spark.wire.frames import FrameSplitter, ReceiveBuffer, chunk_size_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bookie_server.service.limits.budget import Share
+    from ledgerlog_spark.wire.frames import ChunkPool
+
+
+class ReceiveMemory:
+    """What `FrameSplitter` receives into, within bounds.
+
+    Attributes:
+        frames: Cuts what arrives into frames.
+        wanted: What there was no memory for when `make_room` was false last: the share that has to
+            grant it, and the size of the chunk.
+
+    Args:
+        frame_size_bytes_max: Largest frame.
+        pool: Where chunks come from.
+        adds: The connection's share for what it sends.
+        control: The same of recovery and fencing.
+    """
+
+    __slots__ = ("_adds", "_control", "frames", "wanted")
+
+    def __init__(
+        self, frame_size_bytes_max: int, pool: ChunkPool, adds: Share, control: Share
+    ) -> None:
+        self.frames = FrameSplitter(frame_size_bytes_max, pool, self._obtain)
+        self.wanted: tuple[Share, int] | None = None
+        self._adds = adds
+        self._control = control
+
+    @property
+    def is_beyond_reserve(self) -> bool:
+        """Whether it is more than the connection's own, while no request in it is open."""
+        buffer = self.frames.buffer
+        return len(buffer) > ADDS_RESERVE_BYTES and not buffer.unanswered
+
+    @property
+    def missing_bytes(self) -> int:
+        """What the share in `wanted` has to grant, once the chunk that is replaced is counted."""
+        assert self.wanted is not None, "nothing is missing"
+        share, size_bytes = self.wanted
+        old = self.frames.buffer
+        if old.charge is share and not old.unanswered:
+            size_bytes -= len(old)
+        return max(1, size_bytes)
+
+    def use(self, share: Share, granted_bytes: int) -> None:
+        """Receive into the chunk that was wanted, now that this was granted for it."""
+        wanted, self.wanted = self.wanted, None
+        if wanted is None or wanted[0] is not share or not self._swap(*wanted, granted_bytes):
+            share.give_back(granted_bytes)
+
+    def keep(self, bodies: Iterable[memoryview]) -> None:
+        """These frames are handled later: their memory is in use until `free`."""
+        for body in bodies:
+            buffer_of(body).unanswered += 1
+
+    def free(self, buffer: ReceiveBuffer) -> bool:
+        """A request in this memory is answered; whether the connection can use it again."""
+        buffer.unanswered -= 1
+        if buffer.unanswered:
+            return False
+        if buffer is self.frames.buffer:
+            return True
+        _uncharge(buffer)
+        return False
+
+    def shed(self) -> None:
+        """Give back a chunk that nothing lies in."""
+        buffer = self.frames.buffer
+        is_all = self._adds.held_bytes == len(buffer) and buffer.charge is self._adds
+        if is_all and not buffer.unanswered and not self.frames.held_bytes:
+            self.frames.close()
+            _uncharge(buffer)
+
+    def close(self) -> None:
+        """Give everything back; what lies in open requests with these."""
+        buffer = self.frames.close()
+        if not buffer.unanswered:
+            _uncharge(buffer)
+
+    def _obtain(self, least: int, best: int) -> bool:
+        """Have the splitter receive into a new chunk, of the best size while there is plenty."""
+        adds = self._adds
+        if adds.budget.is_ample and self._swap(adds, chunk_size_bytes(best)):
+            return True
+        if not least:
+            return False
+        size_bytes = chunk_size_bytes(least)
+        if self._swap(adds, size_bytes):
+            return True
+        share = self._control if is_control(self.frames.held_head) else adds
+        if share is not adds and self._swap(share, size_bytes):
+            return True
+        self.wanted = share, size_bytes
+        return False
+
+    def _swap(self, share: Share, size_bytes: int, granted_bytes: int = 0) -> bool:
+        """Count a chunk of so many bytes in, its predecessor out once nothing in it is open."""
+        old = self.frames.buffer
+        more_bytes = size_bytes - granted_bytes
+        is_counted_out = old.charge is share and not old.unanswered
+        if is_counted_out:
+            more_bytes -= len(old)
+        if more_bytes > 0 and not share.take(more_bytes):
+            return False
+        if more_bytes < 0:
+            share.give_back(-more_bytes)
+        if is_counted_out:
+            old.charge = None
+        elif not old.unanswered:
+            _uncharge(old)
+        self.frames.grow(size_bytes)
+        self.frames.buffer.charge = share
+        return True
+
+
+def buffer_of(body: memoryview) -> ReceiveBuffer:
+    """The memory that a frame lies in."""
+    return cast("ReceiveBuffer", body.obj)
+
+
+def _uncharge(buffer: ReceiveBuffer) -> None:
+    share, buffer.charge = cast("Share | None", buffer.charge), None
+    if share is not None:
+        share.give_back(len(buffer))

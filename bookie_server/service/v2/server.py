@@ -1,0 +1,146 @@
+"""Listens for v2 connections, admits them, drains them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final
+
+from bookie_server.service.logging import get_logger
+from bookie_server.service.port_claim import claim
+from bookie_server.service.v2.connection_slots import is_full, to_replace
+from bookie_server.service.v2.operations import V2Operations
+from bookie_server.service.v2.shared import V2Shared
+from bookie_server.service.v2.sweeper import Sweeper
+from ledgerlog_spark.transport.v2.congestion import unpace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bookie_server.config import BookieSettings
+    from bookie_server.service.limits.budget import Budget
+    from bookie_server.service.limits.lanes import Lanes
+    from bookie_server.service.metrics.counters import ServiceCounters
+    from bookie_server.service.storage_port import EntryStorage
+    from bookie_server.service.v2.connection import V2Connection
+
+LISTEN_BACKLOG: Final = 512
+DRAIN_STEP_MS: Final = 10
+RECEIVE_BUFFER_BYTES: Final = 1 << 20
+
+_log = get_logger("v2")
+
+
+class V2Server:
+    """The data plane of one bookie.
+
+    Args:
+        settings: Bounds and the address.
+        storage: Where requests go.
+        lanes: Shared with the gRPC service.
+        counters: Shared with the gRPC service.
+    """
+
+    def __init__(
+        self,
+        settings: BookieSettings,
+        storage: EntryStorage,
+        lanes: Lanes,
+        counters: ServiceCounters,
+    ) -> None:
+        self.is_stopping = False
+        self._shared = V2Shared(settings, storage, lanes, counters)
+        self._counters = counters
+        self._loop = self._shared.loop
+        self._settings = settings
+        self._connections: set[V2Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._sweeper = Sweeper(
+            self._connections, lanes, settings, counters, self._shared.loop.time
+        )
+        self._shared.relieve = self._sweeper.relieve
+        self._sweeping: asyncio.Task[None] | None = None
+
+    @property
+    def connections_count(self) -> int:
+        """Connections open now."""
+        return len(self._connections)
+
+    def relieve_also(self, relieve: Callable[[Budget, float], None]) -> None:
+        """Call this, too, when a lane is full: with the lane, and the grace of its holders."""
+        self._sweeper.others.append(relieve)
+
+    async def start(self, listener: socket.socket) -> None:
+        """Serve the connections of `listener`, which `listen` made; takes it over."""
+        self._server = await self._loop.create_server(
+            lambda: V2Operations(self._shared, self.admit, self.left),
+            sock=listener,
+            backlog=LISTEN_BACKLOG,
+        )
+        self._sweeping = asyncio.create_task(self._sweeper.run(), name="v2 sweeper")
+
+    def admit(self, connection: V2Connection) -> bool:
+        """Whether a new connection may stay; counts it in if so."""
+        if self.is_stopping or not self._has_place(connection):
+            self._counters.connections_refused += 1
+            _log.warning("connection_refused", peer=connection.peer, open=self.connections_count)
+            return False
+        self._counters.connections_opened += 1
+        self._connections.add(connection)
+        return True
+
+    def _has_place(self, newcomer: V2Connection) -> bool:
+        """Whether there is a place, or one was made by closing an idle connection."""
+        is_known = newcomer.host in self._shared.known_hosts
+        if not is_full(
+            len(self._connections), self._settings.connections_max, is_known_host=is_known
+        ):
+            return True
+        replaced = to_replace(self._connections, is_known_host=is_known)
+        if replaced is None:
+            return False
+        _log.warning("connection_closed", peer=replaced.peer, reason="its place is needed")
+        self._counters.connections_replaced += 1
+        replaced.close(is_abrupt=True)
+        self._connections.discard(replaced)
+        return True
+
+    def left(self, connection: V2Connection) -> None:
+        """A connection is gone; fine when it never was admitted."""
+        self._connections.discard(connection)
+
+    async def stop(self, drain_timeout_ms: int) -> bool:
+        """Stop accepting, answer what was accepted, close; False when the time ran out."""
+        self.is_stopping = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in self._connections:
+            connection.stop_receiving()
+        deadline = self._loop.time() + drain_timeout_ms / 1_000
+        while not self._is_idle() and self._loop.time() < deadline:  # noqa: ASYNC110 -- once a life
+            await asyncio.sleep(DRAIN_STEP_MS / 1_000)
+        is_drained = self._is_idle()
+        for connection in list(self._connections):
+            connection.close(is_abrupt=not is_drained)
+        return is_drained
+
+    def _is_idle(self) -> bool:
+        return all(connection.is_idle for connection in self._connections)
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """A socket bound to the address; clients are refused until a server listens on it.
+
+    Raises:
+        PortInUseError: Another process has the port; says what to do.
+        StartupError: The address is not this machine's.
+    """
+    listener = claim(address, port, "port")
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+    if ip_address(listener.getsockname()[0]).is_loopback:
+        unpace(listener)
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,125 @@
+"""What the v2 connections of one bookie share: storage, bounds, counters, receive memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Final
+
+from ledgerlog_spark.wire.frames import ChunkPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bookie_server.config import BookieSettings
+    from bookie_server.service.limits.budget import Budget
+    from bookie_server.service.limits.lanes import Lanes
+    from bookie_server.service.metrics.counters import ServiceCounters
+    from bookie_server.service.storage_port import EntryStorage
+
+RECEIVE_POOL_BYTES: Final = 64 << 20
+BATCH_COUNT_MAX: Final = 65_536
+JOINED_BYTES_MAX: Final = 65_536
+"""Answers up to this size are copied into one buffer, larger ones are written as they are."""
+
+TURNS_SECONDS: Final = 0.002
+"""Of a turn of the loop, for the requests of one connection, and for those that take turns."""
+
+HOSTS_KEPT_MAX: Final = 1_024
+
+
+class V2Shared:
+    """Made once, on the event loop that serves the connections.
+
+    Attributes:
+        lanes: Bounds of what is held for peers.
+        relieve: Closes connections that hold a lane's bytes and do not move, at once.
+        known_hosts: Addresses that had a request answered lately, oldest first.
+        turns: Connections that go on when it is their turn, one after the other.
+        hosts_warned_of: Addresses whose protocol version was logged, oldest first.
+    """
+
+    __slots__ = (
+        "_is_turning",
+        "batch_count_max",
+        "batch_size_bytes_max",
+        "counters",
+        "frame_size_bytes_max",
+        "hosts_warned_of",
+        "known_hosts",
+        "lanes",
+        "loop",
+        "receive_pool",
+        "relieve",
+        "storage",
+        "turns",
+    )
+
+    def __init__(
+        self,
+        settings: BookieSettings,
+        storage: EntryStorage,
+        lanes: Lanes,
+        counters: ServiceCounters,
+    ) -> None:
+        self.storage = storage
+        self.lanes = lanes
+        self.counters = counters
+        self.loop = asyncio.get_running_loop()
+        self.relieve: Callable[[Budget], None] = lambda _lane: None
+        self.frame_size_bytes_max = settings.frame_size_bytes_max
+        self.batch_size_bytes_max = settings.frame_size_bytes_max
+        self.batch_count_max = BATCH_COUNT_MAX
+        self.receive_pool = ChunkPool(RECEIVE_POOL_BYTES)
+        self._is_turning = False
+        self.turns: deque[Callable[[], None]] = deque()
+        self.known_hosts = RecentHosts()
+        self.hosts_warned_of = RecentHosts()
+
+    def take_turn(self, resume: Callable[[], None]) -> None:
+        """Call `resume` after those that came before it, a few of them in each turn of the loop.
+
+        Between them the loop hears new requests: an add waits for few of the reads that others
+        have sent ahead.
+        """
+        self.turns.append(resume)
+        if not self._is_turning:
+            self._is_turning = True
+            self.loop.call_soon(self._take_turns)
+
+    def _take_turns(self) -> None:
+        until = time.monotonic() + TURNS_SECONDS
+        try:
+            for _ in range(len(self.turns)):
+                self.turns.popleft()()
+                if time.monotonic() >= until:
+                    break
+        finally:
+            self._is_turning = bool(self.turns)
+            if self.turns:
+                self.loop.call_soon(self._take_turns)
+
+
+class RecentHosts:
+    """The addresses noted last, up to HOSTS_KEPT_MAX."""
+
+    __slots__ = ("_hosts",)
+
+    def __init__(self) -> None:
+        self._hosts: OrderedDict[str, None] = OrderedDict()
+
+    def note(self, host: str) -> bool:
+        """Keep an address; whether it is new here."""
+        is_new = host not in self._hosts
+        self._hosts[host] = None
+        self._hosts.move_to_end(host)
+        if len(self._hosts) > HOSTS_KEPT_MAX:
+            self._hosts.popitem(last=False)
+        return is_new
+
+    def __contains__(self, host: str) -> bool:
+        return host in self._hosts
+
+    def __len__(self) -> int:
+        return len(self._hosts)

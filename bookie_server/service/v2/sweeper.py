@@ -1,0 +1,176 @@
+"""Closes connections that hold what others need and do not move.
+
+Every second it looks at all connections, and closes those whose peers have had `stall_timeout_ms`
+to take some of their answers or to send some of a frame, and those that never began to ask for
+anything. A frame that comes steadily may take ten times as long. When a lane is full it looks more
+often, and a grace of a quarter of a second is all that a peer gets: of those that did not move for
+so long, the ones that hold most of the lane are closed until a quarter of it is free and nobody
+waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from bookie_server.service.logging import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from bookie_server.config import BookieSettings
+    from bookie_server.service.limits.budget import Budget, Share
+    from bookie_server.service.limits.lanes import Lanes
+    from bookie_server.service.metrics.counters import ServiceCounters
+    from bookie_server.service.v2.connection import V2Connection
+
+PERIOD_SECONDS: Final = 1.0
+PERIOD_SECONDS_FULL: Final = 0.1
+RELIEF_PERIOD_SECONDS: Final = 0.05
+GRACE_SECONDS: Final = 0.25
+"""What a peer gets to move while others wait for what it holds."""
+
+WAIT_SECONDS_MAX: Final = 5.0
+"""After so long in line a connection that holds more than its reserve meanwhile is closed."""
+
+FREE_PARTS: Final = 4
+
+_log = get_logger("v2")
+
+
+class Sweeper:
+    """Looks after the connections of one server.
+
+    Args:
+        connections: Those that are open; closed ones leave it.
+        lanes: What they hold.
+        settings: Times.
+        counters: Of the service.
+        clock: Seconds that never go back, as the event loop's.
+    """
+
+    def __init__(
+        self,
+        connections: Collection[V2Connection],
+        lanes: Lanes,
+        settings: BookieSettings,
+        counters: ServiceCounters,
+        clock: Callable[[], float],
+    ) -> None:
+        self._connections = connections
+        self._lanes = lanes
+        self._stall_seconds = settings.stall_timeout_ms / 1_000
+        self._first_seconds = settings.first_request_timeout_ms / 1_000
+        self._counters = counters
+        self._clock = clock
+        self.others: list[Callable[[Budget, float], None]] = []
+        self._relieved_at: dict[str, float] = {}
+        self._pressed = asyncio.Event()
+        for lane in lanes.held:
+            lane.on_pressure = self._pressed.set
+
+    async def run(self) -> None:
+        """Sweep for as long as the server runs."""
+        period = min(PERIOD_SECONDS, self._stall_seconds / 4)
+        while True:
+            try:
+                async with asyncio.timeout(period):
+                    await self._pressed.wait()
+            except TimeoutError:
+                pass
+            else:
+                await asyncio.sleep(min(period, PERIOD_SECONDS_FULL))
+            self._pressed.clear()
+            self.sweep()
+            if any(lane.waiting_count for lane in self._lanes.held):
+                self._pressed.set()
+
+    def sweep(self) -> None:
+        """Look at all connections, close the overdue ones, relieve lanes that are full.
+
+        What fails for one of them is reported and stops nothing: without its sweeper a bookie can
+        be stopped by anyone.
+        """
+        now = self._clock()
+        looks = [partial(self._sweep, connection, now) for connection in self._connections]
+        looks += [partial(self._relieve_full, lane) for lane in self._lanes.held]
+        for look in looks:
+            try:
+                look()
+            except Exception as error:  # noqa: BLE001 -- whatever it is, others are looked at
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": "a sweep of connections failed", "exception": error}
+                )
+
+    def _relieve_full(self, lane: Budget) -> None:
+        if lane.waiting_count:
+            self.relieve(lane)
+
+    def _sweep(self, connection: V2Connection, now: float) -> None:
+        self._look(connection, now)
+        connection.shed()
+        reason = connection.watch.overdue(now, self._stall_seconds)
+        if reason is None and self._is_silent(connection, now):
+            reason = "has sent no request"
+        if reason is not None:
+            self._close(connection, reason)
+
+    def relieve(self, lane: Budget) -> None:
+        """Close what does not move, largest holder first, until a quarter of the lane is free."""
+        now = self._clock()
+        if now - self._relieved_at.get(lane.name, now - 1) < RELIEF_PERIOD_SECONDS:
+            return
+        self._relieved_at[lane.name] = now
+        for relieve in self.others:
+            relieve(lane, GRACE_SECONDS)
+        number = self._lanes.held.index(lane)
+        holders = [
+            connection
+            for connection in self._connections
+            if _shared_bytes(connection.shares.held[number])
+        ]
+        for connection in holders:
+            # The last look may be long ago, and who moved since is not in the way.
+            self._look(connection, now)
+        holders = [connection for connection in holders if self._is_in_the_way(connection, now)]
+        holders.sort(key=lambda connection: -connection.shares.held[number].held_bytes)
+        for connection in holders:
+            if not lane.waiting_count and FREE_PARTS * lane.free_bytes >= lane.size_bytes_max:
+                return
+            self._counters.connections_swept += 1
+            self._close(connection, f"holds bytes of the lane for {lane.name} and does not move")
+
+    def _is_in_the_way(self, connection: V2Connection, now: float) -> bool:
+        waits_since = connection.waits_since
+        if waits_since is not None:
+            # It waits for others, and what it holds meanwhile others may wait for.
+            return now - waits_since >= WAIT_SECONDS_MAX and connection.memory.is_beyond_reserve
+        return connection.watch.is_stalled(now, GRACE_SECONDS)
+
+    def _is_silent(self, connection: V2Connection, now: float) -> bool:
+        return (
+            not connection.is_proven
+            and connection.is_idle
+            and connection.watch.frame_began_at is None
+            and connection.waits_since is None
+            and now - connection.watch.opened_at >= self._first_seconds
+        )
+
+    def _look(self, connection: V2Connection, now: float) -> None:
+        connection.watch.look(
+            now,
+            received_bytes=connection.received_bytes,
+            frames_received=connection.frames_received,
+            is_incomplete=connection.is_incomplete,
+            taken_bytes=connection.taken_bytes,
+        )
+
+    def _close(self, connection: V2Connection, reason: str) -> None:
+        _log.warning("connection_closed", peer=connection.peer, reason=reason)
+        self._counters.connections_closed_by_us += 1
+        connection.close(is_abrupt=True)
+
+
+def _shared_bytes(share: Share) -> int:
+    return max(0, share.held_bytes - share.reserve_bytes)

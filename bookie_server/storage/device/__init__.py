@@ -1,0 +1,1 @@
+"""The ports of storage on a real directory, a real clock and real threads."""

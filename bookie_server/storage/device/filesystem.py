@@ -1,0 +1,426 @@
+"""The FileSystem port on a real directory.
+
+One thread per directory writes and syncs groups of records, in the order of the calls; a group
+costs one hop to it and one wake-up of the event loop, which never waits for the device. A second
+thread does all the rest, also in order, so that no group waits while the next file is prepared.
+Cold reads go to two small pools, so that background work never delays a client. Files are 0600,
+the directory 0700, symbolic links are not followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import ctypes.util
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from bookie_server.errors import (
+    DirectoryLockedError,
+    DiskFullError,
+    MissingFileError,
+    StorageError,
+    SyncFailedError,
+    TooManyFilesError,
+)
+from bookie_server.ports import Buffer, Lane
+from bookie_server.storage.device.thread import OrderedThread
+from bookie_server.storage.device.written_cache import WrittenCache
+
+T = TypeVar("T")
+
+LOCK_NAME = "LOCK"
+DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+BUFFERS_PER_WRITE_MAX = 1_024
+READ_THREADS = 4
+CACHED_BYTES_MAX = 64 << 20
+SCRATCH_SIZE_BYTES = 2 << 20
+PORTION_SIZE_BYTES = 1 << 20
+SYNC_FILE_RANGE_WRITE = 2
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+_NO_DESCRIPTOR = frozenset((errno.EMFILE, errno.ENFILE))
+_NOT_SUPPORTED = frozenset((errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
+_NOT_CACHED = frozenset((errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL))
+_libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
+_sync_file_range = getattr(_libc, "sync_file_range", None)  # Linux
+_fdatasync = getattr(os, "fdatasync", os.fsync)
+
+
+class OsFileSystem:
+    """One directory, its threads and its lock.
+
+    Args:
+        directory: Made when missing, by `lock`.
+        on_notice: Told once when the file system lacks something, in one sentence.
+        cached_bytes_max: Of what was written, left in the page cache.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        on_notice: Callable[[str], None] = lambda _notice: None,
+        cached_bytes_max: int = CACHED_BYTES_MAX,
+    ) -> None:
+        self.directory = directory
+        self._on_notice = on_notice
+        self._can_allocate = True
+        self._lock: int | None = None
+        self._directory_descriptor: int | None = None
+        self.written = WrittenCache(cached_bytes_max)
+        # New memory for each read would be zeroed before it is read into.
+        self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
+        self.writer = OrderedThread(f"writer {directory.name}")
+        self.keeper = OrderedThread(f"keeper {directory.name}")
+        self.pools = {
+            lane: ThreadPoolExecutor(count, f"{name} {directory.name}")
+            for lane, count, name in (
+                (Lane.FOREGROUND, READ_THREADS, "reader"),
+                (Lane.BACKGROUND, 1, "background reader"),
+            )
+        }
+        self.loop = asyncio.get_running_loop()
+
+    async def lock(self) -> None:
+        """Make the directory where missing and take it for this process; fine when it is taken.
+
+        Raises:
+            DirectoryLockedError: Another process has it.
+        """
+        await self.keeper.call(self._take_lock)
+
+    def _take_lock(self) -> None:
+        if self._lock is not None:
+            return
+        try:
+            if not self.directory.exists():
+                self.directory.mkdir(mode=0o700, parents=True)
+                sync_path(self.directory.parent)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(self.directory / LOCK_NAME, flags, 0o600)
+        except OSError as error:
+            raise translated(error, str(self.directory), "use") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise DirectoryLockedError(
+                f"{self.directory} is in use by another bookie process; stop that one first, or "
+                "give this one a directory of its own",
+                path=str(self.directory),
+            ) from None
+        try:
+            # Kept open: a sync of the directory must not fail for want of a descriptor.
+            self._directory_descriptor = os.open(self.directory, DIRECTORY_FLAGS)
+        except OSError as error:
+            os.close(descriptor)
+            raise translated(error, str(self.directory), "use") from error
+        self._lock = descriptor
+
+    async def unlock(self) -> None:
+        """Let go of the directory and end its threads, after what they were given."""
+        for descriptor in (self._directory_descriptor, self._lock):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._directory_descriptor = self._lock = None
+        self.writer.stop()
+        self.keeper.stop()
+        for pool in self.pools.values():
+            pool.shutdown(wait=False)
+
+    async def open(self, name: str, *, create: bool = False) -> OsFile:
+        """Open for reading and writing.
+
+        Raises:
+            MissingFileError: No such file, and `create` is false.
+        """
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+        path = self.directory / name
+        opening = self.keeper.call(lambda: os.open(path, flags, 0o600), on_abandoned=os.close)
+        try:
+            return OsFile(self, name, await opening)
+        except OSError as error:
+            raise translated(error, name, "open") from error
+
+    async def rename(self, source: str, target: str) -> None:
+        """Replace `target` by `source` in one step."""
+        old, new = self.directory / source, self.directory / target
+        await self.call(lambda: old.replace(new), source, "rename")
+
+    async def remove(self, name: str) -> None:
+        """Forget a name."""
+        await self.call((self.directory / name).unlink, name, "remove")
+
+    async def names(self) -> list[str]:
+        """All names but the lock's, sorted."""
+        listed = await self.call(lambda: os.listdir(self.directory), ".", "list")  # noqa: PTH208
+        return sorted(name for name in listed if name != LOCK_NAME)
+
+    async def sync_directory(self) -> None:
+        """Make creations, renames and removals durable.
+
+        Raises:
+            SyncFailedError: They may be lost.
+        """
+        descriptor = self._directory_descriptor
+        assert descriptor is not None, "lock comes first"
+        await self.call(lambda: os.fsync(descriptor), ".", "sync")
+
+    async def free_space(self) -> int:
+        """Bytes that an unprivileged process can still take."""
+        status = await self.call(lambda: os.statvfs(self.directory), ".", "read the free space of")
+        return status.f_bavail * status.f_frsize
+
+    def random_bytes(self, size: int) -> bytes:
+        """From the operating system."""
+        return os.urandom(size)
+
+    async def call(self, function: Callable[[], T], name: str, verb: str) -> T:
+        """Run in the thread beside the writer's, its errors translated."""
+        try:
+            return await self.keeper.call(function)
+        except OSError as error:
+            raise translated(error, name, verb) from error
+
+    def allocate(self, descriptor: int, size: int) -> None:
+        """The system call itself: libc's posix_fallocate would write every block instead.
+
+        Where the file system cannot allocate, only the size is set.
+        """
+        if not self._can_allocate:
+            os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
+            return
+        while _libc.fallocate(descriptor, 0, ctypes.c_int64(0), ctypes.c_int64(size)) != 0:
+            code = ctypes.get_errno()
+            if code == errno.EINTR:
+                continue
+            if code not in _NOT_SUPPORTED:
+                raise OSError(code, os.strerror(code))
+            self._can_allocate = False
+            os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
+            self._on_notice(
+                f"the file system of {self.directory} cannot allocate ahead: files grow as they "
+                "are written, which makes every sync slower"
+            )
+            return
+
+    def begin_writing(self, descriptor: int, offset: int, size: int) -> None:
+        """Let the device begin with what was written; a failure shows when it is synced."""
+        if _sync_file_range is not None:
+            _sync_file_range(
+                descriptor, ctypes.c_int64(offset), ctypes.c_int64(size), SYNC_FILE_RANGE_WRITE
+            )
+
+
+class OsFile:
+    """One open file."""
+
+    def __init__(self, files: OsFileSystem, name: str, descriptor: int) -> None:
+        self._files = files
+        self._descriptor = descriptor
+        self._is_closed = False
+        self._reads = 0
+        self._idle: asyncio.Future[None] | None = None
+        self._has_failed = False
+        self.name = name
+
+    async def read(self, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
+        """Up to `size` bytes, by a thread of the lane.
+
+        Raises:
+            StorageError: The device cannot read them.
+        """
+        self._reads += 1
+        reading = self._files.loop.run_in_executor(
+            self._files.pools[lane], self._read, offset, size
+        )
+        # By the thread, not by who waits for it: that one may be cancelled.
+        reading.add_done_callback(self._read_ended)
+        try:
+            return await asyncio.shield(reading)
+        except OSError as error:
+            raise translated(error, self.name, "read") from error
+
+    def _read_ended(self, reading: asyncio.Future[bytes]) -> None:
+        self._reads -= 1
+        if not reading.cancelled():
+            reading.exception()
+        if self._reads or self._idle is None:
+            return
+        if not self._idle.done():
+            self._idle.set_result(None)
+        elif not self._files.keeper.is_stopped:
+            # Who closed it gave up meanwhile.
+            self._files.keeper.call(lambda: os.close(self._descriptor))
+
+    def _read(self, offset: int, size: int) -> bytes:
+        parts = []
+        while size > 0 and (part := os.pread(self._descriptor, size, offset)):
+            parts.append(part)
+            offset += len(part)
+            size -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_now(self, offset: int, size: int) -> bytes | None:
+        """From the page cache, None when any of it would have to be waited for."""
+        scratch = self._files.scratch
+        data = scratch[:size] if size <= len(scratch) else memoryview(bytearray(size))
+        try:
+            count = os.preadv(self._descriptor, (data,), offset, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno in _NOT_CACHED:
+                return None
+            raise translated(error, self.name, "read") from error
+        return bytes(data) if count == size else None
+
+    async def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """Write all buffers; not durable on return."""
+        await self._files.call(lambda: self._write(offset, buffers), self.name, "write")
+
+    async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """Write all buffers and sync the data, in one call."""
+        try:
+            await self._files.writer.call(lambda: self._write_synced(offset, buffers))
+        except OSError as error:
+            raise translated(error, self.name, "write") from error
+
+    def _write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        for start in range(0, len(buffers), BUFFERS_PER_WRITE_MAX):
+            part = buffers[start : start + BUFFERS_PER_WRITE_MAX]
+            offset += self._write_part(offset, part)
+
+    def _write_part(self, offset: int, buffers: Sequence[Buffer]) -> int:
+        total = sum(map(len, buffers))
+        written = os.pwritev(self._descriptor, buffers, offset)
+        if written < total:
+            # A short write is the rule only where it cannot be avoided: copy and go on.
+            rest = memoryview(b"".join(buffers))[written:]
+            while rest:
+                count = os.pwrite(self._descriptor, rest, offset + written)
+                written += count
+                rest = rest[count:]
+        return total
+
+    def _write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        self._begin_whole()
+        size = self._write_portions(offset, buffers)
+        self._sync(offset, size)
+        self._has_failed = False
+
+    def _begin_whole(self) -> None:
+        """What is begun counts as failed until it is whole, and after that nothing is written.
+
+        The kernel takes what it dropped for written.
+        """
+        if self._has_failed:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self._has_failed = True
+
+    def _sync(self, offset: int, size: int) -> None:
+        # While the device is at work: what is given back costs time, too.
+        self._files.written.make_room(size)
+        _fdatasync(self._descriptor)
+        self._files.written.synced(self, offset, size)
+
+    def _write_portions(self, offset: int, buffers: Sequence[Buffer]) -> int:
+        """Write all; the device begins with the first portion while the next is copied."""
+        portion: list[Buffer] = []
+        size = total = 0
+        for buffer in buffers:
+            portion.append(buffer)
+            size += len(buffer)
+            if size >= PORTION_SIZE_BYTES:
+                self._write(offset + total, portion)
+                self._files.begin_writing(self._descriptor, offset + total, size)
+                total += size
+                portion, size = [], 0
+        if portion:
+            self._write(offset + total, portion)
+        return total + size
+
+    def drop_cached(self, offset: int, size: int) -> None:
+        """Give back the page cache's copy of synced bytes, unless the file is closed."""
+        if self._is_closed or not hasattr(os, "posix_fadvise"):
+            return
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_DONTNEED)
+
+    async def datasync(self) -> None:
+        """Make data and size durable.
+
+        Raises:
+            SyncFailedError: What was written may be lost.
+        """
+        await self._files.call(lambda: _fdatasync(self._descriptor), self.name, "sync")
+
+    async def allocate(self, size: int) -> None:
+        """Reserve blocks; where the file system cannot, only the size is set.
+
+        Raises:
+            DiskFullError: There are not so many.
+        """
+        await self._files.call(
+            lambda: self._files.allocate(self._descriptor, size), self.name, "allocate"
+        )
+
+    async def truncate(self, size: int) -> None:
+        """Give back what lies beyond `size`."""
+        await self._files.call(lambda: os.ftruncate(self._descriptor, size), self.name, "cut")
+
+    async def size(self) -> int:
+        """Length of the file."""
+        try:
+            return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise translated(error, self.name, "read") from error
+
+    async def data_end(self) -> int:
+        """End of the last extent that is no hole; the size where that cannot be told."""
+        end = 0
+        try:
+            while True:
+                start = os.lseek(self._descriptor, end, os.SEEK_DATA)
+                end = os.lseek(self._descriptor, start, os.SEEK_HOLE)
+        except OSError as error:
+            return end if error.errno == errno.ENXIO else await self.size()
+
+    async def close(self) -> None:
+        """Let go of the file, after reads that are under way: its descriptor is used again."""
+        self._is_closed = True
+        if self._reads:
+            self._idle = self._files.loop.create_future()
+            await self._idle
+        keeper = self._files.keeper
+        if keeper.is_stopped:
+            os.close(self._descriptor)
+        else:
+            # The last name may be gone, and to free a file's blocks takes milliseconds.
+            await self._files.call(lambda: os.close(self._descriptor), self.name, "close")
+
+
+def sync_path(path: Path) -> None:
+    """Sync a directory."""
+    descriptor = os.open(path, DIRECTORY_FLAGS)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def translated(error: OSError, name: str, verb: str) -> StorageError:
+    """Our error for the system's."""
+    message = f"cannot {verb} {name}: {error.strerror}"
+    if error.errno == errno.ENOENT:
+        return MissingFileError(message, path=name)
+    if error.errno in _FULL:
+        return DiskFullError(f"{message}; make room on the device", path=name)
+    if error.errno in _NO_DESCRIPTOR:
+        return TooManyFilesError(f"{message}; raise the limit of open files (ulimit -n)", path=name)
+    if verb in ("write", "sync"):
+        return SyncFailedError(message, path=name)
+    return StorageError(message, path=name)

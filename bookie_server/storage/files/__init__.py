@@ -1,0 +1,1 @@
+"""The files of a bookie's directory: entry-log files, slots, the manifest."""

@@ -1,0 +1,278 @@
+"""Entry-log files in memory: the ones still written, and the finished ones with their index."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+
+from bookie_server.core.index_format import (
+    BLOCK_SIZE,
+    HEAD_SIZE,
+    IndexBlock,
+    IndexHead,
+    LedgerTotal,
+    decode_index_head,
+    index_head_size,
+)
+from bookie_server.core.manifest_codec import FileEntry
+from bookie_server.core.pieces import Piece
+from bookie_server.core.record import FileIdentity, LogRecord, RecordKind
+from bookie_server.core.record_codec import (
+    CHUNK_SIZE,
+    FIXED_SIZE,
+    check_chunks,
+    decode_header,
+    header_size_at,
+)
+from bookie_server.core.slot_header import RECORDS_START
+from bookie_server.errors import CorruptRecordError
+from bookie_server.ports import File
+from bookie_server.storage.files.active_index import ActiveIndex
+from bookie_server.storage.files.pool import PooledFile
+from bookie_server.storage.spans import Spans
+
+HEADER_READ_SIZE = 4_096
+
+
+@dataclass(slots=True)
+class Need:
+    """Bytes that a reader needs before it can go on."""
+
+    handle: File
+    offset: int
+    size: int
+
+
+Reading = Generator[Need, bytes, "object"]
+
+
+@dataclass(slots=True)
+class OpenFile:
+    """A file that is written, or prepared to be.
+
+    Attributes:
+        end: Offset of the next record.
+        first_sequence: Of its first record, 0 while it has none.
+        finish_sequence: Of its finish record, 0 while it takes others.
+        is_recycled: The slot held another file: what lies behind the end is not zeros.
+    """
+
+    entry: FileEntry
+    handle: PooledFile
+    identity: FileIdentity
+    end: int = RECORDS_START
+    first_sequence: int = 0
+    finish_sequence: int = 0
+    is_recycled: bool = False
+    index: ActiveIndex = field(default_factory=ActiveIndex)
+
+
+@dataclass(slots=True, eq=False)
+class FinishedFile:
+    """A file with an index of its own.
+
+    Attributes:
+        head: Of the index; None while it is being rebuilt.
+        header_size: Of the finish record: the index starts so far behind its offset.
+        rebuilt: Pieces in memory that stand in for a damaged index.
+        live: Ledgers that are not dropped, and the bytes of their entries.
+        live_bytes: Of all of them.
+    """
+
+    entry: FileEntry
+    handle: PooledFile
+    identity: FileIdentity
+    head: IndexHead | None = None
+    header_size: int = 0
+    rebuilt: ActiveIndex | None = None
+    live: dict[int, int] = field(default_factory=dict)
+    live_bytes: int = 0
+    blocks: dict[int, IndexBlock] = field(default_factory=dict)
+
+    @property
+    def body_offset(self) -> int:
+        """Where the index starts."""
+        return self.entry.finish_offset + self.header_size
+
+    @property
+    def end(self) -> int:
+        """First byte behind the index; nothing lies there."""
+        assert self.head is not None
+        return self.body_offset + self.head.block_offset(len(self.head.keys))
+
+    def block_offset(self, number: int) -> int:
+        """Where a block of the index starts in the file."""
+        assert self.head is not None
+        return self.body_offset + self.head.block_offset(number)
+
+    def totals(self) -> Sequence[LedgerTotal]:
+        """What the file holds of each ledger; ledgers whose records are all dropped have 0 pieces.
+
+        Nothing while its index is being rebuilt.
+        """
+        if self.rebuilt is not None:
+            return self.rebuilt.totals()
+        return () if self.head is None else self.head.totals
+
+    def has(self, ledger_id: int) -> bool:
+        """Whether the file has records of a ledger, live or dropped."""
+        if self.rebuilt is not None:
+            return ledger_id in self.rebuilt
+        return self.total_of(ledger_id) is not None
+
+    def total_of(self, ledger_id: int) -> LedgerTotal | None:
+        """What the file holds of a ledger, by its own index."""
+        return None if self.head is None else self.head.total_of(ledger_id)
+
+
+def read_header(
+    handle: File, identity: FileIdentity, offset: int
+) -> Generator[Need, bytes, LogRecord]:
+    """The record at `offset`, without its body.
+
+    Raises:
+        CorruptRecordError: There is none.
+    """
+    data = yield Need(handle, offset, HEADER_READ_SIZE)
+    size = header_size_at(data, identity, offset)
+    if size > len(data):
+        data = yield Need(handle, offset, size)
+    return decode_header(data, identity, offset)
+
+
+def read_body(
+    handle: File, record: LogRecord, start: int, end: int
+) -> Generator[Need, bytes, bytes]:
+    """Bytes `start` to `end` (exclusive) of a record's body, verified.
+
+    Raises:
+        CorruptRecordError: A chunk is damaged.
+    """
+    if start == end:
+        return b""
+    first_chunk = start // CHUNK_SIZE
+    from_byte = first_chunk * CHUNK_SIZE
+    to_byte = min(record.body_size, -(-end // CHUNK_SIZE) * CHUNK_SIZE)
+    data = yield Need(handle, record.offset + record.header_size + from_byte, to_byte - from_byte)
+    if len(data) != to_byte - from_byte:
+        identity = record.identity
+        assert identity is not None
+        raise CorruptRecordError(
+            f"{identity.name} ends within the record at byte {record.offset}",
+            path=identity.name,
+            offset_bytes=record.offset,
+            reason="cut off",
+        )
+    check_chunks(record, first_chunk, data)
+    if start == from_byte and end == to_byte:
+        return data
+    return data[start - from_byte : end - from_byte]
+
+
+def read_index_head(file: FinishedFile) -> Generator[Need, bytes, None]:
+    """Read and verify the head of a finished file's index.
+
+    Raises:
+        CorruptRecordError: The finish record or the head of its index is damaged.
+    """
+    offset = file.entry.finish_offset
+    record = yield from read_header(file.handle, file.identity, offset)
+    if record.kind is not RecordKind.FINISH:
+        raise CorruptRecordError(
+            f"{file.identity.name} at byte {offset}: a finish record was expected",
+            path=file.identity.name,
+            offset_bytes=offset,
+            reason="not a finish record",
+        )
+    file.header_size = record.header_size
+    data = yield Need(file.handle, file.body_offset, HEAD_SIZE)
+    size = index_head_size(data, file.identity)
+    data = yield Need(file.handle, file.body_offset, size)
+    file.head = decode_index_head(data, file.identity)
+
+
+def read_block(file: FinishedFile, number: int) -> Generator[Need, bytes, IndexBlock]:
+    """One block of a finished file's index, verified.
+
+    Raises:
+        CorruptRecordError: It is damaged.
+    """
+    block = file.blocks.get(number)
+    if block is None:
+        data = yield Need(file.handle, file.block_offset(number), BLOCK_SIZE)
+        block = IndexBlock(data, number, file.identity)
+        file.blocks[number] = block
+    return block
+
+
+def find_piece(
+    file: FinishedFile, ledger_id: int, entry_id: int
+) -> Generator[Need, bytes, Piece[int] | None]:
+    """The piece of a finished file that holds an entry; its target is the record's offset.
+
+    Raises:
+        CorruptRecordError: The index block that would say so is damaged.
+    """
+    if file.rebuilt is not None:
+        piece = file.rebuilt.find(ledger_id, entry_id)
+        return None if piece is None else _by_offset(piece)
+    total = file.total_of(ledger_id)
+    if total is None or not total.first_entry_id <= entry_id <= total.last_entry_id:
+        return None
+    assert file.head is not None
+    number = file.head.block_of(ledger_id, entry_id)
+    if number is None:
+        return None
+    block = yield from read_block(file, number)
+    return block.find(ledger_id, entry_id)
+
+
+def all_pieces(file: FinishedFile, ledger_id: int) -> Generator[Need, bytes, list[Piece[int]]]:
+    """All pieces of a ledger in a finished file.
+
+    Raises:
+        CorruptRecordError: A block is damaged.
+    """
+    if file.rebuilt is not None:
+        return [_by_offset(piece) for piece in file.rebuilt.pieces_of(ledger_id)]
+    found: list[Piece[int]] = []
+    if file.head is None or file.total_of(ledger_id) is None:
+        return found
+    first = file.head.block_of(ledger_id, -1)
+    if first is None:
+        return found
+    for number in range(first, len(file.head.keys)):
+        block = yield from read_block(file, number)
+        found.extend(block.pieces_of(ledger_id))
+        if file.head.keys[number][0] > ledger_id:
+            break
+    return found
+
+
+def held_spans(file: FinishedFile, ledger_id: int, tombstone: int) -> Generator[Need, bytes, Spans]:
+    """What a finished file with an index of its own holds above a tombstone.
+
+    Each block is read on its own, past the cache: there may be thousands.
+
+    Raises:
+        CorruptRecordError: A block is damaged.
+    """
+    spans = Spans()
+    first = None if file.head is None else file.head.block_of(ledger_id, -1)
+    if file.head is None or first is None or file.total_of(ledger_id) is None:
+        return spans
+    for number in range(first, len(file.head.keys)):
+        data = yield Need(file.handle, file.block_offset(number), BLOCK_SIZE)
+        block = IndexBlock(data, number, file.identity)
+        spans.extend((p.first, p.last) for p in block.pieces_of(ledger_id) if p.origin > tombstone)
+        if file.head.keys[number][0] > ledger_id:
+            break
+    return spans
+
+
+def _by_offset(piece: Piece[LogRecord]) -> Piece[int]:
+    target = piece.target
+    return Piece(piece.first, piece.last, piece.origin, target.offset, piece.place)
+
+
+assert FIXED_SIZE <= HEADER_READ_SIZE

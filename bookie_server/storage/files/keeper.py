@@ -1,0 +1,446 @@
+"""Which files there are: the active one, the prepared next one, the finished ones.
+
+The MANIFEST names the next file before it is used, so a roll needs no commit: the log goes on in
+the next file at once, and the maintenance coroutine gives the full one its index, prepares another
+file and commits. Another roll waits until that index is durable. On a full disk no next file can be
+prepared: regular adds are refused then, and what is left of the active file is for control and
+recovery records.
+
+Each commit frees the finished files in which nothing is live: their slots are free, some for
+reuse and the others removed, once the MANIFEST that says so is durable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from bookie_server.core.index_format import BLOCK_SIZE, decode_index_head
+from bookie_server.core.ledger_gate import Health
+from bookie_server.core.ledger_state import LedgerStates
+from bookie_server.core.manifest_codec import FileEntry, FileState, Manifest
+from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.settings import StorageSettings
+from bookie_server.core.slot_header import RECORDS_START
+from bookie_server.errors import DiskFullError, StorageError, TooManyFilesError
+from bookie_server.ports import Buffer, Future, Tasks
+from bookie_server.storage.files.entry_log_file import FinishedFile, OpenFile
+from bookie_server.storage.files.held import HeldFiles
+from bookie_server.storage.files.manifest import ManifestStore
+from bookie_server.storage.files.pins import Pins
+from bookie_server.storage.files.pool import PooledFile
+from bookie_server.storage.files.slots import Slots, mark_finished
+from bookie_server.storage.journal import Log, append_encoded
+from bookie_server.storage.wake_ups import resolve, settle
+
+RESERVE_FRACTION = 16
+INDEX_BYTES_PER_PIECE = 48
+INDEX_BYTES_BESIDE = 2 * BLOCK_SIZE
+PIECES_PER_STRETCH_MAX = 2
+"""That an index grows by: a stretch of ids within an older piece is one, and splits the other."""
+
+
+def room_left(file: OpenFile) -> int:
+    """Bytes of records that the file still takes if its index is to fit behind them."""
+    index_size = INDEX_BYTES_BESIDE + INDEX_BYTES_PER_PIECE * file.index.pieces
+    return file.entry.size_bytes - file.end - index_size
+
+
+@dataclass(slots=True)
+class FileCounters:
+    """What became of files since the storage was opened.
+
+    Attributes:
+        freed: Nothing in them was live.
+        recycled: Prepared in a slot that held another file.
+    """
+
+    freed: int = 0
+    recycled: int = 0
+
+
+class FileKeeper:
+    """Owns all files of one directory once the bookie serves.
+
+    Attributes:
+        active: The file that the log writes.
+        full: The one before, while its index is not durable; its index in memory serves reads.
+        spare: Prepared and named in the durable MANIFEST; None while there is none.
+        finished: The others.
+        pins: Readings that may touch any file.
+        counters: For metrics.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ManifestStore,
+        slots: Slots,
+        tasks: Tasks,
+        settings: StorageSettings,
+        health: Health,
+        states: LedgerStates,
+        active: OpenFile,
+        spare: OpenFile | None,
+        finished: HeldFiles,
+        missing: list[FileEntry],
+        freed: list[str],
+    ) -> None:
+        self._store = store
+        self._slots = slots
+        self._tasks = tasks
+        self._settings = settings
+        self._health = health
+        self._states = states
+        self._changed: Future[None] = tasks.future()
+        self._due: Future[None] | None = None
+        self._is_due = spare is None
+        self._is_closing = False
+        self._ended: Future[None] = tasks.future()
+        self._committed: list[Future[None]] = []
+        self._unmarked: list[FinishedFile] = []
+        self._pinned: dict[str, PooledFile] = {}
+        self.pins = Pins()
+        self.counters = FileCounters()
+        self.active = active
+        self.full: OpenFile | None = None
+        self.spare = spare
+        self.finished = finished
+        self._missing = missing
+        self._freed = freed
+        self.on_failed: Callable[[StorageError], None] = lambda _error: None
+        self.on_state_change: Callable[[], None] = lambda: None
+        self.log: Log | None = None
+
+    @property
+    def opened(self) -> Sequence[OpenFile]:
+        """The files with an index in memory, which may hold entries: newest first."""
+        return (self.active,) if self.full is None else (self.active, self.full)
+
+    def has_file(self, file_id: int) -> bool:
+        """Whether a file is one of the directory's, and not freed meanwhile."""
+        is_open = any(file_id == file.entry.file_id for file in self.opened)
+        return is_open or file_id in self.finished
+
+    def drop(self, ledger_id: int) -> None:
+        """A durable tombstone covers all that is held of a ledger."""
+        for file in self.opened:
+            file.index.drop(ledger_id)
+        self.finished.drop(ledger_id)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a file may have records of any ledger."""
+        return bool(self._missing or self._health.files_in_doubt)
+
+    def has_room(self, size: int) -> bool:
+        """Whether control and recovery records of `size` bytes in all still fit."""
+        spare = 0 if self.spare is None else room_left(self.spare)
+        return size <= room_left(self.active) + spare
+
+    def must_roll(self, size: int, stretches: int) -> bool:
+        """Whether a record of `size` bytes has to go to the next file.
+
+        Args:
+            size: Bytes.
+            stretches: Of its consecutive ids, and of those of all records that are not durable.
+        """
+        active = self.active
+        if active.end == RECORDS_START:
+            return False
+        index, settings = active.index, self._settings
+        pieces = PIECES_PER_STRETCH_MAX * stretches
+        left = room_left(active) - active.entry.size_bytes // RESERVE_FRACTION
+        if (
+            size + INDEX_BYTES_PER_PIECE * pieces <= left
+            and index.pieces + pieces <= settings.pieces_max
+            and index.lists_bytes < settings.lists_bytes_max
+        ):
+            return False
+        return self.spare is not None or self._health.is_writable
+
+    async def roll(self) -> None:
+        """Go on in the next file; the full one gets its index afterwards.
+
+        Without a next file and without room for one nothing changes.
+        """
+        while self.spare is None or self.full is not None:
+            # A full file needs no room for its index.
+            if self._health.has_failed or (self.full is None and not self._health.is_writable):
+                return
+            await self._changed
+        self._retire_active()
+        self.active, self.spare = self.spare, None
+        assert self.log is not None
+        self.active.first_sequence = self.log.next_sequence
+        self.wake()
+
+    def _retire_active(self) -> None:
+        """The active file takes no further record but the finish; no group is under way."""
+        assert self.log is not None
+        assert self.full is None
+        self.full = self.active
+        self.full.finish_sequence = self.log.next_sequence
+        self.log.next_sequence += 1
+
+    async def finish_all(self) -> None:
+        """At a clean stop: give the files that have entries their indexes, durably."""
+        await self._finish_full()
+        # Control records alone need no file: the ledger-state file has what they say.
+        if self.active.index.pieces:
+            self._retire_active()
+            await self._finish_full()
+
+    async def _finish_full(self) -> None:
+        """Write and sync the full file's index, where there is one.
+
+        The index is encoded, and its ledgers are looked up, in slices: adds, reads and drops go on
+        in between. A drop meanwhile may leave pieces in it, which its tombstone covers.
+        """
+        full = self.full
+        if full is None:
+            return
+        assert self.log is not None
+        body, live_bytes = await self._encoded(full)
+        record = LogRecord(RecordKind.FINISH, body=body)
+        record.identity, record.offset = full.identity, full.end
+        record.sequence = record.origin_sequence = full.finish_sequence
+        record.durable_upto = full.finish_sequence - 1
+        buffers: list[Buffer] = []
+        self.log.counters.bytes_written += append_encoded(record, buffers)
+        await full.handle.write(full.end, buffers)
+        await full.handle.datasync()
+        self.log.counters.syncs += 1
+        entry = replace(
+            full.entry,
+            state=FileState.FINISHED,
+            first_sequence=full.first_sequence,
+            last_sequence=record.sequence - 1,
+            data_end=full.end,
+            finish_offset=full.end,
+            live_bytes=live_bytes,
+        )
+        head = decode_index_head(body, full.identity)
+        file = FinishedFile(entry, full.handle, full.identity, head, record.header_size)
+        for _ in self.finished.adding(file):
+            await self._tasks.sleep(0)
+        self._unmarked.append(file)
+        self.full = None
+        self._notify()
+
+    async def _encoded(self, file: OpenFile) -> tuple[bytes, int]:
+        encoding = file.index.encoding(file.identity)
+        while True:
+            try:
+                next(encoding)
+            except StopIteration as end:
+                encoded: tuple[bytes, int] = end.value
+                return encoded
+            await self._tasks.sleep(0)
+
+    def wake(self) -> None:
+        """There is something to maintain."""
+        self._is_due = True
+        if self._due is not None:
+            due, self._due = self._due, None
+            resolve(due, None)
+
+    async def commit_soon(self) -> None:
+        """Commit what is so now; durable on return unless the storage failed, ended or is full."""
+        if self._ended.done():
+            return
+        committed: Future[None] = self._tasks.future()
+        self._committed.append(committed)
+        self.wake()
+        await committed
+
+    async def maintain(self) -> None:
+        """Prepare files and commit the MANIFEST whenever that is due, until closed."""
+        try:
+            while not self._is_closing and not self._health.has_failed:
+                if not self._is_due:
+                    self._due = self._tasks.future()
+                    await self._due
+                    continue
+                self._is_due = False
+                waiting, self._committed = self._committed, []
+                try:
+                    await self._catch_up()
+                finally:
+                    settle(waiting)
+        except StorageError as error:
+            self.on_failed(error)
+        finally:
+            resolve(self._ended, None)
+            settle(self._committed)
+
+    async def stop(self) -> None:
+        """End the maintenance; on return nothing of it runs."""
+        self._is_closing = True
+        self.wake()
+        await self._ended
+
+    async def _catch_up(self) -> None:
+        await self._finish_full()
+        manifest = self._store.current
+        prepared: OpenFile | None = None
+        try:
+            if self.spare is None:
+                free = [slot for slot in manifest.free_slots if slot not in self._pinned]
+                prepared = await self._slots.prepare(
+                    manifest.next_file_id, free[0] if free else None
+                )
+            await self.commit(prepared)
+        except DiskFullError:
+            if prepared is not None:
+                await self._slots.discard(prepared)
+            if await self._commit_without_spare():
+                self._is_due = True
+                return
+            self._set_writable(is_writable=False)
+            self._tasks.spawn("allocation retry", self._retry())
+            return
+        except TooManyFilesError:
+            if prepared is not None:
+                await self._slots.discard(prepared)
+            # Without a next file the active one is all that is left, as on a full disk.
+            self._set_writable(is_writable=self.spare is not None)
+            self._tasks.spawn("descriptor retry", self._retry())
+            return
+        if prepared is not None:
+            self.spare = prepared
+            self.counters.recycled += prepared.is_recycled
+        self._set_writable(is_writable=True)
+
+    async def _commit_without_spare(self) -> bool:
+        """Whether that freed a slot or room for one."""
+        freed = self.counters.freed
+        try:
+            await self.commit(None)
+        except (DiskFullError, TooManyFilesError):
+            # The files themselves say all that a boot needs; the retry commits.
+            return False
+        return self.counters.freed > freed
+
+    async def _retry(self) -> None:
+        await self._tasks.sleep(self._settings.allocation_retry_ms)
+        if not self._is_closing and not self._health.has_failed:
+            self.wake()
+
+    def _set_writable(self, *, is_writable: bool) -> None:
+        before = self._health.is_writable
+        self._health.is_writable = is_writable
+        self._notify()
+        if before != is_writable:
+            self.on_state_change()
+
+    def _notify(self) -> None:
+        """A roll that waits looks again."""
+        changed, self._changed = self._changed, self._tasks.future()
+        resolve(changed, None)
+
+    def fail(self) -> None:
+        """The storage failed: whoever waits for a next file gives up."""
+        self._set_writable(is_writable=False)
+        self.wake()
+
+    async def commit(self, prepared: OpenFile | None, *, keep_open: bool = True) -> None:
+        """Make the files as they are now the directory's, durably.
+
+        Args:
+            prepared: Named as the next file.
+            keep_open: False at a clean stop: open files hold nothing and become free.
+
+        Raises:
+            DiskFullError: Nothing changed.
+            TooManyFilesError: Nothing changed.
+            SyncFailedError: The device failed.
+        """
+        dead = self.finished.dead(self._health.files_in_doubt)
+        for file in dead:
+            # Nothing in it is found any more; the slot counts until the commit.
+            self.finished.remove(file)
+            self._freed.append(file.entry.slot)
+            self._pinned[file.entry.slot] = file.handle
+        unmarked = [file for file in self._unmarked if file not in dead]
+        for file in unmarked:
+            await mark_finished(file.handle, file.entry)
+        freed: list[str] = []
+
+        def compose() -> Manifest:
+            freed[:] = self._freed
+            return self._compose(prepared, freed, keep_open=keep_open)
+
+        await self._store.commit(compose, self._states)
+        manifest = self._store.current
+        self._unmarked = [file for file in self._unmarked if file not in (*unmarked, *dead)]
+        self._freed = [slot for slot in self._freed if slot not in freed]
+        for file in unmarked:
+            await self._cut(file)
+        for slot in freed:
+            await self._release(slot, is_kept=slot in manifest.free_slots)
+
+    async def _cut(self, file: FinishedFile) -> None:
+        """Give back what lies behind the index, once the durable MANIFEST calls a file finished.
+
+        Not before: an open file that is shorter than it was allocated counts as damaged.
+        """
+        file.handle.may_close()
+        with contextlib.suppress(TooManyFilesError):  # the next start gives it back
+            await file.handle.truncate(file.end)
+
+    async def _release(self, slot: str, *, is_kept: bool) -> None:
+        """The durable MANIFEST lists the slot as free, or not at all."""
+        self.counters.freed += 1
+        if not self.pins.are_taken or self._is_closing:
+            await self._drop_file(slot, is_kept=is_kept)
+            return
+
+        def past() -> None:
+            # After a stop the directory may be another process's.
+            if not self._is_closing:
+                self._tasks.spawn("release of a file", self._drop_file(slot, is_kept=is_kept))
+
+        # Readings that began before may still open the file.
+        self.pins.when_past(past)
+
+    async def _drop_file(self, slot: str, *, is_kept: bool) -> None:
+        """Close a freed file, and remove it unless it is kept for reuse."""
+        handle = self._pinned.pop(slot, None)
+        try:
+            if handle is not None:
+                await handle.close()
+            if not is_kept:
+                await self._store.remove_slot(slot)
+        except StorageError as error:
+            self.on_failed(error)
+
+    def _compose(self, prepared: OpenFile | None, freed: list[str], *, keep_open: bool) -> Manifest:
+        assert self.log is not None
+        before = self._store.current
+        for file in self.finished:
+            if file.entry.live_bytes != file.live_bytes:
+                file.entry = replace(file.entry, live_bytes=file.live_bytes)
+        files = [*(file.entry for file in self.finished), *self._missing]
+        opened = [
+            replace(opened.entry, first_sequence=opened.first_sequence)
+            for opened in (self.full, self.active, self.spare, prepared)
+            if opened is not None
+        ]
+        used = {entry.slot for entry in (*files, *opened)}
+        free = [slot for slot in (*before.free_slots, *freed) if slot not in used]
+        if keep_open:
+            files += opened
+        else:
+            known = {entry.slot for entry in files}
+            free += [e.slot for e in opened if e.slot not in known]
+        return replace(
+            before,
+            next_file_id=max([before.next_file_id, *(e.file_id + 1 for e in (*files, *opened))]),
+            durable_upto=max(before.durable_upto, self.log.durable_sequence),
+            check_epoch=self._health.check_epoch,
+            highest_dropped_ledger_id=self._health.highest_dropped_ledger_id,
+            files=tuple(sorted(files, key=lambda entry: entry.file_id)),
+            free_slots=tuple(free[: self._settings.pool_files_max]),
+        )

@@ -1,0 +1,116 @@
+"""Slot files: made ahead of use, recycled only when the durable MANIFEST lists them free."""
+
+from __future__ import annotations
+
+from bookie_server.core.manifest_codec import FileEntry, FileState
+from bookie_server.core.settings import FILE_SIZE_BYTES_MIN
+from bookie_server.core.slot_header import (
+    HEADER_AREA_SIZE,
+    SlotHeader,
+    SlotState,
+    decode_slot_header,
+    encode_slot_header,
+)
+from bookie_server.errors import DiskFullError, TooManyFilesError
+from bookie_server.ports import File
+from bookie_server.storage.files.entry_log_file import OpenFile
+from bookie_server.storage.files.pool import FilePool
+
+LAST_RESORT_FRACTION = 16
+
+
+class Slots:
+    """Gives slots new identities."""
+
+    def __init__(self, files: FilePool, *, file_size_bytes: int, free_bytes_min: int) -> None:
+        self._files = files
+        self._file_size = file_size_bytes
+        self._free_bytes_min = free_bytes_min
+
+    async def prepare(
+        self, file_id: int, free_slot: str | None, *, is_last_resort: bool = False
+    ) -> OpenFile:
+        """An empty file with a new identity, allocated and durable, name included.
+
+        Args:
+            file_id: Never used before.
+            free_slot: Listed free by the durable MANIFEST; None makes a new slot.
+            is_last_resort: A small file out of the space that is otherwise kept free, so that a
+                bookie with a full disk still starts.
+
+        Raises:
+            DiskFullError: There is no room for it. A slot made for it is removed again.
+            TooManyFilesError: No descriptor for it could be had; the same.
+            StorageError: The device failed.
+        """
+        size, kept_free = self._file_size, self._free_bytes_min
+        if is_last_resort:
+            size = max(FILE_SIZE_BYTES_MIN, size // LAST_RESORT_FRACTION // 4096 * 4096)
+            kept_free = 0
+        name = free_slot or f"slot-{file_id:08d}"
+        handle = await self._files.open(name, create=True)
+        try:
+            # A freed slot was cut behind its index.
+            await self._require_room(size - await handle.size(), kept_free, name)
+            await handle.allocate(size)
+            salt = self._files.random_bytes(16)
+            before = decode_slot_header(await handle.read(0, HEADER_AREA_SIZE))
+            header = SlotHeader(
+                state=SlotState.OPEN,
+                generation=1 if before is None else before.generation + 1,
+                file_id=file_id,
+                salt=salt,
+                file_size=size,
+            )
+            await handle.write(header.sector_offset, (encode_slot_header(header),))
+            await handle.datasync()
+            await self._files.sync_directory()
+        except BaseException as error:
+            await handle.close()
+            if free_slot is None and isinstance(error, (DiskFullError, TooManyFilesError)):
+                await self._files.remove(name)
+            raise
+        entry = FileEntry(
+            file_id=file_id,
+            slot=name,
+            salt=salt.hex(),
+            state=FileState.OPEN,
+            size_bytes=size,
+        )
+        return OpenFile(entry, handle, entry.identity, is_recycled=free_slot is not None)
+
+    async def discard(self, file: OpenFile) -> None:
+        """Let go of a prepared file that no MANIFEST names as in use; a slot made for it goes."""
+        await file.handle.close()
+        if not file.is_recycled:
+            await self._files.remove(file.entry.slot)
+
+    async def _require_room(self, growth: int, kept_free: int, name: str) -> None:
+        if growth > 0 and await self._files.free_space() < growth + kept_free:
+            raise DiskFullError(
+                f"{growth} bytes for a file would leave less than {kept_free} free; make room or "
+                "add bookies",
+                path=name,
+            )
+
+
+async def mark_finished(handle: File, entry: FileEntry) -> None:
+    """Write and sync the header of a finished file; its finish record is durable already."""
+    before = decode_slot_header(await handle.read(0, HEADER_AREA_SIZE))
+    header = SlotHeader(
+        state=SlotState.FINISHED,
+        generation=1 if before is None else before.generation + 1,
+        file_id=entry.file_id,
+        salt=bytes.fromhex(entry.salt),
+        file_size=entry.size_bytes,
+        finish_offset=entry.finish_offset,
+        last_sequence=entry.last_sequence,
+    )
+    await handle.write(header.sector_offset, (encode_slot_header(header),))
+    await handle.datasync()
+
+
+async def is_intact(handle: File, entry: FileEntry) -> bool:
+    """Whether the slot's header says that it is the file which the MANIFEST names."""
+    header = decode_slot_header(await handle.read(0, HEADER_AREA_SIZE))
+    return header is not None and header.identity(entry.slot) == entry.identity

@@ -1,0 +1,368 @@
+"""The one Log: records in one order, synced in groups.
+
+A group is whatever was queued while the one before was written and synced; when nothing was, the
+next record is synced at once and alone. A group is written only after the sync of the one before,
+so a crash can tear no more than the last one, and the order of syncs is that of the file
+(FORMATS.md#what-is-durable-before-what).
+
+What fills a group by itself does not wait for that here: it is handed to the file system while the
+one before is under way, which writes it as soon as that is synced (`File.write_synced`). The device
+is not idle then while the event loop reports one group and puts the next together.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from bookie_server.core.pieces import stretches_at_most
+from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.record_codec import ALIGNMENT, encode_header, size_at_most
+from bookie_server.core.settings import StorageSettings
+from bookie_server.errors import StorageError
+from bookie_server.ports import Buffer, Clock, Future, Tasks
+from bookie_server.storage.files.entry_log_file import OpenFile
+from bookie_server.storage.wake_ups import report, settle
+from ledgerlog_spark.model import Code
+
+PADDING = bytes(ALIGNMENT)
+GROUPS_UNDER_WAY_MAX = 2
+GROUP_RECORDS_MAX = 2_000
+"""Encoded and answered in one turn of the event loop each: 10 to 20 ms."""
+GROUP_STRETCHES_MAX = 10_000
+"""Of consecutive ids, each put into the index in the same turn: up to 10 ms."""
+JOIN_SIZE_MAX = 8_192
+"""Records up to this size are joined before they are written: one copy beats three parts."""
+
+
+class LogFiles(Protocol):
+    """Who owns the files that a log writes."""
+
+    @property
+    def active(self) -> OpenFile:
+        """The file that the next group goes to."""
+
+    def must_roll(self, size: int, stretches: int) -> bool:
+        """Whether a record of `size` bytes has to go to the next file.
+
+        Args:
+            size: Bytes.
+            stretches: Of its consecutive ids, and of those of all records that are not durable.
+        """
+
+    async def roll(self) -> None:
+        """Finish the active file durably and make the next one active."""
+
+
+@dataclass(slots=True)
+class LogCounters:
+    """What the log did since it was opened.
+
+    Attributes:
+        records: Written, padding records and copies included.
+        groups: Written and synced at once.
+        bytes_written: To files, padding included.
+        syncs: Of the log's files.
+        busy_ms: Spent in writes and syncs; its growth over time is how busy the device is.
+    """
+
+    records: int = 0
+    groups: int = 0
+    bytes_written: int = 0
+    syncs: int = 0
+    busy_ms: int = 0
+
+
+class Log:
+    """Records submitted, made durable in groups, and reported in order.
+
+    Attributes:
+        next_sequence: Of the next record written.
+        durable_sequence: Everything up to it is synced.
+        durable_ticket: Everything submitted up to it is synced.
+    """
+
+    def __init__(
+        self,
+        *,
+        files: LogFiles,
+        tasks: Tasks,
+        clock: Clock,
+        settings: StorageSettings,
+        next_sequence: int,
+        on_durable: Callable[[list[LogRecord]], None],
+        on_failed: Callable[[StorageError, list[LogRecord]], None],
+    ) -> None:
+        self._files = files
+        self._tasks = tasks
+        self._clock = clock
+        self._settings = settings
+        self._on_durable = on_durable
+        self._on_failed = on_failed
+        self._queue: deque[LogRecord] = deque()
+        self._queued_bytes = 0
+        self._under_way = 0
+        self._stretches_under_way = 0
+        self._waiting: list[Future[None]] = []
+        self._is_waking = False
+        self._is_rolling = False
+        self._is_broken = False
+        self._busy_until_ms = 0
+        self._running = 0
+        self._ended: Future[None] = tasks.future()
+        self._waiters: list[tuple[int, int, Callable[[Code], None]]] = []
+        self._waiter_number = 0
+        self._is_closing = False
+        self._watermark_is_due = False
+        self._vouched_sequence = next_sequence - 1
+        self.failure: StorageError | None = None
+        self.counters = LogCounters()
+        self.last_ticket = 0
+        self.durable_ticket = 0
+        self.next_sequence = next_sequence
+        self.durable_sequence = next_sequence - 1
+
+    def submit(self, record: LogRecord) -> int:
+        """Queue a record and return its ticket; `on_durable` or `on_failed` follows, once."""
+        assert not self._is_closing
+        assert self.failure is None
+        self.last_ticket = ticket = self.last_ticket + 1
+        record.ticket = ticket
+        self._queue.append(record)
+        self._queued_bytes += record.body_size
+        self._wake_if_due()
+        return ticket
+
+    def when_durable(self, ticket: int, callback: Callable[[Code], None]) -> None:
+        """Call back with OK once a ticket's record is synced, or IO_ERROR if it never will be."""
+        if self.failure is not None:
+            callback(Code.IO_ERROR)
+        elif ticket <= self.durable_ticket:
+            callback(Code.OK)
+        else:
+            self._waiter_number += 1
+            heapq.heappush(self._waiters, (ticket, self._waiter_number, callback))
+
+    def start(self) -> None:
+        """Begin to write what is submitted."""
+        for _ in range(GROUPS_UNDER_WAY_MAX):
+            self._running += 1
+            self._tasks.spawn("log writer", self._run())
+
+    async def close(self) -> None:
+        """Write and sync what is queued, then stop."""
+        self._is_closing = True
+        settle(self._waiting)
+        await self._ended
+
+    def fail(self, error: StorageError) -> None:
+        """Nothing more is written; everything queued or waited for fails."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        self._report_failure(error, [])
+        settle(self._waiting)
+
+    async def _run(self) -> None:
+        """One of the writers: each has at most one group under way."""
+        group: list[LogRecord] = []
+        try:
+            while await self._is_there_a_group():
+                group, stretches, start, buffers = self._take_group()
+                self._under_way += 1
+                self._stretches_under_way += stretches
+                self._wake_if_due()
+                began_ms = self._clock.monotonic_ms()
+                await self._files.active.handle.write_synced(start, buffers)
+                self._under_way -= 1
+                self._stretches_under_way -= stretches
+                self._count_busy(began_ms)
+                if self._is_broken:
+                    return
+                if self.failure is not None:
+                    self._report_failure(self.failure, group)
+                    return
+                self._complete(group)
+                group = []
+        except StorageError as error:
+            self.failure = self.failure or error
+            self._report_failure(error, group)
+        except BaseException:
+            # A bug, or the end of the process: the other writer must not go on behind a gap.
+            self._is_broken = True
+            raise
+        finally:
+            self._running -= 1
+            settle(self._waiting)
+            if not self._running:
+                settle([self._ended])
+
+    async def _is_there_a_group(self) -> bool:
+        """Wait for one that this writer may take, in a file with room for it; False at the end."""
+        while True:
+            has_stopped = self._is_broken or self.failure is not None
+            if has_stopped or (self._is_closing and not self._queue):
+                return False
+            if self._is_due:
+                if not self._must_roll(self._queue[0]):
+                    return True
+                await self._roll()
+                return self.failure is None
+            if not self._queue and not self._under_way:
+                self._vouch_when_idle()
+            waiting: Future[None] = self._tasks.future()
+            self._waiting.append(waiting)
+            await waiting
+            self._is_waking = False
+
+    async def _roll(self) -> None:
+        """Go on in the next file where there is one; no group is under way meanwhile."""
+        assert not self._under_way
+        self._is_rolling = True
+        try:
+            await self._files.roll()
+        finally:
+            self._is_rolling = False
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether a group is to be put together: any when none is under way, else a full one."""
+        if self._is_rolling or not self._queue:
+            return False
+        if not self._under_way:
+            return True
+        return (
+            self._under_way < GROUPS_UNDER_WAY_MAX
+            and self._has_full_group
+            and not self._must_roll(self._queue[0])
+        )
+
+    def _must_roll(self, record: LogRecord) -> bool:
+        """Whether the next group, which begins with `record`, has to go to the next file."""
+        stretches = self._stretches_under_way + stretches_at_most(record.entry_ids)
+        return self._files.must_roll(size_at_most(record), stretches)
+
+    @property
+    def _has_full_group(self) -> bool:
+        queue, settings = self._queue, self._settings
+        return self._queued_bytes >= settings.group_bytes or len(queue) >= GROUP_RECORDS_MAX
+
+    def _count_busy(self, began_ms: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self.counters.busy_ms += now_ms - max(began_ms, self._busy_until_ms)
+        self._busy_until_ms = now_ms
+
+    def _wake_if_due(self) -> None:
+        if self._waiting and not self._is_waking and self._is_due:
+            self._is_waking = True
+            settle([self._waiting.pop()])
+
+    def _take_group(self) -> tuple[list[LogRecord], int, int, list[Buffer]]:
+        """The records, their stretches of consecutive ids, and what is written where."""
+        active = self._files.active
+        start = offset = active.end
+        group: list[LogRecord] = []
+        buffers: list[Buffer] = []
+        queue, files = self._queue, self._files
+        size_max = self._settings.group_bytes
+        sequence, durable_upto = self.next_sequence, self.durable_sequence
+        identity = active.identity
+        stretches, under_way = 0, self._stretches_under_way
+        while queue and offset - start < size_max and len(group) < GROUP_RECORDS_MAX:
+            record = queue[0]
+            stretches_now = stretches + stretches_at_most(record.entry_ids)
+            if group and (
+                stretches_now > GROUP_STRETCHES_MAX
+                or files.must_roll(size_at_most(record), under_way + stretches_now)
+            ):
+                break
+            stretches = stretches_now
+            queue.popleft()
+            self._queued_bytes -= record.body_size
+            record.identity, record.offset = identity, offset
+            record.sequence, record.durable_upto = sequence, durable_upto
+            record.origin_sequence = record.origin_sequence or sequence
+            sequence += 1
+            active.end = offset = offset + append_encoded(record, buffers)
+            group.append(record)
+        self.next_sequence = sequence
+        self.counters.bytes_written += offset - start + append_end_mark(active, buffers)
+        return group, stretches, start, buffers
+
+    def _complete(self, group: list[LogRecord]) -> None:
+        counters = self.counters
+        counters.records += len(group)
+        counters.groups += 1
+        counters.syncs += 1
+        last = group[-1]
+        self.durable_sequence = last.sequence
+        self.durable_ticket = last.ticket
+        if last.kind is RecordKind.WATERMARK and last.durable_upto == last.sequence - 1:
+            self._vouched_sequence = last.sequence
+        self._on_durable(group)
+        waiters = self._waiters
+        while waiters and waiters[0][0] <= self.durable_ticket:
+            self._call_back(heapq.heappop(waiters)[2], Code.OK)
+
+    def _call_back(self, callback: Callable[[Code], None], code: Code) -> None:
+        try:
+            callback(code)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the log goes on
+            report(self._tasks, error)
+
+    def _report_failure(self, error: StorageError, group: list[LogRecord]) -> None:
+        lost = [*group, *self._queue]
+        self._queue.clear()
+        self._queued_bytes = 0
+        waiters, self._waiters = self._waiters, []
+        self._on_failed(error, lost)
+        for _, _, callback in sorted(waiters, key=lambda waiter: waiter[:2]):
+            self._call_back(callback, Code.IO_ERROR)
+
+    def _vouch_when_idle(self) -> None:
+        """After a while without records, one record says that the last group was synced."""
+        if self._watermark_is_due or self._vouched_sequence >= self.durable_sequence:
+            return
+        self._watermark_is_due = True
+        self._tasks.spawn("watermark", self._vouch_later())
+
+    async def _vouch_later(self) -> None:
+        seen = -1
+        while seen != self.last_ticket:
+            seen = self.last_ticket
+            await self._tasks.sleep(self._settings.idle_watermark_ms)
+        self._watermark_is_due = False
+        if self.failure is None and not self._is_closing:
+            self.submit(LogRecord(RecordKind.WATERMARK))
+
+
+def append_end_mark(file: OpenFile, buffers: list[Buffer]) -> int:
+    """Append what says that a recycled file's records end here; returns its size.
+
+    The next group overwrites it. Without it a replay could not tell the bytes of the file before
+    from a record that is torn. Index and reserve leave room for it.
+    """
+    if not file.is_recycled or file.end + ALIGNMENT > file.entry.size_bytes:
+        return 0
+    buffers.append(PADDING)
+    return ALIGNMENT
+
+
+def append_encoded(record: LogRecord, buffers: list[Buffer]) -> int:
+    """Append a placed record's bytes and padding to `buffers`; returns their size."""
+    header = encode_header(record)
+    body = record.body
+    size = len(header) + record.body_size
+    padded = (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+    if size <= JOIN_SIZE_MAX:
+        buffers.append(b"".join((header, body or b"", PADDING[: padded - size])))
+        return padded
+    buffers.append(header)
+    assert body is not None
+    buffers.append(body)
+    if padded != size:
+        buffers.append(PADDING[: padded - size])
+    return padded

@@ -1,0 +1,1 @@
+"""Finds and reads stored entries, and makes the answers of reads."""

@@ -1,0 +1,161 @@
+"""What a read is answered, and what its answer waits for: a fence, the log, a cold page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from bookie_server.core.durability import Durability
+from bookie_server.core.ledger_gate import Health, absent, admit_fence, admit_read, may_say_absent
+from bookie_server.core.ledger_state import LedgerState, LedgerStates
+from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.requests import BatchReadRequest, OnRead, OnReadBatch, ReadRequest
+from bookie_server.errors import StorageError, TooManyFilesError
+from bookie_server.storage.adds import AddPath
+from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.journal import Log
+from bookie_server.storage.reading.reads import Reader
+from ledgerlog_spark.model import NO_ENTRY, Code
+
+if TYPE_CHECKING:
+    from bookie_server.storage.counters import StorageCounters
+
+
+class ReadAnswers:
+    """Answers reads from what a `Reader` finds, after fencing their ledgers if they say so."""
+
+    def __init__(
+        self,
+        *,
+        log: Log,
+        keeper: FileKeeper,
+        adds: AddPath,
+        reader: Reader,
+        health: Health,
+        states: LedgerStates,
+        durability: Durability,
+        counters: StorageCounters,
+    ) -> None:
+        self._log = log
+        self._keeper = keeper
+        self._adds = adds
+        self._reader = reader
+        self._health = health
+        self._states = states
+        self._durability = durability
+        self._counters = counters
+
+    def read(self, request: ReadRequest, on_done: OnRead) -> None:
+        """See `LedgerStorage.read`."""
+        code = admit_read(request)
+        if code is not None:
+            on_done(code, None)
+        elif request.fence_key is None and not request.is_recovery:
+            self._answer(request, on_done)
+        else:
+            self._when_safe(
+                request.ledger_id,
+                request.fence_key,
+                lambda code: self._answer(request, on_done) if code is Code.OK
+                else on_done(code, None),
+            )  # fmt: skip
+
+    def read_batch(self, request: BatchReadRequest, on_done: OnReadBatch) -> None:
+        """See `LedgerStorage.read_batch`."""
+        code = admit_read(request)
+        if code is not None:
+            on_done(code, ())
+        elif request.fence_key is None:
+            self._answer_batch(request, on_done)
+        else:
+            self._when_safe(
+                request.ledger_id,
+                request.fence_key,
+                lambda code: self._answer_batch(request, on_done) if code is Code.OK
+                else on_done(code, ()),
+            )  # fmt: skip
+
+    def _when_safe(
+        self, ledger_id: int, fence_key: bytes | None, then: Callable[[Code], None]
+    ) -> None:
+        """Fence when there is a key, and wait for what the answer could otherwise miss."""
+        state = self._states.get(ledger_id)
+        if fence_key is not None:
+            self._fence(ledger_id, fence_key, state, then)
+        elif state is not None:
+            self._log.when_durable(self._durability.recovery_read_waits_for(state), then)
+        else:
+            then(Code.OK)
+
+    def _fence(
+        self, ledger_id: int, key: bytes, state: LedgerState | None, then: Callable[[Code], None]
+    ) -> None:
+        self._health.has_room = self._health.is_writable or self._keeper.has_room(
+            2 * self._adds.in_flight_bytes + self._adds.control_bytes_max
+        )
+        code = admit_fence(key, state, self._health)
+        if code is None and self._adds.is_closing:
+            code = Code.IO_ERROR
+        if code is not None:
+            then(code)
+            return
+        state = self._adds.state_of(ledger_id)
+        if state.master_key is None:
+            state.master_key = key
+            self._states.changed.add(ledger_id)
+        if not state.is_fenced:
+            state.is_fenced = True
+            self._states.changed.add(ledger_id)
+            self._counters.fences += 1
+            record = LogRecord(RecordKind.FENCE, ledger_id, master_key=key)
+            state.last_ticket = self._log.submit(record)
+        self._log.when_durable(self._durability.fence_waits_for(state), then)
+
+    def _answer(self, request: ReadRequest, on_done: OnRead) -> None:
+        state = self._states.get(request.ledger_id)
+        entry_id = request.entry_id
+        if state is not None and entry_id == NO_ENTRY:
+            # The largest id is as much a denial of larger ones as NO_ENTRY is.
+            entry_id = state.last_entry_id if may_say_absent(state, self._health) else NO_ENTRY
+        if state is None or entry_id == NO_ENTRY:
+            on_done(absent(state, self._health), None)
+            return
+
+        denial = self._denial(state)
+
+        def on_entry(entry: bytes | None) -> None:
+            if entry is not None:
+                on_done(Code.OK, entry)
+            else:
+                on_done(denial(), None)
+
+        reading = self._reader.read_entry(request.ledger_id, entry_id)
+        self._reader.readings.run(reading, on_entry, lambda error: on_done(_code_of(error), None))
+
+    def _answer_batch(self, request: BatchReadRequest, on_done: OnReadBatch) -> None:
+        denial = self._denial(self._states.get(request.ledger_id))
+
+        def on_entries(entries: list[bytes]) -> None:
+            if entries:
+                on_done(Code.OK, entries)
+            else:
+                on_done(denial(), ())
+
+        reading = self._reader.read_batch(request)
+        self._reader.readings.run(
+            reading, on_entries, lambda error: on_done(_code_of(error), ()), is_batch=True
+        )
+
+    def _denial(self, state: LedgerState | None) -> Callable[[], Code]:
+        """What is answered if a reading that begins now finds nothing.
+
+        A file in doubt is not looked into while its ledgers are counted again, and the doubt may be
+        over when the reading ends. So nothing absent is said unless both moments allow it.
+        """
+        was_certain = may_say_absent(state, self._health)
+        return lambda: absent(state, self._health) if was_certain else Code.IO_ERROR
+
+
+def _code_of(error: StorageError) -> Code:
+    """What a read is answered that failed: nothing is known of the entry."""
+    return Code.BUSY if isinstance(error, TooManyFilesError) else Code.IO_ERROR

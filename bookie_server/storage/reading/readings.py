@@ -1,0 +1,199 @@
+"""Drives readings: generators that name the bytes that they need (`reads.py`)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator
+from itertools import count
+from typing import TypeVar
+
+from bookie_server.errors import StorageError
+from bookie_server.ports import Future, Tasks
+from bookie_server.storage.files.entry_log_file import Need
+from bookie_server.storage.files.pins import Pins
+from bookie_server.storage.wake_ups import guarded, resolve
+
+R = TypeVar("R")
+
+NEEDS_PER_TURN = 8
+"""Index blocks that a listing goes through before others run: 3,264 pieces."""
+
+
+RECORDS_PER_TURN = 64
+"""Records that readings of one kind look at in one turn of the event loop, each of which may have
+4,096 entries: 1 to 6 ms."""
+
+RECORD_BYTES = 65_536
+"""Of a single entry, that count as another record: to copy and send 4 MiB takes milliseconds."""
+
+
+class Readings:
+    """Those of one directory that are under way.
+
+    A reading yields a `Need`, and None after a portion. It waits in line after each portion and
+    after each page that was not in the cache: many pages may come in one turn of the event loop.
+    There are lines for batches, for single entries, and for adds that are compared with what is
+    held: none of them waits for the others.
+
+    Args:
+        tasks: For those that do not end at once.
+        pins: Each reading that does not end at once has one.
+    """
+
+    def __init__(self, tasks: Tasks, pins: Pins) -> None:
+        self._tasks = tasks
+        self._pins = pins
+        self._batches_line, self._entries_line, self._adds_line = (_Line(tasks) for _ in range(3))
+        self._batches = 0
+
+    def run(
+        self,
+        reading: Generator[Need | None, bytes, R],
+        on_result: Callable[[R], None],
+        on_error: Callable[[StorageError], None],
+        *,
+        is_batch: bool = False,
+    ) -> None:
+        """Drive a reading, at once as far as its bytes are in the page cache.
+
+        Args:
+            reading: Not begun.
+            on_result: Called with its result, maybe before this returns.
+            on_error: Called instead when it fails.
+            is_batch: It may have portions: it begins in line while others like it are under way.
+        """
+        need: Need | None = None
+        if not (is_batch and self._batches):
+            data: bytes | None = None
+            try:
+                while True:
+                    need = reading.send(data)  # type: ignore[arg-type]
+                    data = None if need is None else need.handle.read_now(need.offset, need.size)
+                    if data is None:
+                        break
+            except StopIteration as end:
+                on_result(end.value)
+                return
+            except StorageError as error:
+                on_error(error)
+                return
+        self._batches += is_batch
+        going_on = self._go_on(
+            self._pins.take(),
+            reading,
+            need,
+            guarded(self._tasks, on_result),
+            guarded(self._tasks, on_error),
+            is_batch=is_batch,
+        )
+        self._tasks.spawn("cold read", going_on)
+
+    async def compare(self, reading: Generator[Need | None, bytes, R], count: int) -> R:
+        """Drive the comparison of an add with what is held, in line from the beginning.
+
+        Args:
+            reading: Not begun; in portions of `RECORDS_PER_TURN` entries at most.
+            count: Of the add's entries.
+        """
+        pin = self._pins.take()
+
+        def wait_in_line(_size_bytes: int = 0) -> Awaitable[None]:
+            return self._adds_line.wait(count)
+
+        try:
+            await wait_in_line()
+            return await finish(reading, wait_in_line=wait_in_line)
+        finally:
+            self._pins.release(pin)
+
+    async def _go_on(
+        self,
+        pin: int,
+        reading: Generator[Need | None, bytes, R],
+        need: Need | None,
+        on_result: Callable[[R], None],
+        on_error: Callable[[StorageError], None],
+        *,
+        is_batch: bool,
+    ) -> None:
+        def wait_in_line(size_bytes: int = 0) -> Awaitable[None]:
+            if is_batch:
+                return self._batches_line.wait(RECORDS_PER_TURN)
+            return self._entries_line.wait(1 + size_bytes // RECORD_BYTES)
+
+        try:
+            if need is None:
+                await wait_in_line()
+            result = await finish(reading, need, wait_in_line=wait_in_line)
+        except StorageError as error:
+            on_error(error)
+        else:
+            on_result(result)
+        finally:
+            self._batches -= is_batch
+            self._pins.release(pin)
+
+
+class _Line:
+    """Readings that go on one after the other, with `RECORDS_PER_TURN` records in one turn."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._waiting: deque[tuple[Future[None], int]] = deque()
+        self._is_moving = False
+
+    async def wait(self, records: int) -> None:
+        """Return when it is the caller's turn to look at so many records, or at a portion."""
+        turn: Future[None] = self._tasks.future()
+        self._waiting.append((turn, records))
+        if not self._is_moving:
+            self._is_moving = True
+            self._tasks.spawn("line of readings", self._move())
+        await turn
+
+    async def _move(self) -> None:
+        while self._waiting:
+            left = RECORDS_PER_TURN
+            while self._waiting and left >= min(self._waiting[0][1], RECORDS_PER_TURN):
+                turn, records = self._waiting.popleft()
+                left -= records
+                resolve(turn, None)
+            await self._tasks.sleep(0)
+        self._is_moving = False
+
+
+async def finish(
+    reading: Generator[Need | None, bytes, R],
+    need: Need | None = None,
+    give_way: Callable[[], Awaitable[None]] | None = None,
+    wait_in_line: Callable[[int], Awaitable[None]] | None = None,
+) -> R:
+    """Drive a reading to its end, waiting for every byte it needs.
+
+    Args:
+        reading: Begun if `need` is given.
+        need: What it needs first.
+        give_way: Called after every `NEEDS_PER_TURN` needs.
+        wait_in_line: Called after every portion, and after all bytes that were waited for, with
+            their number; None for a reading without portions.
+    """
+    try:
+        if need is None:
+            need = next(reading)
+        for number in count(1):
+            while need is None:
+                assert wait_in_line is not None, "this reading has no portions"
+                await wait_in_line(0)
+                need = next(reading)
+            data = need.handle.read_now(need.offset, need.size)
+            if data is None:
+                data = await need.handle.read(need.offset, need.size)
+                if wait_in_line is not None:
+                    await wait_in_line(len(data))
+            if give_way is not None and number % NEEDS_PER_TURN == 0:
+                await give_way()
+            need = reading.send(data)
+    except StopIteration as end:
+        result: R = end.value
+        return result
+    raise AssertionError("a reading ends")

@@ -1,0 +1,405 @@
+"""Finds and reads stored entries.
+
+Written once, as generators that say which bytes they need: bytes in the page cache are read at
+once and the answer goes out before the caller returns; only a cold page costs a coroutine.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Sequence
+from functools import lru_cache
+from heapq import merge
+from itertools import islice
+from struct import Struct
+from typing import NamedTuple, TypeVar
+
+from bookie_server.core.pieces import Piece
+from bookie_server.core.record import FileIdentity, LogRecord
+from bookie_server.core.requests import AddRequest, BatchReadRequest, entry_head
+from bookie_server.errors import (
+    CorruptRecordError,
+    FreedFileError,
+    TooManyRangesError,
+)
+from bookie_server.ports import File, Tasks
+from bookie_server.storage import slices
+from bookie_server.storage.files.entry_log_file import (
+    FinishedFile,
+    Need,
+    find_piece,
+    held_spans,
+    read_body,
+    read_header,
+)
+from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.reading.readings import RECORDS_PER_TURN, Readings, finish
+from bookie_server.storage.slices import parts
+from bookie_server.storage.spans import Spans
+
+N = TypeVar("N")
+R = TypeVar("R")
+
+BATCH_HEAD_SIZE_BYTES = 24 + 8 + 4
+"""What a BATCH_READ answer takes beside its entries, as clients count it."""
+ENTRY_LENGTH_SIZE_BYTES = 4
+RECORDS_PER_BATCH_MAX = 1_024
+RECORDS_PER_PORTION = RECORDS_PER_TURN
+"""Records that a batch read looks at before others run."""
+RECORDS_CACHED_MAX = 1_024
+LENGTHS_CACHED_MAX = 1 << 18
+"""Entries of the records that are cached: each has its length in memory."""
+BLOCKS_CACHED_MAX = 512
+
+
+class Found(NamedTuple):
+    """Where an entry lies.
+
+    Attributes:
+        place: Of the entry in the record.
+        following: How many entries right after it are consecutive and in the same record.
+    """
+
+    handle: File
+    record: LogRecord
+    place: int
+    following: int
+
+
+class Reader:
+    """Reads entries of one directory, active file first, newest copy wins.
+
+    Args:
+        keeper: Has the files.
+        tasks: For cold reads.
+        tombstone_of: Origin sequence below which a ledger's entries were dropped.
+        on_damage: Told of damage, with the file when its index is damaged.
+
+    Attributes:
+        readings: Drives the readings that this object makes.
+    """
+
+    def __init__(
+        self,
+        keeper: FileKeeper,
+        tasks: Tasks,
+        tombstone_of: Callable[[int], int],
+        on_damage: Callable[[CorruptRecordError, FinishedFile | None], None],
+    ) -> None:
+        self._keeper = keeper
+        self._tombstone_of = tombstone_of
+        self._tasks = tasks
+        self._on_damage = on_damage
+        self._records: OrderedDict[tuple[int, int], LogRecord] = OrderedDict()
+        self._lengths_cached = 0
+        self._blocks: OrderedDict[tuple[int, int], FinishedFile] = OrderedDict()
+        self.readings = Readings(tasks, keeper.pins)
+
+    def find(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, Found | None]:
+        """Where an entry lies, None when no file holds it.
+
+        Raises:
+            CorruptRecordError: An index or a record header is damaged: unknown, not absent.
+        """
+        holder, full = self._keeper.active, self._keeper.full
+        best: Piece[LogRecord] | Piece[int] | None = holder.index.find(ledger_id, entry_id)
+        if full is not None:
+            older = full.index.find(ledger_id, entry_id)
+            if older is not None and (best is None or older.origin > best.origin):
+                best, holder = older, full
+        home: FinishedFile | None = None
+        for file in self._keeper.finished.holding(ledger_id)[::-1]:
+            total = file.total_of(ledger_id)
+            if best is not None and total is not None and total.origin_newest < best.origin:
+                continue
+            piece = yield from self._piece_in(file, ledger_id, entry_id)
+            if piece is not None and (best is None or piece.origin > best.origin):
+                best, home = piece, file
+        if best is None or best.origin < self._tombstone_of(ledger_id):
+            return None
+        place = best.place + entry_id - best.first
+        following = best.last - entry_id
+        target = best.target
+        if isinstance(target, LogRecord):
+            return Found(holder.handle, target, place, following)
+        assert home is not None
+        record = yield from self._record_at(home, target)
+        return Found(home.handle, record, place, following)
+
+    def _piece_in(
+        self, file: FinishedFile, ledger_id: int, entry_id: int
+    ) -> Generator[Need, bytes, Piece[int] | None]:
+        try:
+            piece = yield from find_piece(file, ledger_id, entry_id)
+        except CorruptRecordError as error:
+            raise self._damage(error, file.identity, file) from error
+        self._note_blocks(file)
+        return piece
+
+    def _note_blocks(self, file: FinishedFile) -> None:
+        """Keep the index blocks used last, over all files, and forget the others."""
+        for number in file.blocks:
+            key = (file.entry.file_id, number)
+            if key not in self._blocks:
+                self._blocks[key] = file
+        while len(self._blocks) > BLOCKS_CACHED_MAX:
+            (_, number), owner = self._blocks.popitem(last=False)
+            owner.blocks.pop(number, None)
+
+    def _record_at(self, file: FinishedFile, offset: int) -> Generator[Need, bytes, LogRecord]:
+        key = (file.entry.file_id, offset)
+        record = self._records.get(key)
+        if record is not None:
+            self._records.move_to_end(key)
+            return record
+        try:
+            record = yield from read_header(file.handle, file.identity, offset)
+        except CorruptRecordError as error:
+            raise self._damage(error, file.identity) from error
+        self._cache(key, record)
+        return record
+
+    def _cache(self, key: tuple[int, int], record: LogRecord) -> None:
+        records = self._records
+        if key in records:  # read twice at the same time
+            return
+        records[key] = record
+        self._lengths_cached += len(record.lengths)
+        while len(records) > RECORDS_CACHED_MAX or self._lengths_cached > LENGTHS_CACHED_MAX:
+            _, oldest = records.popitem(last=False)
+            self._lengths_cached -= len(oldest.lengths)
+
+    def _damage(
+        self,
+        error: CorruptRecordError,
+        identity: FileIdentity,
+        index_of: FinishedFile | None = None,
+    ) -> CorruptRecordError:
+        """What a reading raises for damage in a file, after telling of it.
+
+        Bytes that are not those of a file which was freed meanwhile are no damage.
+        """
+        if self._keeper.has_file(identity.file_id):
+            self._on_damage(error, index_of)
+            return error
+        return FreedFileError(
+            f"{identity.name} was freed while it was read; look again",
+            path=identity.name,
+            offset_bytes=-1,
+            reason="freed",
+        )
+
+    def read_entry(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, bytes | None]:
+        """One stored entry, None when no file holds it.
+
+        Raises:
+            CorruptRecordError: It is there and damaged, or that cannot be told.
+        """
+        return (yield from twice(lambda: self._read_entry(ledger_id, entry_id)))
+
+    def _read_entry(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, bytes | None]:
+        found = yield from self.find(ledger_id, entry_id)
+        if found is None:
+            return None
+        (entry,) = yield from self._entries_of(found, ledger_id, entry_id, 1)
+        return entry
+
+    def compare(self, request: AddRequest) -> Generator[Need | None, bytes, tuple[bool, bool]]:
+        """Whether all entries of a run are held as they come, and whether one is held with others.
+
+        Looks no further than the entry that decides: of what recovery writes back mostly the
+        first, whose header differs. Yields None after each `RECORDS_PER_TURN` entries.
+
+        Raises:
+            CorruptRecordError: One of them is there and damaged, or that cannot be told.
+        """
+        is_repeated, at = True, 0
+        body = memoryview(request.body)
+        for number, entry_id in enumerate(request.entry_ids):
+            if number and number % RECORDS_PER_TURN == 0:
+                yield None
+            stored = yield from self.read_entry(request.ledger_id, entry_id)
+            end = at + request.lengths[number]
+            if stored is None:
+                is_repeated = False
+            elif body[at:end] != stored:
+                return False, True
+            if request.is_recovery and not is_repeated:
+                break
+            at = end
+        return is_repeated, False
+
+    def read_batch(self, request: BatchReadRequest) -> Generator[Need | None, bytes, list[bytes]]:
+        """Consecutive entries as far as they fit; empty when the first one is not held.
+
+        Ends after `RECORDS_PER_BATCH_MAX` records. Yields None after each `RECORDS_PER_PORTION`:
+        what is read in one turn of the loop holds up everybody else.
+
+        Raises:
+            CorruptRecordError: The first entry is damaged; a later one only ends the batch.
+        """
+        return (yield from twice(lambda: self._read_batch(request)))
+
+    def _read_batch(self, request: BatchReadRequest) -> Generator[Need | None, bytes, list[bytes]]:
+        entries: list[bytes] = []
+        count_left = request.count_max if request.count_max > 0 else 1 << 62
+        budget = request.size_bytes_max - BATCH_HEAD_SIZE_BYTES
+        entry_id = request.first_entry_id
+        try:
+            for number in range(RECORDS_PER_BATCH_MAX):
+                if count_left == 0:
+                    break
+                if number and number % RECORDS_PER_PORTION == 0:
+                    yield None
+                found = yield from self.find(request.ledger_id, entry_id)
+                if found is None:
+                    break
+                count, budget = fitting(found, count_left, budget, is_first=not entries)
+                if count == 0:
+                    break
+                entries += yield from self._entries_of(found, request.ledger_id, entry_id, count)
+                entry_id += count
+                count_left -= count
+        except CorruptRecordError:
+            if not entries:
+                raise
+        return entries
+
+    def _entries_of(
+        self, found: Found, ledger_id: int, entry_id: int, count: int
+    ) -> Generator[Need, bytes, list[bytes]]:
+        record = found.record
+        start, end = record.span_of(found.place, count)
+        body = record.body
+        if body is not None:
+            data = bytes(memoryview(body)[start:end])
+        else:
+            try:
+                data = yield from read_body(found.handle, record, start, end)
+            except CorruptRecordError as error:
+                assert record.identity is not None
+                raise self._damage(error, record.identity) from error
+        if entry_head(data, 0)[:2] != (ledger_id, entry_id):
+            strange = CorruptRecordError(
+                f"{found.handle.name} at byte {record.offset}: the index points to another entry "
+                f"than {entry_id} of ledger {ledger_id}",
+                path=found.handle.name,
+                offset_bytes=record.offset,
+                reason="another entry",
+            )
+            self._on_damage(strange, None)
+            raise strange
+        return split(data, record.lengths[found.place : found.place + count])
+
+    async def held(self, ledger_id: int, count_max: int) -> Spans:
+        """All maximal consecutive stretches held, put together in slices.
+
+        Raises:
+            CorruptRecordError: A part of an index is damaged.
+            TooManyRangesError: There are more than `count_max`.
+        """
+        pin = self._keeper.pins.take()
+        try:
+            try:
+                return await self._held(ledger_id, count_max)
+            except FreedFileError:
+                return await self._held(ledger_id, count_max)
+        finally:
+            self._keeper.pins.release(pin)
+
+    async def _held(self, ledger_id: int, count_max: int) -> Spans:
+        tombstone = self._tombstone_of(ledger_id)
+        # All at once: what a copying moves from one file to another meanwhile is in one of them.
+        opened = [file.index.pieces_of(ledger_id) for file in self._keeper.opened]
+        finished = list(self._keeper.finished.holding(ledger_id))
+        runs = [await self._spans_of(pieces, tombstone) for pieces in opened]
+        for file in finished:
+            if file.rebuilt is not None:
+                pieces = file.rebuilt.pieces_of(ledger_id)
+                runs.append(await self._spans_of(pieces, tombstone))
+            else:
+                try:
+                    reading = held_spans(file, ledger_id, tombstone)
+                    runs.append(await finish(reading, give_way=self._give_way))
+                except CorruptRecordError as error:
+                    raise self._damage(error, file.identity, file) from error
+                await self._give_way()
+            if sum(map(len, runs)) > 2 * count_max:
+                runs = [await self._joined(ledger_id, runs, count_max)]
+        return await self._joined(ledger_id, runs, count_max)
+
+    async def _spans_of(self, pieces: Sequence[Piece[LogRecord]], tombstone: int) -> Spans:
+        spans = Spans()
+        for part in parts(pieces):
+            spans.extend((p.first, p.last) for p in part if p.origin > tombstone)
+            await self._give_way()
+        return spans
+
+    async def _joined(self, ledger_id: int, runs: Sequence[Spans], count_max: int) -> Spans:
+        """The stretches of all of these, which may overlap."""
+        runs = [run for run in runs if run]
+        joined = Spans()
+        if len(runs) == 1:
+            joined = runs[0]
+        else:
+            spans = merge(*runs)
+            # More than are allowed are not joined: they are held beside those of the files.
+            while len(joined) <= count_max and (part := list(islice(spans, slices.UNITS_PER_TURN))):
+                joined.extend(part)
+                await self._give_way()
+        if len(joined) > count_max:
+            raise TooManyRangesError(
+                f"the entries of ledger {ledger_id} that this bookie holds make more than "
+                f"{count_max} ranges, too many for one list: read the entries instead",
+                path=".",
+                ledger_id=ledger_id,
+                count_max=count_max,
+            )
+        return joined
+
+    async def _give_way(self) -> None:
+        await self._tasks.sleep(0)
+
+
+def twice(look: Callable[[], Generator[N, bytes, R]]) -> Generator[N, bytes, R]:
+    """A reading that looks once more when what it found was freed meanwhile."""
+    try:
+        return (yield from look())
+    except FreedFileError:
+        return (yield from look())
+
+
+def split(data: bytes, lengths: Sequence[int]) -> list[bytes]:
+    """The entries of these lengths that `data` consists of."""
+    if len(lengths) == 1:
+        return [data]
+    first = lengths[0]
+    if lengths.count(first) == len(lengths):
+        return list(_alike(first, len(lengths)).unpack(data))
+    entries, at = [], 0
+    for length in lengths:
+        entries.append(data[at : at + length])
+        at += length
+    return entries
+
+
+@lru_cache(maxsize=8)
+def _alike(length: int, count: int) -> Struct:
+    """`count` entries of one length: cut in a third of the time."""
+    return Struct(f"{length}s" * count)
+
+
+def fitting(found: Found, count_max: int, budget: int, *, is_first: bool) -> tuple[int, int]:
+    """How many entries from `found` on fit the budget, and what is left of it."""
+    available = min(found.following + 1, count_max)
+    lengths = found.record.lengths[found.place : found.place + available]
+    size_bytes = sum(lengths) + ENTRY_LENGTH_SIZE_BYTES * len(lengths)
+    if size_bytes <= budget:
+        return len(lengths), budget - size_bytes
+    count = 0
+    for length in lengths:
+        budget -= ENTRY_LENGTH_SIZE_BYTES + length
+        if budget < 0 and not (is_first and count == 0):
+            break
+        count += 1
+    return count, budget

@@ -1,0 +1,1 @@
+"""`ledgerlog logs`: the commands on named logs."""

@@ -1,0 +1,273 @@
+"""`ledgerlog logs`: lists logs, shows their versions and reads their rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import filesize
+
+from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, connect
+from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
+from ledgerlog_spark.cli.logs.lookup import (
+    LogName,
+    describe_version,
+    json_text,
+    names_of,
+    opened,
+    shown_cell,
+    time_text,
+)
+from ledgerlog_spark.cli.output import (
+    AsJson,
+    console,
+    counted,
+    print_fields,
+    print_json,
+    print_table,
+)
+from ledgerlog_spark.cli.passwords import PasswordFile, password_explained, password_from
+from ledgerlog_spark.errors import LedgerNotFoundError, LogNotFoundError
+from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
+from ledgerlog_spark.log.entry_codec import plain_body
+from ledgerlog_spark.protocol.log.state.records import (
+    NO_SCHEMA,
+    Item,
+    LogContent,
+    LogKind,
+    LogSnapshot,
+    VersionInterval,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ledgerlog_spark.client.blocking.client import BlockingClient
+
+app = typer.Typer(
+    help="Create, read, write and maintain logs.",
+    epilog="Example: ledgerlog logs show flights",
+    no_args_is_help=True,
+)
+
+OfVersion = Annotated[
+    int | None,
+    typer.Option("--version", metavar="N", help="Version of the log; by default the newest."),
+]
+
+
+LOOKS_MAX = 5
+"""Attempts to read a log whose ledgers are deleted meanwhile; the last one is shown."""
+
+
+def _summary(name: str, snapshot: LogSnapshot) -> dict[str, Any]:
+    return {
+        "name": name,
+        "log_id": snapshot.log_id,
+        "kind": snapshot.kind.name.lower(),
+        "content": snapshot.content.name.lower(),
+        "version": None if snapshot.kind is LogKind.LEADER else snapshot.interval.version,
+        "start_offset": snapshot.interval.start_offset,
+        "end_offset": snapshot.interval.end_offset,
+        "rows": snapshot.interval.rows,
+        "items": len(snapshot.items),
+        "ledgers": len({item.ledger_id for item in snapshot.items}),
+        "size_bytes": sum(item.size_bytes for item in snapshot.items),
+        "commit_time": time_text(snapshot.interval.commit_time_ms),
+    }
+
+
+@app.command("list", epilog="Example: ledgerlog logs list --json")
+def list_logs(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
+    """List all logs with their versions, rows and sizes."""
+    with connect(uri) as client:
+        found = list(_all(client))
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        f"logs of {uri}",
+        ("log", "version", "rows", "ledgers", "bytes", "last write"),
+        [
+            (f["name"], f["version"], f["rows"], f["ledgers"], f["size_bytes"], f["commit_time"])
+            for f in found
+        ],
+    )
+
+
+def _all(client: BlockingClient) -> Iterator[dict[str, Any]]:
+    logs = BlockingLogs(client)
+    for name in names_of(client):
+        try:
+            yield _summary(name, logs.open(name).snapshot())
+        except LogNotFoundError:  # deleted a moment ago
+            continue
+
+
+@app.command("show", epilog="Example: ledgerlog logs show flights")
+def show(
+    name: LogName,
+    version: OfVersion = None,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Show the schema and versions of a log, and draw its ledgers and their bookies."""
+    with connect(uri) as client:
+        log = opened(client, name)
+        snapshot, drawn = _seen(client, log, version)
+        history = () if snapshot.kind is LogKind.LEADER else log.history()
+    summary = _summary(name, snapshot)
+    schema = [f"{field.name} {field.type}" for field in _fields(snapshot)]
+    if as_json:
+        ranges = [_range(item) for item in snapshot.items]
+        versions = [describe_version(version) for version in history]
+        print_json({**summary, "schema": schema, "ranges": ranges, "versions": versions})
+        return
+    print_fields(f"log {name}", {**summary, "schema": ", ".join(schema) or None})
+    if history:
+        _print_versions(history)
+    bookies = sorted({b for d in drawn for f in d.fragments for b in f.ensemble})
+    console.print(draw_ledgers(drawn, bookies=bookies, width=console.width))
+
+
+def _seen(
+    client: BlockingClient, log: BlockingLog, version: int | None
+) -> tuple[LogSnapshot, list[DrawnLedger]]:
+    """A version and its ledgers.
+
+    The list is read again when a listed ledger does not exist: a merge may have replaced it.
+    """
+    snapshot = log.snapshot(version)
+    drawn = drawn_ledgers(client, snapshot)
+    for _ in range(LOOKS_MAX):
+        if all(ledger.fragments for ledger in drawn):
+            break
+        before, snapshot = snapshot, log.snapshot(version)
+        if snapshot.items == before.items:
+            break
+        drawn = drawn_ledgers(client, snapshot)
+    return snapshot, drawn
+
+
+def _print_versions(history: Sequence[VersionInterval]) -> None:
+    print_table(
+        "versions",
+        ("version", "operation", "start offset", "end offset", "committed"),
+        [
+            (v.version, v.operation.name, v.start_offset, v.end_offset, time_text(v.commit_time_ms))
+            for v in history
+        ],
+    )
+
+
+def drawn_ledgers(client: BlockingClient, snapshot: LogSnapshot) -> list[DrawnLedger]:
+    """Each listed ledger once, with the rows and bytes that the log lists."""
+    by_ledger: dict[int, list[Item]] = {}
+    for item in snapshot.items:
+        by_ledger.setdefault(item.ledger_id, []).append(item)
+    drawn = []
+    for ledger_id, items in by_ledger.items():
+        rows, size = sum(i.rows for i in items), sum(i.size_bytes for i in items)
+        label = f"{counted(rows, 'row', 'rows')}, {filesize.decimal(size)}"
+        try:
+            fragments = client.ledger_metadata(ledger_id).fragments
+        except LedgerNotFoundError:
+            drawn.append(DrawnLedger(ledger_id, (), 0, f"{label}, listed but deleted"))
+            continue
+        last = max(item.last_entry_id for item in items)
+        drawn.append(DrawnLedger(ledger_id, fragments, last + 1, label))
+    return drawn
+
+
+def _range(item: Item) -> dict[str, int]:
+    return {
+        "ledger_id": item.ledger_id,
+        "first_entry_id": item.first_entry_id,
+        "last_entry_id": item.last_entry_id,
+        "first_offset": item.first_offset,
+        "rows": item.rows,
+        "size_bytes": item.size_bytes,
+    }
+
+
+def _fields(snapshot: LogSnapshot) -> list[pa.Field]:
+    """Columns of the version's schema; none before the first write."""
+    from ledgerlog_spark.arrow.leader_batches import RECORDS_SCHEMA
+    from ledgerlog_spark.arrow.stream_codec import decode_schema
+
+    if snapshot.content is LogContent.RECORDS:
+        return list(RECORDS_SCHEMA)
+    if snapshot.interval.schema_id == NO_SCHEMA or snapshot.schema is None:
+        return []
+    return list(decode_schema(snapshot.schema))
+
+
+@app.command("read", epilog="Example: ledgerlog logs read flights --rows 20")
+def read(
+    name: LogName,
+    rows: Annotated[int, typer.Option(metavar="N", help="Maximum number of rows.", min=1)] = 10,
+    version: OfVersion = None,
+    password_file: PasswordFile = None,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each row.")
+    ] = False,
+) -> None:
+    """Print the first rows of a log, without Spark."""
+    password = password_from(password_file)
+    with connect(uri) as client, password_explained(password_file):
+        log = opened(client, name)
+        snapshot = log.snapshot(version)
+        found: list[dict[str, Any]] = []
+        for batch in _batches(log, snapshot, password):
+            found += batch.slice(0, rows - len(found)).to_pylist()
+            if len(found) >= rows:
+                break
+    if as_json:
+        for row in found:
+            sys.stdout.write(json.dumps(row, default=json_text) + "\n")
+        return
+    columns = [field.name for field in _fields(snapshot)]
+    if not columns:
+        console.print(f"log {name} has no rows and no schema yet")
+        return
+    is_led = snapshot.kind is LogKind.LEADER
+    print_table(
+        f"{len(found):,} of {snapshot.interval.rows:,} rows of log {name}"
+        + ("" if is_led else f", version {snapshot.interval.version}"),
+        columns,
+        [[shown_cell(row.get(column)) for column in columns] for row in found],
+    )
+
+
+def _batches(log: BlockingLog, snapshot: LogSnapshot, password: bytes) -> Iterator[pa.RecordBatch]:
+    """The version's rows in order, batch by batch."""
+    from ledgerlog_spark.arrow.leader_batches import decode_record_bodies, decode_row_entries
+    from ledgerlog_spark.arrow.stream_codec import decode_entries
+
+    start, end = snapshot.interval.start_offset, snapshot.interval.end_offset
+    for item in snapshot.items:
+        schema = snapshot.schemas.get(item.schema_id, b"")
+        entries = log.read_range(
+            item.ledger_id, item.first_entry_id, item.last_entry_id, password=password
+        )
+        payloads = (entry.payload for batch in entries for entry in batch)
+        placed: Iterator[tuple[int, pa.RecordBatch]]
+        if snapshot.kind is LogKind.TRANSACTIONAL:
+            decoded = decode_entries(schema, payloads)
+            placed = ((item.first_offset + one.first_row, one.batch) for one in decoded)
+        else:
+            led = (
+                decode_record_bodies(map(plain_body, payloads))
+                if snapshot.content is LogContent.RECORDS
+                else decode_row_entries(schema, payloads)
+            )
+            placed = ((one.first_offset, one.batch) for one in led)
+        for at, batch in placed:
+            skip = max(0, start - at)
+            keep = min(batch.num_rows, end - at) - skip
+            if keep > 0:
+                yield batch.slice(skip, keep)

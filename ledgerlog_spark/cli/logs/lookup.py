@@ -1,0 +1,113 @@
+"""Shared code of the commands on logs: finding a log by its name, parsing and printing times."""
+
+from __future__ import annotations
+
+import base64
+import difflib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ledgerlog_spark.errors import ConfigurationError, LogNotFoundError
+from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.client.blocking.client import BlockingClient
+    from ledgerlog_spark.protocol.log.state.records import VersionInterval
+
+NAMES_SHOWN_MAX = 10
+
+LogName = Annotated[str, typer.Argument(help="Name of a log. `logs list` shows all.")]
+
+
+def time_text(wall_ms: int) -> str:
+    """A wall time in ms since the epoch, in seconds of UTC."""
+    return datetime.fromtimestamp(wall_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def shown_bytes(value: bytes) -> str:
+    """The bytes as text; as a Python literal if they hold control characters or no UTF-8."""
+    text = value.decode(errors="replace")
+    is_text = text.replace("\t", "").isprintable() and text.encode() == value
+    return text if is_text else repr(value)
+
+
+def shown_cell(value: object) -> str:
+    """A value as a cell of a table."""
+    if isinstance(value, bytes):
+        return shown_bytes(value)
+    return "" if value is None else str(value)
+
+
+def json_text(value: object) -> str:
+    """Values without a JSON type: bytes as base64, dates and decimals as text."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+def time_ms(text: str, option: str) -> int:
+    """A time from the command line, in ms since the epoch; the default zone is this machine's.
+
+    Raises:
+        ConfigurationError: The text is not a time.
+    """
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1e3)
+    except (ValueError, OverflowError, OSError):
+        raise ConfigurationError(
+            f"{option} {text!r} is not a time; examples are 2026-01-31, '2026-01-31 12:00' and "
+            "2026-01-31T12:00:00Z",
+            key=option,
+        ) from None
+
+
+def describe_version(version: VersionInterval) -> dict[str, Any]:
+    """A version for `--json`."""
+    return {
+        "version": version.version,
+        "operation": version.operation.name,
+        "start_offset": version.start_offset,
+        "end_offset": version.end_offset,
+        "rows": version.rows,
+        "commit_time_ms": version.commit_time_ms,
+        "commit_time": time_text(version.commit_time_ms),
+    }
+
+
+def names_of(client: BlockingClient) -> Sequence[str]:
+    """Names of all logs.
+
+    Raises:
+        MetadataError: There is no cluster. A cluster without logs is no error.
+    """
+    names = BlockingLogs(client).names()
+    if not names:
+        next(client.list_ledgers(), None)
+    return names
+
+
+def opened(client: BlockingClient, name: str) -> BlockingLog:
+    """The log of that name.
+
+    Raises:
+        LogNotFoundError: No log has that name; the message suggests a similar name.
+    """
+    try:
+        return BlockingLogs(client).open(name)
+    except LogNotFoundError:
+        raise missing(client, name) from None
+
+
+def missing(client: BlockingClient, name: str) -> LogNotFoundError:
+    """The error of a log that does not exist; its message suggests a similar name."""
+    names = names_of(client)
+    near = difflib.get_close_matches(name, names, 1, 0.5)
+    hint = (
+        f"did you mean {near[0]!r}?"
+        if near
+        else f"the existing logs are {', '.join(names[:NAMES_SHOWN_MAX])}"
+        if names
+        else "the cluster has no logs; create one with `ledgerlog logs create` or from Spark"
+    )
+    return LogNotFoundError(f"log {name!r} does not exist: {hint}", log=name)

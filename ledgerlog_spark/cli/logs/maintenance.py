@@ -1,0 +1,329 @@
+"""`ledgerlog logs sweep|merge|check`: maintenance of logs, and verification of their entries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, connect
+from ledgerlog_spark.cli.logs.lookup import LogName, names_of, opened
+from ledgerlog_spark.cli.output import (
+    AsJson,
+    console,
+    counted,
+    print_fields,
+    print_json,
+    print_table,
+)
+from ledgerlog_spark.log.logs import logs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from ledgerlog_spark.client.blocking.client import BlockingClient
+    from ledgerlog_spark.client.client import LedgerClient
+    from ledgerlog_spark.log.maintenance.check import LogCheck
+    from ledgerlog_spark.log.maintenance.sweeper import Swept
+    from ledgerlog_spark.upkeep.merging import Merged
+    from ledgerlog_spark.upkeep.upkeep import Kept
+
+app = typer.Typer()
+RETRIABLE = 4
+WAIT_SECONDS = 60.0
+
+T = TypeVar("T")
+LogNames = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME", help="Names of logs; by default all logs.")
+]
+Wait = Annotated[
+    float,
+    typer.Option(metavar="N", help="Seconds to wait while another process maintains logs.", min=0),
+]
+
+
+def _bar(as_json: bool) -> Progress:
+    """A progress bar, which is removed at the end; scripts get none."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=as_json,
+    )
+
+
+def _existing(client: BlockingClient, names: Sequence[str] | None) -> list[str] | None:
+    """The names, after a check that these logs exist; None stands for all logs."""
+    return [opened(client, name).name for name in names] if names else None
+
+
+def _to_merge(client: BlockingClient, names: Sequence[str] | None) -> list[str]:
+    """The names of the logs to merge, by default of all logs that can be merged."""
+    from ledgerlog_spark.upkeep.merging import check_merged, is_merged
+
+    if names:
+        logs = [opened(client, name) for name in names]
+        for log in logs:
+            check_merged(log.state().head)
+        return [log.name for log in logs]
+    return [name for name in names_of(client) if is_merged(opened(client, name).state().head)]
+
+
+def _held(
+    client: BlockingClient, work: Callable[[LedgerClient], Coroutine[Any, Any, list[T] | None]]
+) -> list[T]:
+    """The results of the work; ends the command if another process holds the lease all the time."""
+    from ledgerlog_spark.upkeep.upkeep import holder
+
+    done = client.run(work)
+    if done is not None:
+        return done
+    other = client.run(holder) or {}
+    process = f"process {other.get('pid', '?')} on {other.get('host', '?')}"
+    Console(stderr=True).print(
+        f"{process} maintains the logs now, so nothing was changed; retry later", soft_wrap=True
+    )
+    raise typer.Exit(RETRIABLE)
+
+
+@app.command("sweep", epilog="Example: ledgerlog logs sweep --json")
+def sweep(
+    names: LogNames = None,
+    wait: Wait = WAIT_SECONDS,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Delete expired rows and versions, and ledgers that no version needs.
+
+    The command is safe at any time, also while logs are written and read.
+    """
+    from ledgerlog_spark.upkeep.upkeep import Upkeep
+
+    with connect(uri) as client:
+        wanted = _existing(client, names)
+        with _bar(as_json) as progress:
+            task = progress.add_task("sweeping", total=len(wanted) if wanted else None)
+
+            async def swept(ledgers: LedgerClient) -> list[Kept] | None:
+                upkeep = Upkeep(ledgers, policy=None, on_log=lambda _: progress.advance(task))
+                return await upkeep.run(wanted, wait_seconds=wait)
+
+            kept = _held(client, swept)
+    found = [_swept(done) for done in kept]
+    if as_json:
+        print_json(found)
+    else:
+        print_table(
+            f"logs of {uri}",
+            ("log", "starts at", "ledgers unlisted", "ledgers deleted", "pages deleted", "problem"),
+            [tuple(row[key] for key in _SWEPT) for row in found],
+        )
+    if any(done.errors for done in kept):
+        raise typer.Exit(1)
+
+
+_SWEPT = (
+    "log", "start_offset", "ledgers_unlisted", "ledgers_deleted", "pages_deleted", "problem",
+)  # fmt: skip
+
+
+def _swept(done: Kept) -> dict[str, Any]:
+    swept, truncated = done.swept, done.truncated
+    return {
+        "log": done.log,
+        "is_removed": bool(swept and swept.is_removed),
+        "start_offset": truncated.start_offset if truncated else None,
+        "ledgers_unlisted": (swept.unlisted + swept.deregistered if swept else 0)
+        + (len(truncated.unlisted) if truncated else 0),
+        "ledgers_deleted": swept.ledgers_deleted if swept else 0,
+        "pages_deleted": swept.pages_deleted if swept else 0,
+        "ledgers_kept": len(swept.ledgers_kept) if swept else 0,
+        "problem": "; ".join((*map(str, done.errors), *_kept_by(swept))) or None,
+    }
+
+
+def _kept_by(swept: Swept | None) -> list[str]:
+    """The reason why a deleted log is still there."""
+    if swept is None or not swept.ledgers_kept:
+        return []
+    kept = swept.ledgers_kept
+    problem = (
+        f"the log is deleted, but {len(kept)} of its ledgers could not be sealed, such as ledger "
+        f"{kept[0]}: start their bookies, or run `ledgerlog ledgers delete`"
+    )
+    return [problem]
+
+
+@app.command("merge", epilog="Example: ledgerlog logs merge flights")
+def merge(
+    names: LogNames = None,
+    target_mib: Annotated[
+        int, typer.Option(metavar="N", help="Maximum size of a merged range, in MiB.", min=1)
+    ] = 256,
+    ranges_min: Annotated[
+        int,
+        typer.Option(metavar="N", help="Minimum number of neighbouring ranges to merge.", min=2),
+    ] = 2,
+    compression: Annotated[
+        str, typer.Option(metavar="NAME", help="Compression: zstd, lz4 or none.")
+    ] = "zstd",
+    seal: Annotated[
+        bool,
+        typer.Option("--seal", help="Close open ledgers first; streams continue in new ledgers."),
+    ] = False,
+    wait: Wait = WAIT_SECONDS,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Merge small ranges into large ledgers. Offsets and versions do not change.
+
+    The command is safe while logs are written and read. The old ledgers are
+    deleted after `deletedRetentionMs`. Leader logs cannot be merged:
+    `rollBytes` and `rollMs` set the size of their ledgers.
+    """
+    from ledgerlog_spark.arrow.stream_codec import write_options
+    from ledgerlog_spark.upkeep.merge_plan import MergePolicy
+    from ledgerlog_spark.upkeep.merging import LogMerger
+    from ledgerlog_spark.upkeep.upkeep import leased
+
+    write_options(compression)  # refuses a wrong one before anything is done
+    policy = MergePolicy(target_bytes=target_mib << 20, ranges_min=ranges_min)
+    with connect(uri) as client:
+        wanted = _to_merge(client, names)
+        with _bar(as_json) as progress:
+
+            async def merged(ledgers: LedgerClient) -> list[Merged] | None:
+                async with leased(ledgers, wait_seconds=wait) as is_held:
+                    if not is_held:
+                        return None
+                    return [await one(ledgers, name) for name in wanted]
+
+            async def one(ledgers: LedgerClient, name: str) -> Merged:
+                task = progress.add_task(f"merging {name}", total=None)
+                merger = LogMerger(
+                    await logs_of(ledgers).open(name),
+                    ledgers,
+                    policy,
+                    compression=compression,
+                    seals=seal,
+                    on_progress=lambda at: progress.update(
+                        task, completed=at.ranges, total=at.ranges_total
+                    ),
+                )
+                return await merger.merge()
+
+            done = _held(client, merged)
+    if as_json:
+        print_json([{key: getattr(each, key) for key in _MERGED} for each in done])
+        return
+    if not any(each.ledgers or each.lost for each in done):
+        console.print(_nothing_merged(wanted, ranges_min), soft_wrap=True)
+        return
+    print_table(
+        f"logs of {uri}",
+        [key.replace("_", " ") for key in _MERGED],
+        [tuple(getattr(each, key) for key in _MERGED) for each in done],
+    )
+
+
+def _nothing_merged(names: Sequence[str], ranges_min: int) -> str:
+    if not names:
+        return "there is nothing to merge: the cluster has no transactional log"
+    where = f"log {names[0]}" if len(names) == 1 else f"{len(names):,} logs"
+    return (
+        f"there is nothing to merge in {where}: it needs {ranges_min} neighbouring small ranges of "
+        "closed ledgers"
+    )
+
+
+_MERGED = ("log", "ranges_before", "ranges_after", "ledgers", "rows", "size_bytes", "lost")
+
+
+@app.command("check", epilog="Example: ledgerlog logs check flights --every-entry")
+def check(
+    name: LogName,
+    every_entry: Annotated[
+        bool,
+        typer.Option(
+            "--every-entry", help="Verify all entries, not only the first and last of each range."
+        ),
+    ] = False,
+    delete_orphans: Annotated[
+        bool,
+        typer.Option(
+            "--delete-orphans",
+            help="Mark orphaned ledgers older than `stagingTtlMs`; the sweeper deletes them.",
+        ),
+    ] = False,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Verify that entries have enough replicas, and report orphaned ledgers.
+
+    By default the first and last entry of each range are verified. Without
+    --delete-orphans the command changes nothing. The exit code is 1 if rows
+    are lost or have too few replicas.
+    """
+    with connect(uri) as client:
+        log = opened(client, name)
+        with _bar(as_json) as progress:
+            task = progress.add_task(f"checking {name}", total=None)
+            found = log.check(
+                every_entry=every_entry,
+                on_progress=lambda done, total: progress.update(task, completed=done, total=total),
+            )
+        marked = log.delete_orphans() if delete_orphans else ()
+    if as_json:
+        print_json({**_checked(found), "orphans_marked": marked})
+    else:
+        print_table(
+            f"ledgers of log {name}",
+            ("ledger", "state", "ranges", "last listed", "entries verified", "replicas", "finding"),
+            [
+                (str(c.ledger_id), c.state, c.ranges, c.last_entry_id, c.entries,
+                 f"{c.copies} of {c.copies_wanted}", c.finding or "sound")
+                for c in found.ledgers
+            ],
+        )  # fmt: skip
+        others = {"being written": found.staged, "to be deleted": found.marked}
+        others["orphaned"] = found.orphans
+        print_fields("other ledgers", {k: len(ids) for k, ids in others.items()})
+        if found.orphans:
+            shown = ", ".join(map(str, found.orphans[:20]))
+            console.print(
+                f"orphaned ledgers: {shown}; pass --delete-orphans to delete the old ones"
+            )
+        if delete_orphans:
+            ledgers = counted(len(marked), "ledger is", "ledgers are")
+            console.print(f"{ledgers} marked; the sweeper deletes them later")
+    if found.is_damaged:
+        raise typer.Exit(1)
+
+
+def _checked(found: LogCheck) -> dict[str, Any]:
+    return {
+        "log": found.log,
+        "is_damaged": found.is_damaged,
+        "ledgers": [
+            {
+                "ledger_id": c.ledger_id,
+                "state": c.state,
+                "ranges": c.ranges,
+                "last_entry_id": c.last_entry_id,
+                "entries": c.entries,
+                "copies": c.copies,
+                "copies_wanted": c.copies_wanted,
+                "is_damaged": c.is_damaged,
+                "finding": c.finding or None,
+            }
+            for c in found.ledgers
+        ],
+        "staged": found.staged,
+        "marked": found.marked,
+        "orphans": found.orphans,
+    }

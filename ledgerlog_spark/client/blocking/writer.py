@@ -1,0 +1,299 @@
+"""The blocking face of a write handle.
+
+Appends do not hop threads one by one: they go into a deque, and one wake-up makes the loop take all
+that is there.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from ledgerlog_spark.client.appends.batches import checked_payload, checked_payloads
+from ledgerlog_spark.client.appends.pace import BACKLOGS_MAX
+from ledgerlog_spark.client.blocking.add_future import (
+    AddFuture,
+    SharedCondition,
+    complete_all,
+    completed,
+)
+from ledgerlog_spark.client.blocking.closing import Closing
+from ledgerlog_spark.client.blocking.loop_thread import LoopThread
+from ledgerlog_spark.client.handles.writer import WriteHandle
+from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.errors import LocalProtocolError
+from ledgerlog_spark.model import LedgerMetadata
+from ledgerlog_spark.protocol.ledger.messages import Payload
+
+T = TypeVar("T")
+
+
+DOZE_SIZE_BYTES_MAX = 64 << 10
+"""What comes while the loop dozes wakes it when there is so much; it may fill an entry."""
+
+
+def _nothing() -> None:
+    """Nobody takes appends yet."""
+
+
+class Inbox:
+    """Appends on their way from the caller's threads to the loop, bounded in entries and bytes.
+
+    To wake the loop for a small append costs more than the append. While earlier ones linger, to
+    be sent with the next acknowledgement or after a while, the loop *dozes*: it looks here again
+    when they are sent or fail, of which `on_sent` tells.
+
+    Attributes:
+        condition: Guards everything here, and is the condition of all futures of the handle.
+        hand_over: On the loop: takes what is here.
+        look_soon: On the loop: has it taken, and sent, in a later turn.
+    """
+
+    def __init__(self, settings: ClientSettings, loop_thread: LoopThread) -> None:
+        lock = threading.RLock()
+        self.condition = SharedCondition(lock, loop_thread.ident)
+        self.items: deque[tuple[Payload | list[Payload], AddFuture[Any]]] = deque()
+        self.is_awake = False
+        self.hand_over: Callable[[], None] = _nothing
+        self.look_soon: Callable[[], object] = _nothing
+        self._is_dozing = False
+        self._unseen_bytes = 0
+        self._entries = 0
+        self._size_bytes = 0
+        self._waiting = 0
+        self._room = threading.Condition(lock)
+        self._entries_max = settings.backlog_entries_max
+        self._size_bytes_max = settings.backlog_size_bytes_max
+
+    def put(
+        self, item: Payload | list[Payload], future: AddFuture[Any], entries: int, size_bytes: int
+    ) -> bool:
+        """Add one append, or a batch; blocks while there is no room. True: wake the loop.
+
+        Raises:
+            LocalProtocolError: There is no room, and a callback of an append calls, which must not
+                wait: beyond 16 times the backlog. Nothing was appended.
+        """
+        with self.condition:
+            self._check_callback()
+            while self._is_full and self.condition.may_wait:
+                self._waiting += 1
+                self._room.wait()
+                self._waiting -= 1
+            self._entries += entries
+            self._size_bytes += size_bytes
+            self._unseen_bytes += size_bytes
+            self.items.append((item, future))
+            is_left_alone = self._is_dozing and self._unseen_bytes < DOZE_SIZE_BYTES_MAX
+            if self.is_awake or is_left_alone:
+                return False
+            self.is_awake, self._is_dozing = True, False
+            return True
+
+    def _check_callback(self) -> None:
+        """Refuse what cannot wait when far too much waits already."""
+        is_far_beyond = (
+            self._entries >= BACKLOGS_MAX * self._entries_max
+            or self._size_bytes >= BACKLOGS_MAX * self._size_bytes_max
+        )
+        if is_far_beyond and not self.condition.may_wait:
+            raise LocalProtocolError(
+                f"{self._entries:,} appends of {self._size_bytes:,} bytes wait to be sent, and a "
+                "callback of an append adds more and cannot wait: append from a thread of yours",
+                entries=self._entries,
+                size_bytes=self._size_bytes,
+            )
+
+    def look(self) -> None:
+        """On the loop, before it takes what is here: what comes from now on wakes it again."""
+        with self.condition:
+            self.is_awake = self._is_dozing = False
+            self._unseen_bytes = 0
+
+    def doze(self) -> None:
+        """On the loop: something lingers that was taken from here."""
+        with self.condition:
+            self._is_dozing = not self.is_awake
+
+    @property
+    def _is_full(self) -> bool:
+        return self._entries >= self._entries_max or self._size_bytes >= self._size_bytes_max
+
+    def on_sent(self, entries: int, size_bytes: int) -> None:
+        """On the loop: so much was sent, or refused."""
+        with self.condition:
+            self._entries -= entries
+            self._size_bytes -= size_bytes
+            if self._waiting:
+                self._room.notify_all()
+            was_dozing, self._is_dozing = self._is_dozing, False
+            self.is_awake = self.is_awake or was_dozing
+        if was_dozing:
+            self.look_soon()
+
+    def complete(self, results: list[tuple[Any, Any]]) -> None:
+        """On the loop: these futures are done; what came meanwhile can travel next."""
+        complete_all(self.condition, results)
+        if self.items:
+            self.hand_over()
+
+
+class Appender(Protocol):
+    """Takes what was put into an inbox, on the loop."""
+
+    def submit(self, payload: Payload, waiter: Any) -> None:
+        """Take one checked payload."""
+
+    def submit_batch(self, payloads: list[Payload], waiter: Any) -> None:
+        """Take checked payloads."""
+
+    def send_now(self) -> None:
+        """Send what was taken, as far as that is possible."""
+
+    @property
+    def is_lingering(self) -> bool:
+        """Whether appends wait for company, and are sent later without anybody's doing."""
+
+
+class BlockingAppends(Closing):
+    """The way of appends from any thread to an appender on the loop; futures come back."""
+
+    def __init__(self, appender: Appender, thread: LoopThread, inbox: Inbox) -> None:
+        self._appender = appender
+        self._thread = thread
+        self._inbox = inbox
+        inbox.hand_over = self._hand_over
+        inbox.look_soon = partial(thread.loop.call_soon, self._take_inbox)
+
+    def _append(self, payload: Payload) -> AddFuture[Any]:
+        """Hand over one checked payload; blocks only while the backlog is full."""
+        future: AddFuture[Any] = AddFuture(self._inbox.condition)
+        self._put(payload, future, 1, len(payload))
+        return future
+
+    def _append_all(self, payloads: list[Payload]) -> AddFuture[Any]:
+        """Hand over checked payloads, at least one; blocks only while the backlog is full."""
+        future: AddFuture[Any] = AddFuture(self._inbox.condition)
+        self._put(payloads, future, len(payloads), sum(map(len, payloads)))
+        return future
+
+    def _put(
+        self, item: Payload | list[Payload], future: AddFuture[Any], entries: int, size_bytes: int
+    ) -> None:
+        if self._thread.pid != os.getpid():
+            raise self._forked()
+        if self._inbox.put(item, future, entries, size_bytes):
+            self._thread.loop.call_soon_threadsafe(self._take_inbox)
+
+    def _take_inbox(self) -> None:
+        """On the loop: hand everything over, in order, and send."""
+        self._inbox.look()
+        self._hand_over()
+        self._appender.send_now()
+        if self._appender.is_lingering:
+            self._inbox.doze()
+
+    def _hand_over(self) -> None:
+        items, appender = self._inbox.items, self._appender
+        while items:
+            item, future = items.popleft()
+            if isinstance(item, list):
+                appender.submit_batch(item, future)
+            else:
+                appender.submit(item, future)
+
+    def _call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What `work()` returns on the loop, behind all appends so far."""
+        if self._thread.pid != os.getpid():
+            raise self._forked()
+        return self._thread.call(self._after_appends(work))
+
+    async def _after_appends(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        self._take_inbox()
+        return await work()
+
+    @abstractmethod
+    def _forked(self) -> LocalProtocolError:
+        """The error of a call in another process than the one that writes."""
+
+
+class BlockingWriteHandle(BlockingAppends):
+    """`WriteHandle` without `await`; safe to use from several threads of one process.
+
+    Attributes:
+        id: The ledger's id.
+    """
+
+    def __init__(self, handle: WriteHandle, thread: LoopThread, inbox: Inbox) -> None:
+        super().__init__(handle, thread, inbox)
+        self.id = handle.id
+        self._handle = handle
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """Last entry that was acknowledged, NO_ENTRY (-1) before the first."""
+        return self._handle.last_add_confirmed
+
+    @property
+    def length(self) -> int:
+        """Payload bytes up to and including `last_add_confirmed`."""
+        return self._handle.length
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The newest record that the writer knows."""
+        return self._handle.metadata
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether appends are still taken: no failure so far, and no close."""
+        return self._handle.is_writable
+
+    def append(self, payload: bytes | bytearray | memoryview) -> int:
+        """The entry's id once it is on the disks of Qa bookies; errors as `WriteHandle.append`."""
+        return self.append_async(payload).result()
+
+    def append_async(self, payload: bytes | bytearray | memoryview) -> AddFuture[int]:
+        """A `concurrent.futures.Future` of the entry id; blocks only while the backlog is full."""
+        return self._append(checked_payload(payload))
+
+    def append_batch(self, payloads: Sequence[bytes | bytearray | memoryview]) -> range:
+        """The ids of all payloads; see `WriteHandle.append_batch`."""
+        return self.append_batch_async(payloads).result()
+
+    def append_batch_async(
+        self, payloads: Sequence[bytes | bytearray | memoryview]
+    ) -> AddFuture[range]:
+        """A future of the range of ids; blocks only while the backlog is full."""
+        kept = checked_payloads(payloads)
+        if not kept:
+            return completed(self._inbox.condition, range(0))
+        return self._append_all(kept)
+
+    def flush(self) -> None:
+        """Wait until each append so far was acknowledged or failed."""
+        self._call(self._handle.flush)
+
+    def close(self) -> LedgerMetadata:
+        """The closed record; see `WriteHandle.close`.
+
+        Blocks for up to four minutes while the metadata store is away (half a minute when that
+        refuses at once), then raises MetadataUnavailableError and can be called again. After
+        Ctrl-C the attempt goes on until the client is closed.
+        """
+        return self._call(self._handle.close)
+
+    def _forked(self) -> LocalProtocolError:
+        return LocalProtocolError(
+            f"ledger {self.id} is written by the process that created it (a ledger has one "
+            "writing process): create another one in this process",
+            ledger_id=self.id,
+        )
+
+    def __repr__(self) -> str:
+        return f"BlockingWriteHandle(id={self.id}, last_add_confirmed={self.last_add_confirmed})"

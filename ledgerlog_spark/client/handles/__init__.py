@@ -1,0 +1,1 @@
+"""Handles of ledgers that are written, read and followed."""

@@ -1,0 +1,184 @@
+"""A new ledger: its record checked, placed on writable bookies and created in the metadata store.
+
+No bookie is contacted: bookies learn of a ledger with its first add.
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from operator import index
+from typing import Any
+
+from ledgerlog_spark.client.services import Services
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    LedgerExistsError,
+    MetadataUnknownError,
+    NotEnoughBookiesError,
+)
+from ledgerlog_spark.model import (
+    PASSWORD_SIZE_BYTES_MAX,
+    DigestType,
+    Fragment,
+    LedgerMetadata,
+    Quorum,
+    Versioned,
+)
+from ledgerlog_spark.protocol.ledger.placement import choose_ensemble
+from ledgerlog_spark.wire.ledger_path import LEDGER_ID_MAX
+
+CreateRecord = Callable[[int, LedgerMetadata], Awaitable[Versioned[LedgerMetadata]]]
+"""Creates the record of a ledger id, and what has to appear in the same transaction.
+
+Raises what `LedgerStore.create` raises."""
+
+IDS_TRIED_MAX = 3
+"""Ids tried when somebody else took one that the store gave us."""
+
+
+def checked_digest_type(digest_type: str | DigestType) -> DigestType:
+    """The digest type of that name.
+
+    Raises:
+        ConfigurationError: There is none; names the nearest.
+    """
+    if isinstance(digest_type, DigestType):
+        return digest_type
+    names = [kind.name for kind in DigestType]
+    name = str(digest_type).upper()
+    if name in names:
+        return DigestType[name]
+    near = difflib.get_close_matches(name, names, 1, 0.3)
+    raise ConfigurationError(
+        f"digest_type {digest_type!r} does not exist; choose one of {', '.join(names)}"
+        + (f": did you mean {near[0]}?" if near else ""),
+        key="digest_type",
+        value=digest_type,
+    )
+
+
+def checked_password(password: object) -> bytes:
+    """The password as it is.
+
+    Raises:
+        ConfigurationError: It is not bytes.
+    """
+    if not isinstance(password, bytes):
+        raise ConfigurationError(
+            f'password is bytes, not {type(password).__name__}: write b"..." or encode it',
+            key="password",
+        )
+    return password
+
+
+def checked_new_password(password: object) -> bytes:
+    """The password as it is, for ledgers that are made.
+
+    Raises:
+        ConfigurationError: It is not bytes, or too long.
+    """
+    checked = checked_password(password)
+    if len(checked) > PASSWORD_SIZE_BYTES_MAX:
+        raise ConfigurationError(
+            f"password has {len(checked):,} bytes, and may have {PASSWORD_SIZE_BYTES_MAX:,}: take "
+            "a shorter one, or a digest of it",
+            key="password",
+        )
+    return checked
+
+
+def checked_ledger_id(ledger_id: Any) -> int:
+    """The ledger id, as an int.
+
+    Raises:
+        ConfigurationError: No ledger can have it.
+    """
+    # Not int alone: an id out of a table is often a number of numpy.
+    if not hasattr(ledger_id, "__index__") or isinstance(ledger_id, bool):
+        raise ConfigurationError(
+            f"ledger_id is of type int, got {ledger_id!r}", key="ledger_id", value=ledger_id
+        )
+    if not 0 <= ledger_id <= LEDGER_ID_MAX:
+        raise ConfigurationError(
+            f"ledger id {ledger_id}: ids go from 0 to {LEDGER_ID_MAX}; `ledgerlog ledgers list` "
+            "shows what there is",
+            key="ledger_id",
+            value=ledger_id,
+        )
+    return index(ledger_id)
+
+
+def _checked_custom(custom: Mapping[Any, Any]) -> dict[str, bytes]:
+    for name, value in custom.items():
+        if not isinstance(name, str) or not isinstance(value, bytes):
+            raise ConfigurationError(
+                f"custom_metadata maps str to bytes; {name!r} maps to {type(value).__name__}",
+                key="custom_metadata",
+            )
+    return dict(custom)
+
+
+async def placed(services: Services, quorum: Quorum) -> tuple[str, ...]:
+    """An ensemble of writable bookies, chosen at random.
+
+    Raises:
+        NotEnoughBookiesError: Fewer writable bookies than the ensemble; names both numbers.
+        MetadataUnavailableError: The registration cannot be read in time.
+    """
+    try:
+        return choose_ensemble(quorum, await services.candidates(is_fresh=False))
+    except NotEnoughBookiesError:  # one may have come a moment ago
+        return choose_ensemble(quorum, await services.candidates())
+
+
+async def create_record(
+    services: Services,
+    *,
+    quorum: Quorum,
+    digest_type: str | DigestType,
+    password: bytes,
+    custom_metadata: Mapping[str, bytes],
+    drawn_id: int | None = None,
+    create: CreateRecord | None = None,
+) -> tuple[int, Versioned[LedgerMetadata]]:
+    """The id and the record of a new, empty ledger.
+
+    Args:
+        services: Of the client.
+        quorum: Of the ledger.
+        digest_type: Name or value.
+        password: Stored in the clear.
+        custom_metadata: Stored with the record.
+        drawn_id: Drawn before for this ledger; None draws one now.
+        create: Creates the record instead of the ledger store.
+
+    Raises:
+        ConfigurationError: A bad argument.
+        NotEnoughBookiesError: Fewer writable bookies than the ensemble; names both numbers.
+        LedgerExistsError: `drawn_id` is taken: the cluster's counter was set back.
+        MetadataUnavailableError: Nothing was created.
+        MetadataUnknownError: An empty ledger may have been created; nobody knows its id.
+    """
+    kind = checked_digest_type(digest_type)
+    checked_new_password(password)
+    custom = _checked_custom(custom_metadata)
+    metadata = LedgerMetadata(
+        quorum=quorum,
+        fragments=(Fragment(0, await placed(services, quorum)),),
+        digest_type=kind,
+        password=password,
+        created_ms=time.time_ns() // 1_000_000,
+        custom=custom,
+        token=services.random.getrandbits(62),
+    )
+    store_create = create or services.ledgers.create
+    for attempt in range(IDS_TRIED_MAX):
+        chosen = (await services.ledgers.new_ids())[0] if drawn_id is None else drawn_id
+        try:
+            return chosen, await store_create(chosen, metadata)
+        except LedgerExistsError:
+            if drawn_id is not None or attempt + 1 == IDS_TRIED_MAX:
+                raise
+    raise MetadataUnknownError("no free ledger id was found")

@@ -1,0 +1,175 @@
+"""Tells bookies how far an idle writer's ledger is confirmed (LOGS.md#H3).
+
+An entry's header carries the last add confirmed of the moment when it was sent, so bookies learn
+of a ledger's newest entry with the next one. Readers are not to wait for that: the ledger's
+*herald*, which is the bookie that they watch first, is told of each entry at once. It may forget
+what it was told, so a writer that stays idle writes its LAC to the whole ensemble a little later.
+A LAC is confirmed whoever repeats it, so this never needs a quorum, and a deposed writer that
+still announces does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.model import NO_ENTRY, Code
+from ledgerlog_spark.transport.port import WriteLac
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
+    from ledgerlog_spark.client.services import Services
+    from ledgerlog_spark.model import LedgerMetadata
+    from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
+
+EXPLICIT_LAC_KEY = "ledgerlog.lac"
+EXPLICIT_LAC = b"explicit"
+"""Custom metadata of a ledger whose writer announces: readers ask for what it announced."""
+
+QUICK_SECONDS = 0.002
+"""A writer whose last pause was shorter is about to append again, which announces as well: to a
+herald that cannot be told, only written to, it says nothing then."""
+
+ATTEMPTS_MAX = 8
+"""Of writing one LAC to one bookie, with a pause in between; it may have no control service."""
+
+TIMER_SLACK_MS = 1.0
+"""Idle for so much less than it should be is idle long enough: a timer of its own costs more."""
+
+
+def announces(metadata: LedgerMetadata) -> bool:
+    """Whether the writer of the ledger announces."""
+    return metadata.custom.get(EXPLICIT_LAC_KEY) == EXPLICIT_LAC
+
+
+def announced(custom: Mapping[str, bytes] | None, *, explicit_lac: bool) -> Mapping[str, bytes]:
+    """Custom metadata of a ledger, with `explicit_lac` of one whose writer announces."""
+    return {**(custom or {}), **({EXPLICIT_LAC_KEY: EXPLICIT_LAC} if explicit_lac else {})}
+
+
+def herald_index(ledger_id: int, ensemble_size: int) -> int:
+    """The index of the bookie that hears first of a LAC, so that watching it is fastest."""
+    return ledger_id % ensemble_size
+
+
+class LacAnnouncer:
+    """Announces for one write handle. All methods on the event loop's thread."""
+
+    def __init__(self, writer: LedgerWriter, services: Services, ledger: LedgerBytes) -> None:
+        self._writer = writer
+        self._services = services
+        self._ledger = ledger
+        self._idle_ms_max = services.settings.explicit_lac_ms
+        self._loop = asyncio.get_running_loop()
+        self._told_lac = NO_ENTRY
+        self._written: dict[str, int] = {}
+        self._asked: set[str] = set()
+        self._attempts = 0
+        self._is_idle = False
+        self._was_quick = False
+        self._idle_since = 0.0
+        self._timer: asyncio.Handle | None = None
+        self._is_stopped = False
+
+    def on_sent(self) -> None:
+        """A run was sent, and with it the LAC before it."""
+        if self._is_idle:
+            self._is_idle = False
+            self._was_quick = self._loop.time() - self._idle_since < QUICK_SECONDS
+
+    def on_confirmed(self, *, is_idle: bool) -> None:
+        """The last add confirmed rose, maybe; with `is_idle` all that was sent is confirmed."""
+        if self._is_stopped:
+            return
+        lac = self._writer.last_add_confirmed
+        is_told = lac == self._told_lac
+        if not is_told and (is_told := self._tell(lac)):
+            self._told_lac = lac
+        if is_idle:
+            self._on_idle(is_told=is_told)
+
+    def on_failed(self) -> None:
+        """Nothing more is sent, and nothing more is confirmed."""
+        if not self._is_idle:
+            self.on_confirmed(is_idle=True)
+
+    def on_ensemble_changed(self) -> None:
+        """Bookies came that know nothing, and readers are about to watch one of them."""
+        self._told_lac = NO_ENTRY
+        ensemble = set(self._ensemble())
+        self._written = {name: lac for name, lac in self._written.items() if name in ensemble}
+        if self._is_idle:
+            self.on_confirmed(is_idle=True)
+
+    def stop(self) -> None:
+        """Announce nothing more."""
+        self._is_stopped = True
+        self._is_idle = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_idle(self, *, is_told: bool) -> None:
+        self._is_idle = True
+        self._attempts = 0
+        self._idle_since = self._loop.time()
+        if not is_told and not self._was_quick:
+            self._write(self._herald())
+        if self._timer is None:
+            self._start_timer(self._idle_ms_max)
+
+    def _start_timer(self, delay_ms: float) -> None:
+        self._timer = self._loop.call_later(delay_ms / 1e3, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self._is_idle:
+            return  # the next pause starts it again
+        left_ms = self._idle_ms_max - (self._loop.time() - self._idle_since) * 1e3
+        if left_ms > TIMER_SLACK_MS and not self._attempts:
+            self._start_timer(left_ms)
+            return
+        self._attempts += 1
+        behind = [bookie_id for bookie_id in self._ensemble() if self._is_behind(bookie_id)]
+        for bookie_id in behind:
+            self._write(bookie_id)
+        if behind and self._attempts < ATTEMPTS_MAX:
+            self._start_timer(self._idle_ms_max)
+
+    def _is_behind(self, bookie_id: str) -> bool:
+        return self._written.get(bookie_id, NO_ENTRY) < self._writer.last_add_confirmed
+
+    def _tell(self, lac: int) -> bool:
+        """Tell the herald; whether that was possible."""
+        request = WriteLac(self._ledger.ledger_id, lac, self._ledger.master_key)
+        return self._services.transport.tell_lac(self._herald(), request)
+
+    def _write(self, bookie_id: str) -> None:
+        """Write to one bookie, unless it has not answered the last time yet: then after that."""
+        if bookie_id in self._asked or not self._is_behind(bookie_id):
+            return
+        lac = self._writer.last_add_confirmed
+        self._asked.add(bookie_id)
+        self._services.transport.write_lac(
+            bookie_id,
+            WriteLac(self._ledger.ledger_id, lac, self._ledger.master_key),
+            self._services.settings.add_timeout_ms,
+            partial(self._on_written, bookie_id, lac),
+        )
+
+    def _on_written(self, bookie_id: str, lac: int, code: Code) -> None:
+        self._asked.discard(bookie_id)
+        if code is Code.OK:
+            self._written[bookie_id] = max(lac, self._written.get(bookie_id, NO_ENTRY))
+            if self._is_idle:
+                self._write(bookie_id)
+
+    def _herald(self) -> str:
+        ensemble = self._ensemble()
+        return ensemble[herald_index(self._ledger.ledger_id, len(ensemble))]
+
+    def _ensemble(self) -> Sequence[str]:
+        return self._writer.metadata.value.last_fragment.ensemble

@@ -1,0 +1,83 @@
+"""One ledger's entries as bytes: built once for each run, verified once for each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.model import DigestType
+from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
+from ledgerlog_spark.protocol.ledger.messages import Run, SendAdd, StoredEntry
+from ledgerlog_spark.transport.port import AddRun
+from ledgerlog_spark.wire.entry import EntryCodec
+from ledgerlog_spark.wire.master_key import master_key
+
+
+class LedgerBytes:
+    """How one ledger's entries look on the wire: its digest and its master key."""
+
+    __slots__ = ("codec", "has_explicit_lac", "ledger_id", "master_key")
+
+    def __init__(
+        self,
+        ledger_id: int,
+        digest_type: DigestType,
+        password: bytes,
+        *,
+        has_explicit_lac: bool = False,
+    ) -> None:
+        self.ledger_id = ledger_id
+        self.has_explicit_lac = has_explicit_lac
+        self.codec = EntryCodec(digest_type, password)
+        self.master_key = master_key(password)
+
+    def add_run(self, effect: SendAdd) -> AddRun:
+        """The request for one bookie; a run's bytes are built once and shared by all of them."""
+        run = effect.run
+        whole = run.attachment
+        if whole is None:
+            whole = run.attachment = self._encode(run, is_recovery=effect.is_recovery)
+        assert isinstance(whole, AddRun)
+        assert whole.is_recovery is effect.is_recovery
+        if effect.entry_ids is None:
+            return whole
+        first = run.first_entry_id
+        return AddRun(
+            ledger_id=self.ledger_id,
+            entry_ids=effect.entry_ids,
+            entries=[whole.entries[entry_id - first] for entry_id in effect.entry_ids],
+            master_key=self.master_key,
+            is_recovery=effect.is_recovery,
+        )
+
+    def verified(self, stored: bytes | None, entry_id: int) -> StoredEntry | None:
+        """The entry, None when the bytes are not what was asked for."""
+        if stored is None:
+            return None
+        try:
+            _, found_id, confirmed, length, payload = self.codec.decode(
+                stored, self.ledger_id, entry_id
+            )
+        except WireFormatError:
+            return None
+        return StoredEntry(found_id, confirmed, length, payload)
+
+    def verified_batch(self, stored: Sequence[bytes], first_entry_id: int) -> EntryBatch | None:
+        """Entries from the first on, up to the first bad one; None without a good one."""
+        columns = self.codec.decode_prefix(stored, self.ledger_id, first_entry_id)
+        return None if columns is None else EntryBatch(first_entry_id, *columns)
+
+    def _encode(self, run: Run, *, is_recovery: bool) -> AddRun:
+        return AddRun(
+            ledger_id=self.ledger_id,
+            entry_ids=range(run.first_entry_id, run.last_entry_id + 1),
+            entries=self.codec.encode_run(
+                ledger_id=self.ledger_id,
+                first_entry_id=run.first_entry_id,
+                last_add_confirmed=run.last_add_confirmed,
+                length=run.length_before,
+                payloads=run.payloads,
+            ),
+            master_key=self.master_key,
+            is_recovery=is_recovery,
+        )

@@ -1,0 +1,461 @@
+"""The handle of a ledger that is read: its end as far as it is known, and ranges of entries.
+
+Opening and reading never fence and change nothing. Each range has a `LedgerReader` of its own,
+which reads ahead, hedges slow bookies and asks the next replica when a digest is bad.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+
+from ledgerlog_spark.client.errors_from_codes import error_from_failure, error_from_read
+from ledgerlog_spark.client.handles.follower import LedgerFollower
+from ledgerlog_spark.client.handles.known_ends import KnownEnds
+from ledgerlog_spark.client.handles.lac_announcer import announces
+from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
+from ledgerlog_spark.client.host.effects import Machine, MachineHost, OnCrash, OnIndication
+from ledgerlog_spark.client.host.stall_watch import StallWatch
+from ledgerlog_spark.client.services import Services, record_unread
+from ledgerlog_spark.errors import (
+    EntryNotFoundError,
+    EntryUnknownError,
+    InternalError,
+    LedgerLogError,
+    LedgerNotFoundError,
+    LocalProtocolError,
+)
+from ledgerlog_spark.model import LedgerMetadata, Versioned
+from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
+from ledgerlog_spark.protocol.ledger.messages import (
+    EntriesRead,
+    EntriesTaken,
+    Indication,
+    LacAdvanced,
+    LacRead,
+    LedgerFailed,
+    RangeRead,
+    ReadFailed,
+    Start,
+    StoredEntry,
+)
+from ledgerlog_spark.protocol.ledger.read.lac import LacReader
+from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader
+from ledgerlog_spark.protocol.ledger.read_room import ReadPlace, RoomMade
+from ledgerlog_spark.transport.port import LacRise
+from ledgerlog_spark.waits import Deadline, forever
+
+Entry = StoredEntry
+"""What readers get: `entry_id`, `last_add_confirmed`, `length` (payload bytes of the ledger up to
+and including the entry) and `payload`, its digest verified."""
+
+
+class ReadHandle:
+    """A ledger in any state, read without disturbing its writer.
+
+    Every method on the thread of the client's event loop.
+
+    Attributes:
+        id: The ledger's id.
+        metadata: The record as last loaded; reads that find it outdated load it again.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger_id: int,
+        metadata: LedgerMetadata,
+        password: bytes,
+        services: Services,
+        ends: KnownEnds,
+        on_record: Callable[[LedgerMetadata], None] | None = None,
+    ) -> None:
+        self.id = ledger_id
+        self.metadata = metadata
+        self._services = services
+        self._bytes = LedgerBytes(
+            ledger_id,
+            metadata.digest_type,
+            password,
+            has_explicit_lac=announces(metadata),
+        )
+        self._ends = ends
+        self._last_add_confirmed = ends.last_add_confirmed(ledger_id)
+        self._on_record = on_record
+        self._ranges: set[_Range] = set()
+        self._followers: set[LedgerFollower] = set()
+        self._told: EntryBatch | None = None
+        self._is_closed_here = False
+        self._adopt(metadata)
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """Last entry known to be acknowledged, NO_ENTRY (-1) if none; once closed, the last at all.
+
+        Lags behind the writer while the ledger is open; see `refresh`. Never below what another
+        handle of the same client saw before this one was opened or refreshed.
+        """
+        return self._last_add_confirmed
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the ledger was closed when its record was last loaded: its end is final."""
+        return self.metadata.is_closed
+
+    @property
+    def length(self) -> int:
+        """Payload bytes of the closed ledger, 0 while it is open."""
+        return self.metadata.length
+
+    async def refresh(self) -> int:
+        """The last add confirmed after asking again for the record and the bookies.
+
+        Raises:
+            LedgerNotFoundError: The ledger was deleted.
+            MetadataUnavailableError: The record could not be read; retriable.
+            EntryUnknownError: No bookie of the last ensemble answered; retriable.
+            LocalProtocolError: This handle was closed.
+        """
+        self._check_open()
+        await self.reload()
+        if not self.is_closed:
+            await self.read_last_add_confirmed()
+        return self._last_add_confirmed
+
+    async def reload(self) -> None:
+        """Read the record again, and nothing else.
+
+        Raises:
+            LedgerNotFoundError: The ledger was deleted.
+            MetadataUnavailableError: The record could not be read; retriable.
+        """
+        timeout_ms = self._services.settings.metadata_timeout_ms
+        async with Deadline(timeout_ms / 1e3, lambda: record_unread(self.id, timeout_ms)):
+            loaded = await self._loaded()
+        self._adopt(loaded.value)
+
+    async def _loaded(self) -> Versioned[LedgerMetadata]:
+        """The record; "not found" only after a sync, because any replica may lag."""
+        store = self._services.ledgers
+        try:
+            return await store.load(self.id)
+        except LedgerNotFoundError:
+            await store.sync()
+            return await store.load(self.id)
+
+    def follow(
+        self, on_change: Callable[[], None], *, entries_size_bytes_max: int = 0
+    ) -> LedgerFollower:
+        """Keep `last_add_confirmed` and `is_closed` up to date until the follower is cancelled.
+
+        Costs one watch of the record and one of one bookie, and nothing while nothing changes.
+
+        Args:
+            on_change: Called on the event loop after either may have changed, also when following
+                ended by itself: at the ledger's end, or with the follower's `error`.
+            entries_size_bytes_max: Of new entries that come along; `told_entries` has them.
+        """
+        self._check_open()
+        follower = LedgerFollower(self, self._services, on_change, entries_size_bytes_max)
+        self._followers = {one for one in self._followers if not one.is_over}
+        self._followers.add(follower)
+        return follower
+
+    def take_rise(self, rise: LacRise) -> None:
+        """Take what a bookie said; smaller than what is known, it changes nothing."""
+        self._raise_lac(rise.last_add_confirmed)
+        if rise.entries:
+            self._told = self._bytes.verified_batch(rise.entries, rise.first_entry_id)
+
+    def told_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Entry]:
+        """Entries of the range that a follower brought along last, from the first on, or none.
+
+        Both ends are inclusive. Fewer than asked for says nothing of the others: read them.
+        """
+        told = self._told
+        if told is None or not told.first_entry_id <= first_entry_id <= told.last_entry_id:
+            return ()
+        return told.between(first_entry_id, last_entry_id) or ()
+
+    async def read_last_add_confirmed(self) -> int:
+        """The largest LAC that the bookies of the last ensemble report; never falls.
+
+        Raises:
+            EntryUnknownError: None of them answered; retriable.
+        """
+        self._check_open()
+        self._raise_lac(self._ends.last_add_confirmed(self.id))
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def on_indication(indication: Indication) -> None:
+            if isinstance(indication, LacAdvanced | LacRead):
+                self._raise_lac(indication.last_add_confirmed)
+            if done.done():
+                return
+            if isinstance(indication, LacRead):
+                done.set_result(self._last_add_confirmed)
+            elif isinstance(indication, LedgerFailed):
+                done.set_exception(error_from_failure(self.id, indication))
+
+        def on_crash(crash: LedgerLogError) -> None:
+            if not done.done():
+                done.set_exception(crash)
+
+        host = self._host(
+            LacReader(metadata=self.metadata, known=self._last_add_confirmed),
+            on_indication,
+            on_crash,
+        )
+        try:
+            host.post(Start())
+            return await host.result(
+                done, lambda why: EntryUnknownError(f"ledger {self.id}: {why}", ledger_id=self.id)
+            )
+        finally:
+            host.stop()
+
+    async def read(
+        self, first_entry_id: int = 0, last_entry_id: int | None = None
+    ) -> AsyncGenerator[Entry, None]:
+        """Entries first to last, both inclusive, in order; see `read_batches`."""
+        async with contextlib.aclosing(self.read_batches(first_entry_id, last_entry_id)) as batches:
+            async for batch in batches:
+                for entry in batch:
+                    yield entry
+
+    async def read_batches(
+        self,
+        first_entry_id: int = 0,
+        last_entry_id: int | None = None,
+        *,
+        is_listed: bool = False,
+        place: ReadPlace | None = None,
+    ) -> AsyncGenerator[Sequence[Entry], None]:
+        """Entries first to last, both inclusive, in order, in batches as they arrive.
+
+        Reads ahead of its consumer by what the settings say: 64 MiB at most by default. Nothing is
+        ever left out: the iteration ends with the last entry or with an error.
+
+        Args:
+            first_entry_id: At least 0.
+            last_entry_id: None reads up to `last_add_confirmed`, which may be nothing.
+            is_listed: The caller knows from a durable list that the range was acknowledged, so
+                the bound of `last_add_confirmed` does not apply.
+            place: Bounds what this and other reads hold together. Without its turn a read waits
+                for room, which its consumer may have to make.
+
+        Raises:
+            LocalProtocolError: A bad range, or one beyond `last_add_confirmed`; nothing was read.
+            EntryNotFoundError: Every replica said twice that it does not have the entry.
+            EntryUnknownError: Some replica could not answer and none had it; retriable.
+            DigestMismatchError: Every replica that answered had a bad digest.
+            LedgerNotFoundError: The ledger was deleted.
+        """
+        self._check_open()
+        if last_entry_id is None:
+            last_entry_id = self._last_add_confirmed
+            if 0 <= first_entry_id == last_entry_id + 1:
+                return
+        self._check_range(first_entry_id, last_entry_id, is_listed=is_listed)
+        reading = _Range(self, first_entry_id, last_entry_id, place)
+        self._ranges.add(reading)
+        try:
+            reading.start()
+            while batch := await reading.next_batch():
+                said = batch[-1].last_add_confirmed
+                self._ends.said_by_entries(self.id, said)
+                self._raise_lac(said)
+                yield batch
+            self._adopt(reading.reader.metadata)
+        except EntryNotFoundError:
+            self._ends.forget_from(self.id, reading.reader.next_entry_id)
+            raise
+        finally:
+            reading.stop()
+            self._ranges.discard(reading)
+
+    async def read_entry(self, entry_id: int) -> Entry:
+        """One entry; errors as of `read_batches`."""
+        async with contextlib.aclosing(self.read_batches(entry_id, entry_id)) as batches:
+            async for batch in batches:
+                return batch[0]
+        raise InternalError(f"a read of entry {entry_id} ended without it", ledger_id=self.id)
+
+    async def aclose(self) -> None:
+        """End reads and followers; local only, the ledger stays as it is."""
+        self._is_closed_here = True
+        for follower in self._followers:
+            follower.cancel()
+        for reading in list(self._ranges):
+            reading.fail(self._closed_error())
+
+    def _host(
+        self,
+        machine: Machine,
+        on_indication: OnIndication,
+        on_crash: OnCrash,
+        on_settled: Callable[[], None] | None = None,
+    ) -> MachineHost:
+        return MachineHost(
+            machine,
+            services=self._services,
+            ledger=self._bytes,
+            on_indication=on_indication,
+            on_crash=on_crash,
+            on_settled=on_settled,
+        )
+
+    def _adopt(self, metadata: LedgerMetadata) -> None:
+        metadata = self._ends.newest(self.id, metadata)
+        if self.metadata.is_closed and not metadata.is_closed:
+            return  # a stale replica of the store: CLOSED is final
+        if self._on_record is not None and metadata != self.metadata:
+            self._on_record(metadata)
+        self.metadata = metadata
+        if metadata.is_closed:
+            self._last_add_confirmed = metadata.last_entry_id
+
+    def _raise_lac(self, last_add_confirmed: int) -> None:
+        if not self.metadata.is_closed and last_add_confirmed > self._last_add_confirmed:
+            self._last_add_confirmed = last_add_confirmed
+            self._ends.rise(self.id, last_add_confirmed)
+
+    def _check_range(self, first_entry_id: int, last_entry_id: int, *, is_listed: bool) -> None:
+        if not 0 <= first_entry_id <= last_entry_id:
+            raise LocalProtocolError(
+                f"ledger {self.id}: entries {first_entry_id} to {last_entry_id} are not a range; "
+                "first is at least 0 and at most last, and both are inclusive",
+                ledger_id=self.id,
+            )
+        if last_entry_id > self._last_add_confirmed and not is_listed:
+            end = "closed at" if self.is_closed else "known to be acknowledged up to"
+            raise LocalProtocolError(
+                f"ledger {self.id} is {end} entry {self._last_add_confirmed}, entry "
+                f"{last_entry_id} lies beyond: "
+                + ("read up to its end" if self.is_closed else "refresh() and look again"),
+                ledger_id=self.id,
+                last_add_confirmed=self._last_add_confirmed,
+            )
+
+    def _check_open(self) -> None:
+        if self._is_closed_here:
+            raise self._closed_error()
+
+    def _closed_error(self) -> LedgerLogError:
+        return LocalProtocolError(
+            f"the handle of ledger {self.id} is closed: open the ledger again", ledger_id=self.id
+        )
+
+    def __repr__(self) -> str:
+        return f"ReadHandle(id={self.id}, last_add_confirmed={self.last_add_confirmed})"
+
+
+class _Range:
+    """One range on its way from a `LedgerReader` to its consumer."""
+
+    def __init__(
+        self,
+        handle: ReadHandle,
+        first_entry_id: int,
+        last_entry_id: int,
+        place: ReadPlace | None,
+    ) -> None:
+        self.reader = LedgerReader(
+            metadata=handle.metadata,
+            first_entry_id=first_entry_id,
+            last_entry_id=last_entry_id,
+            settings=handle._services.settings.reader,  # noqa: SLF001 - one module, one noun
+            place=place,
+        )
+        self._place = place
+        self._ledger_id = handle.id
+        on_settled = None if place is None else place.settled
+        self._host = handle._host(  # noqa: SLF001
+            self.reader, self._on_indication, self.fail, on_settled
+        )
+        self._batches: deque[EntryBatch] = deque()
+        self._is_over = False
+        self._error: LedgerLogError | None = None
+        self._waiting: asyncio.Future[None] | None = None
+        self._waits = 0
+        stall_ms = handle._services.settings.stall_ms  # noqa: SLF001
+        # A wait that begins counts, too: no reply was due while the consumer took its time.
+        self._watch = StallWatch(lambda: self._host.replies + self._waits, self._on_stall, stall_ms)
+
+    def start(self) -> None:
+        """Ask for the first entries."""
+        self._watch.start()
+        if self._place is not None:
+            self._place.begin(lambda: self.reader.reserved_size_bytes, self._on_room)
+        self._host.post(Start())
+
+    def stop(self) -> None:
+        """Forget what is still on its way."""
+        self._watch.stop()
+        self._host.stop()
+        if self._place is not None:
+            self._place.end()
+
+    def fail(self, error: LedgerLogError) -> None:
+        """End with `error`, after the batches that have come."""
+        if not self._is_over:
+            self._error = error
+            self._is_over = True
+            self._host.stop()
+            self._wake()
+
+    async def next_batch(self) -> Sequence[Entry]:
+        """The next entries, empty at the end of the range."""
+        if self._place is not None:
+            self._place.handed_size_bytes = 0
+        while not self._batches:
+            if self._error is not None:
+                raise self._error
+            if self._is_over:
+                return ()
+            self._waits += 1
+            self._waiting = asyncio.get_running_loop().create_future()
+            await forever(self._waiting, "the machine goes on or ends, or `_on_stall` ends it")
+        batch = self._batches.popleft()
+        if self._place is not None:
+            self._place.handed_size_bytes = batch.size_bytes
+        self._host.post(EntriesTaken(batch[-1].entry_id))
+        return batch
+
+    def _on_room(self) -> None:
+        reserved = self.reader.reserved_size_bytes
+        self._host.post(RoomMade())
+        if self.reader.reserved_size_bytes > reserved:
+            self._waits += 1  # no reply was due before there was room to ask
+
+    def _on_indication(self, indication: Indication) -> None:
+        if isinstance(indication, EntriesRead):
+            self._batches.append(EntryBatch.of(indication.entries))
+        elif isinstance(indication, ReadFailed):
+            self._error = error_from_read(self._ledger_id, indication)
+            self._is_over = True
+        else:
+            assert isinstance(indication, RangeRead), indication
+            self._is_over = True
+        self._wake()
+
+    def _on_stall(self) -> None:
+        """No request was answered for long: an error, if the next entries are waited for."""
+        if self._place is not None and not self._place.has_turn:
+            return  # there may have been no room to ask
+        if self._waiting is not None and not self._waiting.done():
+            entry_id = self.reader.next_entry_id
+            self.fail(
+                EntryUnknownError(
+                    f"entry {entry_id} of ledger {self._ledger_id} was not read: no request was "
+                    "answered for long; read it again",
+                    ledger_id=self._ledger_id,
+                    entry_id=entry_id,
+                )
+            )
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)

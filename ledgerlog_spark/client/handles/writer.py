@@ -1,0 +1,479 @@
+"""The handle of a ledger that this client created and writes.
+
+One future for an append, no task: appends are gathered into runs, a run is one event of the
+`LedgerWriter`, and a confirmed run completes the futures of its appends in entry order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ledgerlog_spark.client.appends.batches import (
+    AppendBatches,
+    Complete,
+    Gathered,
+    Waiter,
+    checked_payload,
+    checked_payloads,
+    complete_each,
+)
+from ledgerlog_spark.client.appends.pace import AppendPace
+from ledgerlog_spark.client.errors_from_codes import error_for_unsent, error_from_failure
+from ledgerlog_spark.client.handles.lac_announcer import LacAnnouncer, announces
+from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
+from ledgerlog_spark.client.host.effects import MachineHost
+from ledgerlog_spark.client.services import Services
+from ledgerlog_spark.errors import (
+    LedgerClosedError,
+    LedgerLogError,
+    MetadataUnavailableError,
+)
+from ledgerlog_spark.model import LedgerMetadata, Versioned
+from ledgerlog_spark.protocol.ledger.messages import (
+    AddRequested,
+    CloseRequested,
+    EnsembleChanged,
+    Indication,
+    LedgerClosed,
+    LedgerFailed,
+    NoReplacement,
+    Payload,
+    RunConfirmed,
+)
+from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
+from ledgerlog_spark.waits import Deadline, forever
+
+_log = logging.getLogger(__name__)
+
+PENDING_ENDS = "`WriterSettings.add_quorum_timeout_ms` ends pending appends"
+
+
+class WriteHandle:
+    """Appends to one ledger, each acknowledged on Qa bookies before it completes.
+
+    Every method on the thread of the client's event loop. Entry ids are dense and in the order of
+    the calls. Cancelling the future of an append stops the waiting, not the append: it keeps its
+    place and its entry id.
+
+    Attributes:
+        id: The ledger's id.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger_id: int,
+        created: Versioned[LedgerMetadata],
+        services: Services,
+        changes_ensemble: bool = True,
+        on_sent: Callable[[int, int], None] | None = None,
+        on_closed: Callable[[LedgerMetadata], object] | None = None,
+        on_failed: Callable[[LedgerLogError], object] | None = None,
+        complete: Complete = complete_each,
+    ) -> None:
+        """A handle of the record just created.
+
+        Args:
+            ledger_id: Of the ledger.
+            created: Its record, without entries.
+            services: Of the client.
+            changes_ensemble: Replace bookies that fail; else the first one ends the handle.
+            on_sent: Gets entries and payload bytes that no longer wait to be sent.
+            on_closed: Gets the closed record.
+            on_failed: Gets why no more appends are taken, once all that were pending failed; also
+                when none was pending.
+            complete: Completes the futures that were given to `submit`.
+        """
+        metadata = created.value
+        settings = services.settings
+        self.id = ledger_id
+        self._on_sent = on_sent
+        self._on_closed = on_closed
+        self._on_failed = on_failed
+        self._complete = complete
+        self._loop = asyncio.get_running_loop()
+        limits = settings.writer
+        if not changes_ensemble:
+            limits = replace(limits, ensemble_changes_max=0)
+        self._writer = LedgerWriter(ledger_id=ledger_id, created=created, settings=limits)
+        ledger = LedgerBytes(ledger_id, metadata.digest_type, metadata.password)
+        self._announcer = (
+            LacAnnouncer(self._writer, services, ledger) if announces(metadata) else None
+        )
+        self._waiting = AppendBatches()
+        self._unconfirmed: deque[Gathered] = deque()
+        self._pace = AppendPace(
+            self._waiting,
+            settings,
+            can_send=lambda: self._writer.can_add,
+            in_flight=lambda: len(self._unconfirmed),
+            send=self._send,
+            on_pause=self._on_pause,
+        )
+        self._host = MachineHost(
+            self._writer,
+            services=services,
+            ledger=ledger,
+            on_indication=self._on_indication,
+            on_crash=self._on_crash,
+            on_settled=self._pace.send_now,
+        )
+        self._refusal: Callable[[], LedgerLogError] | None = None
+        self._closing: asyncio.Task[LedgerMetadata] | None = None
+        self._closed: asyncio.Future[LedgerMetadata] | None = None
+        self._timeout_ms = settings.close_timeout_ms
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._room: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """Last entry that was acknowledged, NO_ENTRY (-1) before the first; never falls."""
+        return self._writer.last_add_confirmed
+
+    @property
+    def length(self) -> int:
+        """Payload bytes up to and including `last_add_confirmed`."""
+        return self._writer.length
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The newest record that the writer knows."""
+        return self._writer.metadata.value
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether appends are still taken: no failure so far, and no close."""
+        return self._refusal is None
+
+    @property
+    def is_lingering(self) -> bool:
+        """See `AppendPace`."""
+        return self._pace.is_lingering
+
+    @property
+    def entries_pending(self) -> int:
+        """Appended entries that are not acknowledged yet."""
+        return self._waiting.entries + sum(len(run.payloads) for run in self._unconfirmed)
+
+    async def append(self, payload: bytes | bytearray | memoryview) -> int:
+        """The id of the entry, which is on the disks of Qa bookies when this returns.
+
+        Args:
+            payload: A little less than 5 MiB at most. A read-only view must not change until this
+                returns.
+
+        Raises:
+            LocalProtocolError: Not bytes or too large; definite.
+            LedgerClosedError: The handle was closed before; definite.
+            LedgerFencedError: Another client recovers the ledger. Definite only when the fence was
+                known before the append.
+            AddTimeoutError: No ack quorum in time; not definite.
+            NotEnoughBookiesError: Failed bookies could not be replaced; not definite.
+            MetadataUnavailableError: A failed bookie could not be replaced; not definite.
+        """
+        future = self.append_async(payload)
+        self.send_now()
+        return await forever(future, PENDING_ENDS)
+
+    def append_async(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
+        """A future of the entry id, admitted in order; errors as of `append`.
+
+        Never blocks: await `drain` now and then. It fails with LocalProtocolError, definite, while
+        16 times the settings' backlog waits to be sent.
+        """
+        kept = checked_payload(payload)
+        future: asyncio.Future[int] = self._loop.create_future()
+        if (refusal := self._pace.refusal()) is not None:
+            future.set_exception(refusal)
+        else:
+            self.submit(kept, future)
+        return future
+
+    async def append_batch(self, payloads: Sequence[bytes | bytearray | memoryview]) -> range:
+        """The ids of all payloads, dense and in order, each on the disks of Qa bookies.
+
+        A failed batch may be there in part; the part is a prefix once the ledger is recovered.
+        An empty batch gives an empty range and sends nothing. Errors as of `append`.
+        """
+        future = self.append_batch_async(payloads)
+        self.send_now()
+        return await forever(future, PENDING_ENDS)
+
+    def append_batch_async(
+        self, payloads: Sequence[bytes | bytearray | memoryview]
+    ) -> asyncio.Future[range]:
+        """A future of the range of ids, admitted in order; like `append_async`."""
+        kept = checked_payloads(payloads)
+        future: asyncio.Future[range] = self._loop.create_future()
+        if not kept:
+            future.set_result(range(0))
+        elif (refusal := self._pace.refusal()) is not None:
+            future.set_exception(refusal)
+        else:
+            self.submit_batch(kept, future)
+        return future
+
+    async def drain(self) -> None:
+        """Wait until what waits to be sent is below the settings' backlog."""
+        while self._pace.has_backlog and self._refusal is None:
+            await self._wait_in(self._room)
+
+    async def flush(self) -> None:
+        """Wait until nothing is pending: each append so far was acknowledged or failed."""
+        while self.entries_pending:
+            self.send_now()
+            if self.entries_pending:
+                await self._wait_in(self._idle)
+
+    async def _wait_in(self, line: deque[asyncio.Future[None]]) -> None:
+        """Until `_wake` comes to the line; who gives up leaves it."""
+        woken: asyncio.Future[None] = self._loop.create_future()
+        line.append(woken)
+        try:
+            await forever(woken, PENDING_ENDS)
+        finally:
+            with contextlib.suppress(ValueError):
+                line.remove(woken)
+
+    async def close(self) -> LedgerMetadata:
+        """The closed record; all appends before this one were acknowledged or failed.
+
+        Appends from now on are refused. Closing twice gives the same answer, but an error that is
+        retriable: then it is tried again. A handle that failed is closed at its last confirmed
+        entry, unless another client took the ledger over.
+
+        Appends still pending have up to twice `add_quorum_timeout_ms`. After that the metadata
+        store has `close_timeout_ms`, 30 s by default; then this raises MetadataUnavailableError
+        and can be called again, while the close goes on in the background.
+
+        Raises:
+            LedgerFencedError: Another client is recovering the ledger; its close decides.
+            LedgerClosedError: Another client closed it at another entry. Or this handle's client
+                was closed first: definite only if nothing was asked of the metadata store before.
+            LedgerNotFoundError: It was deleted.
+            MetadataUnavailableError: Not closed, or not known whether: close again, or seal it
+                later.
+        """
+        if self._closing is None or _may_close_again(self._closing):
+            if self._refusal is None:
+                self._refusal = self._closed_error
+                self._stop_announcing()  # readers hear of the end that the close writes
+            self._closing = self._loop.create_task(self._close())
+            self._closing.add_done_callback(_look_at_outcome)
+        return await forever(asyncio.shield(self._closing), "`_close` has deadlines")
+
+    def abandon(self) -> None:
+        """Stop without closing: pending appends fail, their outcome unknown. The client's close."""
+        if self._refusal is None:
+            self._refusal = self._closed_error
+        self._stop_announcing()
+        self._host.stop()
+        self._fail_pending(
+            LedgerClosedError(
+                f"ledger {self.id}: its client was closed before the append was acknowledged; "
+                "seal the ledger to learn what it holds",
+                definite=False,
+                ledger_id=self.id,
+            )
+        )
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_exception(self._stopped_error())
+
+    def submit(self, payload: Payload, waiter: Waiter) -> None:
+        """Take one checked payload; `waiter` gets its entry id. For the faces of this handle."""
+        if self._refusal is not None:
+            waiter.set_exception(self._refusal())
+            self._tell_sent(1, len(payload))
+            return
+        self._pace.add(payload, waiter)
+
+    def submit_batch(self, payloads: list[Payload], waiter: Waiter) -> None:
+        """Take checked payloads; `waiter` gets their range of ids. For the faces of this handle."""
+        if self._refusal is not None:
+            waiter.set_exception(self._refusal())
+            self._tell_sent(len(payloads), sum(map(len, payloads)))
+            return
+        self._pace.add_batch(payloads, waiter)
+
+    # --- sending ---
+
+    def send_now(self) -> None:
+        """Send what was appended, as far as window and batching allow."""
+        self._pace.send_now()
+
+    def _on_pause(self) -> None:
+        if self._room and not self._pace.has_backlog:
+            _wake(self._room)
+
+    def _send(self, run: Gathered) -> None:
+        run.first_entry_id = self._writer.next_entry_id
+        self._unconfirmed.append(run)
+        if self._announcer is not None:
+            self._announcer.on_sent()
+        self._host.post(AddRequested(run.payloads))
+        self._tell_sent(len(run.payloads), run.size_bytes)
+
+    def _tell_sent(self, entries: int, size_bytes: int) -> None:
+        if self._on_sent is not None:
+            self._on_sent(entries, size_bytes)
+
+    # --- what the machine says ---
+
+    def _on_indication(self, indication: Indication) -> None:
+        if type(indication) is RunConfirmed:
+            run = self._unconfirmed.popleft()
+            assert run.first_entry_id == indication.first_entry_id
+            if self._announcer is not None:
+                self._announcer.on_confirmed(is_idle=not self._unconfirmed)
+            self._complete(run.results())
+            if self._idle and not self.entries_pending:
+                _wake(self._idle)
+        elif isinstance(indication, LedgerFailed):
+            self._on_ledger_failed(indication)
+        elif isinstance(indication, LedgerClosed):
+            assert self._closed is not None
+            self._stop_announcing()
+            if self._on_closed is not None:
+                self._on_closed(indication.versioned.value)
+            if not self._closed.done():
+                self._closed.set_result(indication.versioned.value)
+        elif isinstance(indication, NoReplacement):
+            self._warn_of_missing(indication)
+        else:
+            assert isinstance(indication, EnsembleChanged), indication
+            if self._announcer is not None:
+                self._announcer.on_ensemble_changed()
+
+    def _warn_of_missing(self, missing: NoReplacement) -> None:
+        size = missing.wanted
+        _log.warning(
+            "ledger %d goes on without %s, which no other bookie can replace. Appends stop when "
+            "as much as the window allows waits for it, and fail if it stays away: start another "
+            "bookie (to replace one of %d, there have to be %d), or use a smaller ensemble",
+            self.id,
+            " and ".join(missing.bookie_ids),
+            size,
+            size + 1,
+        )
+
+    def _on_ledger_failed(self, failed: LedgerFailed) -> None:
+        error = error_from_failure(self.id, failed)
+        if self._closed is not None:
+            if not self._closed.done():
+                self._closed.set_exception(error)
+            return
+        error.retriable = False  # the handle takes no more appends
+        self._refusal = lambda: error_for_unsent(self.id, failed)
+        self._fail(error)
+
+    def _on_crash(self, crash: LedgerLogError) -> None:
+        self._refusal = lambda: _unsent(crash)
+        self._fail(crash)
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_exception(crash)
+
+    def _fail(self, error: LedgerLogError) -> None:
+        """Take no more; readers are still told of all that was acknowledged."""
+        self._fail_pending(error)
+        if self._announcer is not None:
+            self._announcer.on_failed()
+        if self._on_failed is not None:
+            self._on_failed(error)
+
+    def _fail_pending(self, error: LedgerLogError) -> None:
+        """Fail what was sent with `error`, and what was not with a definite one."""
+        self._pace.cancel_linger()
+        sent, self._unconfirmed = self._unconfirmed, deque()
+        for run in sent:
+            run.fail(error)
+        while (waiting := self._waiting.take()) is not None:
+            assert self._refusal is not None
+            # A batch that began in a run already sent is not definitely absent.
+            refused = self._refusal()
+            refused.definite = refused.definite and not _began_before(waiting)
+            waiting.fail(refused)
+            self._tell_sent(len(waiting.payloads), waiting.size_bytes)
+        _wake(self._idle)
+        _wake(self._room)
+
+    def _stop_announcing(self) -> None:
+        if self._announcer is not None:
+            self._announcer.stop()
+
+    def _closed_error(self) -> LedgerLogError:
+        return LedgerClosedError(
+            f"ledger {self.id} was closed by this handle: create a new ledger to go on writing",
+            ledger_id=self.id,
+        )
+
+    def _stopped_error(self) -> LedgerLogError:
+        """The client was closed first; once a close was asked for, its outcome is unknown."""
+        was_asked = self._closed is not None
+        happened = "its close was answered" if was_asked else "the ledger"
+        return LedgerClosedError(
+            f"ledger {self.id}: its client was closed before {happened}; seal it to close it",
+            definite=not was_asked,
+            ledger_id=self.id,
+        )
+
+    async def _close(self) -> LedgerMetadata:
+        await self.flush()
+        if self._host.crash is not None:
+            raise self._host.crash
+        if self._host.is_stopped:
+            raise self._stopped_error()
+        if self._closed is None or (self._closed.done() and self._closed.exception()):
+            self._closed = self._loop.create_future()
+            self._closed.add_done_callback(_look_at_outcome)
+            self._host.post(CloseRequested())
+        async with Deadline(self._timeout_ms / 1e3, self._unclosed):
+            return await asyncio.shield(self._closed)
+
+    def _unclosed(self) -> MetadataUnavailableError:
+        return MetadataUnavailableError(
+            f"ledger {self.id} was not closed within {self._timeout_ms / 1e3:g} s, and may be "
+            "closed yet: check that ZooKeeper runs, and close it again or seal it later",
+            definite=False,
+            ledger_id=self.id,
+        )
+
+    def __repr__(self) -> str:
+        return f"WriteHandle(id={self.id}, last_add_confirmed={self.last_add_confirmed})"
+
+
+def _look_at_outcome(closing: asyncio.Future[LedgerMetadata]) -> None:
+    """Mark an error as seen: whoever waited may be gone, and asyncio would report it as lost."""
+    if not closing.cancelled():
+        closing.exception()
+
+
+def _may_close_again(closing: asyncio.Task[LedgerMetadata]) -> bool:
+    if not closing.done() or closing.cancelled():
+        return False
+    error = closing.exception()
+    return isinstance(error, LedgerLogError) and error.retriable
+
+
+def _unsent(crash: LedgerLogError) -> LedgerLogError:
+    """The error of what was never given to a machine that crashed: for certain not there."""
+    unsent = copy.copy(crash)
+    unsent.definite = True
+    unsent.__cause__ = crash
+    return unsent
+
+
+def _began_before(run: Gathered) -> bool:
+    return any(batch > offset + 1 for _, offset, batch in run.waiters)
+
+
+def _wake(waiting: deque[asyncio.Future[None]]) -> None:
+    while waiting:
+        future = waiting.popleft()
+        if not future.done():
+            future.set_result(None)

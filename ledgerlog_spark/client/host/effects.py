@@ -1,0 +1,347 @@
+"""The one place where effects of machines become calls, and answers become events.
+
+A `MachineHost` drives one machine on the event loop. It keeps the contract that
+`ledgerlog_spark.protocol` lists for hosts: one reply for each request, later ones dropped; events
+through a queue (`client/host/event_queue.py`); bytes encoded once for each run; digests verified before the
+machine sees an entry; candidates shuffled here.
+
+There is no task for a request to a bookie: the transport calls back. Requests to the metadata store
+are coroutines and get a task each, which is fine for something that happens a few times in a
+ledger's life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from ledgerlog_spark.client.errors_from_codes import outcome_of
+from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
+from ledgerlog_spark.client.host.event_queue import EventQueue
+from ledgerlog_spark.client.host.stall_watch import StallWatch
+from ledgerlog_spark.client.services import Services
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.model import NO_ENTRY, Code
+from ledgerlog_spark.protocol.ledger.messages import (
+    AddReplied,
+    AddRequested,
+    BatchReplied,
+    BookiesListed,
+    CasMetadata,
+    Effect,
+    Event,
+    Indication,
+    LacReplied,
+    ListBookies,
+    LoadMetadata,
+    MetadataLoaded,
+    MetadataOutcome,
+    MetadataWritten,
+    ReadReplied,
+    SendAdd,
+    SendRead,
+    SendReadBatch,
+    SendReadLac,
+    StartTimer,
+    StoredEntry,
+    TimerFired,
+)
+from ledgerlog_spark.transport.port import ReadBatch, ReadEntry
+from ledgerlog_spark.waits import forever
+
+T = TypeVar("T")
+
+
+class Machine(Protocol):
+    """What the protocol's machines have in common."""
+
+    def handle(self, event: Event) -> Sequence[Effect]:
+        """The effects of one event."""
+
+
+OnIndication = Callable[[Indication], None]
+Reply = (
+    AddReplied
+    | ReadReplied
+    | BatchReplied
+    | LacReplied
+    | MetadataLoaded
+    | MetadataWritten
+    | BookiesListed
+    | TimerFired
+)
+"""Events that answer a request of the machine."""
+
+OnCrash = Callable[[LedgerLogError], None]
+
+
+class MachineHost(EventQueue[Event]):
+    """Drives one machine. All methods on the event loop's thread.
+
+    Attributes:
+        replies: How many requests were answered, timers apart.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        services: Services,
+        ledger: LedgerBytes,
+        on_indication: OnIndication,
+        on_crash: OnCrash,
+        on_settled: Callable[[], None] | None = None,
+    ) -> None:
+        """A host that has not called the machine yet.
+
+        Args:
+            machine: To drive; nobody else calls its `handle`.
+            services: Of the client.
+            ledger: Of the machine's ledger.
+            on_indication: Gets the machine's indications, in order.
+            on_crash: Gets the one error that ended the machine; see `EventQueue`.
+            on_settled: Called after each burst of events, when nothing is queued.
+        """
+        super().__init__(
+            subject=f"{type(machine).__name__} of ledger {ledger.ledger_id}",
+            about={"ledger_id": ledger.ledger_id},
+            random=services.random,
+            on_crash=on_crash,
+            on_settled=on_settled,
+        )
+        self._machine = machine
+        self._services = services
+        self._ledger = ledger
+        self._on_indication = on_indication
+        self._open: set[int] = set()
+        self.replies = 0
+        self._performers: dict[type, Callable[[Any], None]] = {
+            SendAdd: self._send_add,
+            SendRead: self._send_read,
+            SendReadBatch: self._send_read_batch,
+            SendReadLac: self._send_read_lac,
+            LoadMetadata: self._load_metadata,
+            CasMetadata: self._cas_metadata,
+            ListBookies: self._list_bookies,
+            StartTimer: self._start_timer,
+        }
+
+    async def result(self, done: asyncio.Future[T], stalled: Callable[[str], LedgerLogError]) -> T:
+        """The result that the machine ends with, or its error.
+
+        Args:
+            done: Gets it.
+            stalled: The error of a machine that gets no replies any more; is given what happened.
+        """
+        stall_ms = self._services.settings.stall_ms
+
+        def on_stall() -> None:
+            if not done.done():
+                done.set_exception(stalled(f"no request was answered for {stall_ms / 1e3:g} s"))
+
+        watch = StallWatch(lambda: self.replies, on_stall, stall_ms)
+        watch.start()
+        try:
+            return await forever(done, "the machine ends, or the watch ends it")
+        finally:
+            watch.stop()
+
+    def stop(self) -> None:
+        """Forget the machine: no more events, timers or replies. Open requests run out."""
+        super().stop()
+        self._open.clear()
+        for task in self._tasks:
+            task.cancel()
+
+    def _step(self, event: Event) -> None:
+        self._history.append(_brief(event))
+        try:
+            effect: Any
+            for effect in self._machine.handle(event):
+                perform = self._performers.get(type(effect))
+                if perform is None:
+                    self._on_indication(effect)
+                else:
+                    self._open.add(effect.request)
+                    perform(effect)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the machine is not to be trusted
+            self._fail(error)
+
+    def _text(self, event: object) -> str:
+        return " ".join(map(str, event)) if isinstance(event, tuple) else str(event)
+
+    def _reply(self, event: Reply) -> None:
+        """Pass on the first reply to a request that is still open."""
+        request = event.request
+        if request in self._open:
+            self._open.discard(request)
+            if type(event) is not TimerFired:
+                self.replies += 1
+            self.post(event)
+
+    # --- bookies: the transport answers each exactly once, its deadline included ---
+
+    def _send_add(self, effect: SendAdd) -> None:
+        self._services.transport.add(
+            effect.bookie_id,
+            self._ledger.add_run(effect),
+            self._services.settings.add_timeout_ms,
+            partial(self._on_add, effect.request),
+        )
+
+    def _on_add(self, request: int, code: Code) -> None:
+        self._reply(AddReplied(request, code))
+
+    def _send_read(self, effect: SendRead) -> None:
+        self._services.transport.read(
+            effect.bookie_id,
+            ReadEntry(
+                ledger_id=self._ledger.ledger_id,
+                entry_id=effect.entry_id,
+                fence_key=self._ledger.master_key if effect.fence else None,
+                is_recovery=effect.is_recovery,
+            ),
+            self._services.settings.read_timeout_ms,
+            partial(self._on_read, effect.request, effect.entry_id),
+        )
+
+    def _on_read(self, request: int, entry_id: int, code: Code, stored: bytes | None) -> None:
+        entry = None
+        if code is Code.OK:
+            entry = self._ledger.verified(stored, entry_id)
+            code = Code.OK if entry is not None else Code.DIGEST_MISMATCH
+        self._reply(ReadReplied(request, code, entry))
+
+    def _send_read_batch(self, effect: SendReadBatch) -> None:
+        self._services.transport.read_batch(
+            effect.bookie_id,
+            ReadBatch(
+                ledger_id=self._ledger.ledger_id,
+                first_entry_id=effect.first_entry_id,
+                count_max=effect.count_max,
+                size_bytes_max=effect.size_bytes_max,
+                is_recovery=effect.is_recovery,
+            ),
+            self._services.settings.read_timeout_ms,
+            partial(self._on_batch, effect.request, effect.first_entry_id),
+        )
+
+    def _on_batch(
+        self, request: int, first_entry_id: int, code: Code, stored: Sequence[bytes]
+    ) -> None:
+        entries: Sequence[StoredEntry] = ()
+        if code is Code.OK and request in self._open and stored:
+            verified = self._ledger.verified_batch(stored, first_entry_id)
+            if verified is None:
+                code = Code.DIGEST_MISMATCH
+            else:
+                entries = verified
+        self._reply(BatchReplied(request, code, entries))
+
+    def _send_read_lac(self, effect: SendReadLac) -> None:
+        if self._ledger.has_explicit_lac:
+            # The larger of what was announced and what is in the headers.
+            self._services.transport.read_lac(
+                effect.bookie_id,
+                self._ledger.ledger_id,
+                self._services.settings.read_timeout_ms,
+                partial(self._on_known_lac, effect),
+            )
+        else:
+            self._send_read_last(effect)
+
+    def _on_known_lac(self, effect: SendReadLac, code: Code, last_add_confirmed: int) -> None:
+        if code is Code.OK or code.is_absent:
+            self._reply(LacReplied(effect.request, code, last_add_confirmed))
+        elif effect.request in self._open:
+            self._send_read_last(effect)  # it may be the control service alone that cannot answer
+
+    def _send_read_last(self, effect: SendReadLac) -> None:
+        self._services.transport.read(
+            effect.bookie_id,
+            ReadEntry(ledger_id=self._ledger.ledger_id, entry_id=NO_ENTRY),
+            self._services.settings.read_timeout_ms,
+            partial(self._on_lac, effect.request),
+        )
+
+    def _on_lac(self, request: int, code: Code, stored: bytes | None) -> None:
+        confirmed = NO_ENTRY
+        if code is Code.OK:
+            entry = self._ledger.verified(stored, NO_ENTRY)
+            if entry is None:
+                code = Code.DIGEST_MISMATCH
+            else:
+                confirmed = entry.last_add_confirmed
+        self._reply(LacReplied(request, code, confirmed))
+
+    # --- the metadata store ---
+
+    def _load_metadata(self, effect: LoadMetadata) -> None:
+        self._spawn(self._load(effect))
+
+    async def _load(self, effect: LoadMetadata) -> None:
+        store = self._services.ledgers
+        versioned = None
+        try:
+            async with asyncio.timeout(self._services.settings.metadata_timeout_ms / 1e3):
+                if effect.sync_first:
+                    await store.sync()
+                versioned = await store.load(self._ledger.ledger_id)
+            outcome = MetadataOutcome.OK
+        except TimeoutError:
+            outcome = MetadataOutcome.UNAVAILABLE
+        except LedgerLogError as error:
+            outcome = _outcome_or_raise(error)
+            if outcome in (MetadataOutcome.UNKNOWN, MetadataOutcome.CONFLICT):
+                outcome = MetadataOutcome.UNAVAILABLE  # nothing was written: there is no doubt
+        self._reply(MetadataLoaded(effect.request, outcome, versioned))
+
+    def _cas_metadata(self, effect: CasMetadata) -> None:
+        self._spawn(self._cas(effect))
+
+    async def _cas(self, effect: CasMetadata) -> None:
+        versioned = None
+        try:
+            async with asyncio.timeout(self._services.settings.metadata_timeout_ms / 1e3):
+                versioned = await self._services.ledgers.write(
+                    self._ledger.ledger_id, effect.metadata, effect.version
+                )
+            outcome = MetadataOutcome.OK
+        except TimeoutError:
+            outcome = MetadataOutcome.UNKNOWN
+        except LedgerLogError as error:
+            outcome = _outcome_or_raise(error)
+        self._reply(MetadataWritten(effect.request, outcome, versioned))
+
+    def _list_bookies(self, effect: ListBookies) -> None:
+        self._spawn(self._list(effect))
+
+    async def _list(self, effect: ListBookies) -> None:
+        try:
+            candidates = await self._services.candidates()
+        except LedgerLogError as error:
+            _outcome_or_raise(error)
+            candidates = ()
+        self._reply(BookiesListed(effect.request, candidates))
+
+
+def _outcome_or_raise(error: LedgerLogError) -> MetadataOutcome:
+    outcome = outcome_of(error)
+    if outcome is None:
+        raise error
+    return outcome
+
+
+def _brief(event: Event) -> str | tuple[str, int, object]:
+    """What is kept of an event for a report: no payloads, and cheap for the hot ones."""
+    if type(event) is AddReplied:
+        return "AddReplied", event.request, event.code
+    if type(event) is BatchReplied:
+        return "BatchReplied", event.request, event.code
+    if type(event) is ReadReplied:
+        return "ReadReplied", event.request, event.code
+    if type(event) is AddRequested:
+        return f"AddRequested({len(event.payloads)} entries)"
+    return repr(event)

@@ -1,0 +1,157 @@
+"""What hosts of machines share: events one by one, timers, tasks, the end of a broken machine.
+
+`handle` of a machine is never entered twice: what comes while it runs waits for its turn. A machine
+that fails is a bug of ours: it is reported once, with the last events, and the machine is never
+called again. An error of the metadata store that no machine has a reply for, such as a refusal by
+an access list, ends the machine as well, and is reported as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ledgerlog_spark.errors import InternalError, LedgerLogError
+from ledgerlog_spark.protocol.ledger.messages import TimerFired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from random import Random
+
+    from ledgerlog_spark.protocol.ledger.messages import StartTimer
+
+E = TypeVar("E")
+"""The events of a machine; a timer that fired is one in any case."""
+
+EVENTS_KEPT = 50
+"""Events that an `InternalError` carries."""
+
+TIMER_JITTER = 0.1
+"""Timers of machines are lengthened by up to this share, so that clients do not move in step."""
+
+
+class EventQueue(ABC, Generic[E]):
+    """Events of one machine. All methods on the event loop's thread.
+
+    What overrides `_step` notes the event in `_history`, calls the machine, performs its effects,
+    and gives `_fail` whatever was raised.
+
+    Attributes:
+        crash: Why the machine is never called again: a bug, or what no machine can deal with.
+        is_stopped: Events are no longer taken.
+    """
+
+    def __init__(
+        self,
+        *,
+        subject: str,
+        about: dict[str, Any],
+        random: Random,
+        on_crash: Callable[[LedgerLogError], None],
+        on_settled: Callable[[], None] | None,
+    ) -> None:
+        """A queue without events.
+
+        Args:
+            subject: Names the machine in the message of its crash.
+            about: What its crash says about it in fields.
+            random: Spreads timers.
+            on_crash: Gets the one error that ended the machine; it says nothing of what is pending.
+            on_settled: Called after each burst of events, when nothing is queued.
+        """
+        self.crash: LedgerLogError | None = None
+        self.is_stopped = False
+        self._subject = subject
+        self._about = about
+        self._random = random
+        self._on_crash = on_crash
+        self._on_settled = on_settled
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[E | TimerFired] = deque()
+        self._is_running = False
+        self._history: deque[object] = deque(maxlen=EVENTS_KEPT)
+        self._timers: dict[int, asyncio.Handle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def post(self, event: E | TimerFired) -> None:
+        """Give the machine an event, now or after the one it is handling."""
+        if self.is_stopped:
+            return
+        self._queue.append(event)
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            while self._queue:
+                self._step(self._queue.popleft())
+        finally:
+            self._is_running = False
+        if self._on_settled is not None and not self.is_stopped:
+            self._on_settled()
+
+    def stop(self) -> None:
+        """Forget the machine: no more events or timers."""
+        self.is_stopped = True
+        self._queue.clear()
+        self._cancel_timers()
+
+    @abstractmethod
+    def _step(self, event: E | TimerFired) -> None:
+        """Give the machine one event."""
+
+    def _reply(self, event: TimerFired) -> None:
+        """Pass on the answer to a request; what overrides it may know that nobody waits."""
+        self.post(event)
+
+    def _fail(self, cause: BaseException) -> None:
+        if self.is_stopped:
+            return
+        crash = InternalError(
+            f"{self._subject} failed: {type(cause).__name__}: {cause}; this is a bug, please "
+            "report it with `events`",
+            **self._about,
+            events=[self._text(event) for event in self._history],
+        )
+        crash.__cause__ = cause
+        self._end(crash)
+
+    def _end(self, crash: LedgerLogError) -> None:
+        self.crash = crash
+        self.stop()
+        self._on_crash(crash)
+
+    def _text(self, event: object) -> str:
+        return str(event)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_done)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, LedgerLogError) and not self.is_stopped:
+            ended = copy.copy(error)
+            ended.definite = False  # whatever is pending may have happened
+            ended.__cause__ = error
+            self._end(ended)
+        else:
+            self._fail(error)
+
+    def _start_timer(self, effect: StartTimer) -> None:
+        delay = effect.delay_ms / 1e3 * (1 + TIMER_JITTER * self._random.random())
+        self._timers[effect.request] = self._loop.call_later(delay, self._on_timer, effect.request)
+
+    def _on_timer(self, request: int) -> None:
+        self._timers.pop(request, None)
+        self._reply(TimerFired(request))
+
+    def _cancel_timers(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()

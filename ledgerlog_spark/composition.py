@@ -1,0 +1,99 @@
+"""Composition root: the only module that puts machines' hosts, transports and stores together."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from random import Random
+
+from ledgerlog_spark.client.services import Services
+from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
+from ledgerlog_spark.metadata.ports import Registration
+from ledgerlog_spark.metadata.service_uri import parse_service_uri
+from ledgerlog_spark.metadata.stores import open_metadata
+from ledgerlog_spark.model import SERVICE_URI_DEFAULT, SERVICE_URI_VARIABLE
+from ledgerlog_spark.transport.v2.transport import V2Transport
+
+
+def service_uri(*given: str | None) -> str:
+    """The metadata service URI: the first of those given, else the environment's, else the default.
+
+    The environment is that of this process: in Spark's Python processes a variable that was set
+    after the JVM started is not there.
+    """
+    return next(filter(None, (*given, os.environ.get(SERVICE_URI_VARIABLE), SERVICE_URI_DEFAULT)))
+
+
+async def open_client(uri: str | None = None, settings: ClientSettings | None = None) -> LogClient:
+    """A client of the cluster at `uri`, on the running event loop.
+
+    Raises:
+        ConfigurationError: The URI is wrong, before any I/O.
+        MetadataUnavailableError: ZooKeeper did not answer within `connect_timeout_ms`.
+    """
+    settings = settings or ClientSettings()
+    stores = await open_metadata(
+        parse_service_uri(service_uri(uri)),
+        session_timeout_ms=settings.session_timeout_ms,
+        connect_timeout_ms=settings.connect_timeout_ms,
+        request_timeout_ms=settings.metadata_timeout_ms,
+    )
+    transport = V2Transport(stores.registration.info)
+
+    async def close() -> None:
+        try:
+            await transport.aclose()
+        finally:
+            await stores.close()
+
+    services = Services(
+        transport=transport,
+        ledgers=stores.ledgers,
+        registration=stores.registration,
+        settings=settings,
+        random=Random(),  # noqa: S311 - placement and jitter; nothing secret hangs on it
+        logs=stores.logs,
+        leases=stores.leases,
+        session=stores.tree,
+    )
+    return LogClient(services, on_close=close)
+
+
+def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -> BlockingLogClient:
+    """A blocking client of the cluster at `uri`; close it, or use it in a `with` statement.
+
+    Args:
+        uri: Such as `zk://127.0.0.1:2181/ledgers`; None takes the environment variable
+            `LEDGERLOG_METADATA_SERVICE_URI`, else `zk://localhost:2181/ledgers`.
+        settings: Timeouts and limits.
+
+    Raises:
+        ConfigurationError: The URI is wrong, before any I/O.
+        MetadataUnavailableError: ZooKeeper did not answer within `connect_timeout_ms`.
+    """
+    # Resolved once: a forked child connects to what its parent meant.
+    resolved = str(parse_service_uri(service_uri(uri)))
+    return BlockingLogClient(lambda: open_client(resolved, settings))
+
+
+@contextlib.asynccontextmanager
+async def registration(uri: str | None = None) -> AsyncIterator[Registration]:
+    """The registration of the cluster at `uri`, for as long as the block lasts.
+
+    Raises:
+        ConfigurationError: The URI is wrong, before any I/O.
+        MetadataUnavailableError: ZooKeeper did not answer in time.
+    """
+    settings = ClientSettings()
+    stores = await open_metadata(
+        parse_service_uri(service_uri(uri)),
+        session_timeout_ms=settings.session_timeout_ms,
+        connect_timeout_ms=settings.connect_timeout_ms,
+        request_timeout_ms=settings.metadata_timeout_ms,
+    )
+    try:
+        yield stores.registration
+    finally:
+        await stores.close()

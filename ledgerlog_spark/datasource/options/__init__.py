@@ -1,0 +1,1 @@
+"""Options of `format("ledger")`: their table, and the checked values."""

@@ -1,0 +1,229 @@
+"""Where a read begins and ends: words, row numbers, JSON by log, and moments.
+
+Pure: the options' values and what a log's record says in, offsets out. Offsets are half-open: the
+one to begin at is the first row read, the one to end at is the first row not read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import ConfigurationError, DataLossError
+from ledgerlog_spark.protocol.log.properties import check_log_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ledgerlog_spark.protocol.log.state.records import VersionInterval
+
+    Offsets = Mapping[str, int] | str
+    """A word for all logs, or numbers by log name, "*" for those that are not named."""
+
+EARLIEST, LATEST = "earliest", "latest"
+EARLIEST_NUMBER, LATEST_NUMBER = -2, -1
+"""The words as Kafka's users write them in JSON."""
+
+ERROR, GO_TO_LATEST = "error", "latest"
+"""What `startingOffsetsByTimestampStrategy` says of a moment that no row is as late as."""
+
+INT64_MAX = (1 << 63) - 1
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_offsets(option: str, value: str) -> Offsets:
+    """The value of `startingOffsets` or `endingOffsets`.
+
+    Raises:
+        ConfigurationError: It is none of the forms; names the option and the forms.
+    """
+    lowered = value.strip().lower()
+    if lowered in {EARLIEST, LATEST}:
+        return lowered
+    wrong = ConfigurationError(
+        f'option "{option}" has to be earliest, latest, a row number such as 1000, or JSON such as '
+        f'{{"flights": 1000}} (-2 is earliest, -1 is latest), got {value!r}',
+        option=option,
+        got=value,
+    )
+    if re.fullmatch(r"\d{1,18}", lowered):
+        return {"*": int(lowered)}
+    try:
+        parsed = json.loads(value)
+    except ValueError:
+        raise wrong from None
+    if not isinstance(parsed, dict) or not parsed:
+        raise wrong
+    offsets = {}
+    for log, position in parsed.items():
+        offset = position.get("offset") if isinstance(position, dict) else position
+        try:
+            check_log_name(log)
+        except ConfigurationError:
+            raise wrong from None
+        if type(offset) is not int or not EARLIEST_NUMBER <= offset <= INT64_MAX:
+            raise wrong
+        offsets[log] = offset
+    return offsets
+
+
+def parse_moment(value: str) -> int:
+    """Milliseconds since the epoch; a moment before now by the negative of how long before.
+
+    Takes milliseconds, ISO 8601 (UTC unless it names a zone), and `-10m` with ms, s, m, h or d.
+
+    Raises:
+        ValueError: It is none of them; says what would be right.
+    """
+    stripped = value.strip()
+    if re.fullmatch(r"\d{1,16}", stripped):
+        return int(stripped)
+    if stripped.startswith("-"):
+        return -max(1, parse_duration(stripped[1:]))
+    try:
+        moment = datetime.fromisoformat(stripped)
+    except ValueError:
+        raise ValueError(
+            "milliseconds since 1970, a time such as 2026-01-31T12:00:00Z, or how long ago, such "
+            "as -10m"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0, int(moment.timestamp() * 1000))
+
+
+def parse_duration(value: str) -> int:
+    """Milliseconds: a whole number of them, or one with ms, s, m, h or d behind it.
+
+    Raises:
+        ValueError: It is neither; says what would be right.
+    """
+    match = re.fullmatch(r"(\d{1,12})\s*(ms|s|m|h|d)?", value.strip().lower())
+    if match is None:
+        raise ValueError("a duration such as 500ms, 30s, 15m, 2h or 1d")
+    return int(match[1]) * _UNITS_MS[match[2] or "ms"]
+
+
+def absolute_ms(moment: int, now_ms: int) -> int:
+    """A moment as `parse_moment` gives it, in milliseconds since the epoch."""
+    return moment if moment >= 0 else max(0, now_ms + moment)
+
+
+def offset_for(offsets: Offsets, log: str, *, start: int, end: int, default: str) -> int:
+    """The offset that the option's value means for one log.
+
+    Args:
+        offsets: As `parse_offsets` gives it.
+        log: Name of the log.
+        start: What earliest means.
+        end: What latest means.
+        default: The word for logs that the JSON does not name.
+    """
+    if not isinstance(offsets, str):
+        given = offsets.get(log, offsets.get("*"))
+        if given is not None and given >= 0:
+            return given
+        offsets = {None: default, EARLIEST_NUMBER: EARLIEST, LATEST_NUMBER: LATEST}[given]
+    return start if offsets == EARLIEST else end
+
+
+def offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int | None:
+    """Offset of the first row committed at `moment_ms` or later, None when there is none yet.
+
+    Args:
+        history: Retained versions, rising. Rows of the oldest one may have been committed before
+            it: they count as committed with it.
+        moment_ms: Milliseconds since the epoch.
+    """
+    start = history[-1].start_offset
+    before: VersionInterval | None = None
+    for version in history:
+        has_rows = before is None or version.end_offset > before.end_offset
+        if version.commit_time_ms >= moment_ms and has_rows:
+            first = version.start_offset if before is None else before.end_offset
+            found = max(first, start)
+            return found if found < history[-1].end_offset else None
+        before = version
+    return None
+
+
+def start_or_else(
+    log: str, found: int | None, *, end_offset: int, newest_ms: int, strategy: str
+) -> int:
+    """The offset `found`; where no row is as late, what the strategy says.
+
+    Args:
+        log: Name of the log.
+        found: Offset of the first row that is late enough, None when there is none.
+        end_offset: Of the log.
+        newest_ms: When its newest row came.
+        strategy: The option's value.
+
+    Raises:
+        ConfigurationError: No row is as late, and the strategy is not to begin at the end then.
+    """
+    if found is not None:
+        return found
+    if strategy == GO_TO_LATEST:
+        return end_offset
+    newest = datetime.fromtimestamp(newest_ms / 1000, UTC).isoformat()
+    raise ConfigurationError(
+        f'no row of log {log!r} was committed at "startingTimestamp" or later: its newest commit '
+        f'is of {newest}. Give an earlier time, or set "startingOffsetsByTimestampStrategy" to '
+        f'"latest" to begin at the end.',
+        option="startingTimestamp",
+        log=log,
+    )
+
+
+def ending_offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int:
+    """Behind the last row committed before `moment_ms`."""
+    found = offset_at(history, moment_ms)
+    return history[-1].end_offset if found is None else found
+
+
+def checked_offset(
+    option: str,
+    log: str,
+    offset: int,
+    *,
+    start: int,
+    end: int,
+    version: int | None,
+    fail_on_data_loss: bool,
+) -> int:
+    """The offset, if a read can begin or end there; moved to the first row when it may be.
+
+    Args:
+        option: That says so, for messages.
+        log: Name of the log.
+        offset: To begin or to end at.
+        start: Of the version that is read.
+        end: Of the same.
+        version: Its number; None for a leader log, which has no versions.
+        fail_on_data_loss: Whether rows before the start have to be there.
+
+    Raises:
+        ConfigurationError: It is behind the end.
+        DataLossError: The rows there were overwritten or truncated.
+    """
+    read = f"log {log!r}" if version is None else f"version {version} of log {log!r}"
+    if offset > end:
+        raise ConfigurationError(
+            f'option "{option}" is {offset}, but {read} ends at offset {end}. Set an offset '
+            f'from {start} to {end}, or "{LATEST}".',
+            option=option,
+            log=log,
+            end_offset=end,
+        )
+    if offset < start and fail_on_data_loss:
+        raise DataLossError(
+            f'option "{option}" is {offset}, but {read} begins at {start}: earlier rows were '
+            f"overwritten or truncated. Set an offset from {start} to {end}, or set "
+            f'"failOnDataLoss" to "false" to begin at {start}.',
+            log=log,
+            start_offset=start,
+        )
+    return max(offset, start)

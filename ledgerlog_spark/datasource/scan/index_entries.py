@@ -1,0 +1,172 @@
+"""Reads what tells which entries of a range are needed, for the planner and for tasks.
+
+That is the index entry of a range, and in leader logs, which have none, a few of the entries
+themselves. It only saves work: where a bookie has lost it the range is read whole, and says itself
+whether rows are lost.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.arrow.stream_codec import decode_entries
+from ledgerlog_spark.datasource.cluster import logs_at
+from ledgerlog_spark.datasource.scan.leader_search import entries_between
+from ledgerlog_spark.datasource.scan.range_index import RangeIndex
+from ledgerlog_spark.errors import DataLossError, WireFormatError
+from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol.leader.entry import decode_entry_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from ledgerlog_spark.datasource.scan.leader_search import EntrySpan
+    from ledgerlog_spark.datasource.scan.scan_range import ScanRange
+    from ledgerlog_spark.datasource.scan.task import ScanTask
+    from ledgerlog_spark.log.blocking.logs import BlockingRangeReader
+    from ledgerlog_spark.protocol.leader.entry import LeaderEntryHeader
+
+INDEXES_AHEAD_MAX = 32
+
+_logger = logging.getLogger(__name__)
+
+
+def read_indexes(
+    uri: str,
+    ranges: Sequence[ScanRange],
+    *,
+    log_ids: Mapping[str, str],
+    schemas: Mapping[tuple[str, int], bytes],
+    password: bytes,
+) -> dict[tuple[int, int], RangeIndex]:
+    """Indexes by ledger id and index entry id, without those that no bookie has.
+
+    Args:
+        uri: Of the cluster.
+        ranges: Each with an index entry.
+        log_ids: Ids of the logs, by name.
+        schemas: Schema messages of the ranges' rows, by log and schema id.
+        password: Of the ledgers.
+
+    Raises:
+        WireFormatError: An entry is not the index of its range.
+        EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
+        DigestMismatchError: No replica had a good copy.
+    """
+    logs = logs_at(uri)
+    # The pieces of one range have one index.
+    by_key = {(each.ledger_id, each.index_entry_id): each for each in ranges}
+    indexes: dict[tuple[int, int], RangeIndex] = {}
+    for name in dict.fromkeys(each.log for each in by_key.values()):
+        log = logs.open_by_id(name, log_ids[name])
+        of_log = [each for each in by_key.values() if each.log == name]
+        for start in range(0, len(of_log), INDEXES_AHEAD_MAX):
+            some = of_log[start : start + INDEXES_AHEAD_MAX]
+            places = [(each.ledger_id, each.index_entry_id, each.index_entry_id) for each in some]
+            readers = log.begin_ranges(places, password=password)
+            try:
+                for scanned, reader in zip(some, readers, strict=True):
+                    if (payload := _index_payload(reader)) is not None:
+                        index = _decoded(scanned, schemas[name, scanned.schema_id], payload)
+                        indexes[scanned.ledger_id, scanned.index_entry_id] = index
+            finally:
+                for reader in readers:
+                    reader.close()
+    return indexes
+
+
+def find_span(uri: str, scanned: ScanRange, *, log_id: str, password: bytes) -> EntrySpan | None:
+    """Where in a leader log's range the rows between its offsets are; None when an entry is lost.
+
+    Raises:
+        WireFormatError: An entry is none of a leader log.
+        EntryUnknownError: Some replica could not answer, and none had an entry; retriable.
+        DigestMismatchError: No replica had a good copy.
+    """
+    header_of = header_reader(
+        uri, scanned.log, log_id, ledger_id=scanned.ledger_id, password=password
+    )
+    try:
+        return entries_between(scanned, header_of)
+    except DataLossError as error:
+        _report("entry lost, its range is read whole", error)
+        return None
+
+
+def header_reader(
+    uri: str, log: str, log_id: str, *, ledger_id: int, password: bytes
+) -> Callable[[int], LeaderEntryHeader]:
+    """What reads the header of an entry of a leader log's ledger; errors as of `find_span`."""
+    opened = logs_at(uri).open_by_id(log, log_id)
+
+    def header_of(entry_id: int) -> LeaderEntryHeader:
+        (reader,) = opened.begin_ranges([(ledger_id, entry_id, entry_id)], password=password)
+        try:
+            return decode_entry_header(next(iter(reader))[0].payload)
+        finally:
+            reader.close()
+
+    return header_of
+
+
+def with_needed_entries(uri: str, task: ScanTask, password: bytes) -> ScanTask:
+    """The task without the entries of its ranges that are shown to be useless.
+
+    Raises:
+        As `read_indexes` and `find_span`.
+    """
+    wanted = [scanned for scanned in task.ranges if scanned.index_entry_id != NO_ENTRY]
+    if not wanted and not any(scanned.is_searched for scanned in task.ranges):
+        return task
+    indexes = read_indexes(
+        uri, wanted, log_ids=task.log_ids, schemas=task.schemas, password=password
+    )
+    return replace(task, ranges=tuple(_needed(uri, task, indexes, password)))
+
+
+def _needed(
+    uri: str,
+    task: ScanTask,
+    indexes: Mapping[tuple[int, int], RangeIndex],
+    password: bytes,
+) -> Iterator[ScanRange]:
+    for scanned in task.ranges:
+        if scanned.is_searched:
+            span = find_span(uri, scanned, log_id=task.log_ids[scanned.log], password=password)
+            if span is None:
+                yield scanned
+            elif span.last_entry_id >= span.first_entry_id:
+                yield span.of(scanned)
+            continue
+        index = indexes.get((scanned.ledger_id, scanned.index_entry_id))
+        if index is None:
+            yield scanned
+        elif (part := index.needed(scanned)) is not None:
+            yield part
+
+
+def _index_payload(reader: BlockingRangeReader) -> Any:
+    try:
+        for entries in reader:
+            return entries[0].payload
+    except DataLossError as error:
+        _report("index entry lost, its range is read whole", error)
+    return None
+
+
+def _report(event: str, error: DataLossError) -> None:
+    _logger.warning("%s", json.dumps({"event": event, **error.fields}))
+
+
+def _decoded(scanned: ScanRange, schema: bytes, payload: Any) -> RangeIndex:
+    decoded = list(decode_entries(schema, [payload], columns=[]))
+    entries = decoded[0].index if len(decoded) == 1 else None
+    if entries is None:
+        raise WireFormatError(
+            f"entry {scanned.index_entry_id} of ledger {scanned.ledger_id} is not the index that "
+            f"log {scanned.log!r} lists"
+        )
+    return RangeIndex.of(scanned.index_entry_id, entries)

@@ -1,0 +1,382 @@
+"""A scan, planned: which entries of which ledgers go to which task.
+
+Pure: the log's records and the options in, a `ScanPlan` out. The plan has a JSON form with a format
+number; `tests/golden/plan` holds cases that every implementation of the planner reproduces.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.datasource.options.starting_offsets import (
+    EARLIEST,
+    LATEST,
+    checked_offset,
+    offset_for,
+)
+from ledgerlog_spark.datasource.scan.range_index import OPEN_COST_BYTES
+from ledgerlog_spark.datasource.scan.scan_range import EntryForm, ScanRange
+from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol.log.state.records import LogKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ledgerlog_spark.datasource.scan.leader_search import EntrySpan
+    from ledgerlog_spark.datasource.scan.range_index import RangeIndex
+    from ledgerlog_spark.model import LedgerMetadata
+    from ledgerlog_spark.protocol.log.state.records import Item, LogSnapshot, VersionInterval
+
+    _Listed = tuple["LogScan", Item, "ScanRange"]
+
+PLAN_FORMAT = 3
+INDEXES_MAX = 64
+"""Index entries that are read before a scan is planned; a large one has 1 to 2 MB."""
+TASK_BYTES_MIN = 4 << 20
+"""Encoded bytes that are worth a task of their own, whose price is some 50 ms."""
+_SHARE_SLACK = 1.05
+"""Ranges of tasks of one job are about equal: each is to fit into its share, not to be cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanOptions:
+    """The options that a plan depends on; units and defaults as in `options/table.py`.
+
+    Attributes:
+        parallelism: Tasks that run at once: a scan is cut into as many, where each has
+            `TASK_BYTES_MIN` or more to read. 1 cuts by size alone.
+    """
+
+    starting_offsets: Mapping[str, int] | str = EARLIEST
+    ending_offsets: Mapping[str, int] | str = LATEST
+    fail_on_data_loss: bool = True
+    max_bytes_per_partition: int = 128 << 20
+    min_partitions: int = 1
+    max_records_per_partition: int | None = None
+    parallelism: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogScan:
+    """One log as the plan sees it: the snapshot is the scan's, whatever happens later.
+
+    Attributes:
+        snapshot: The version to read, with the items that overlap it.
+        history: Retained versions, rising; tells when rows were committed.
+        ledgers: Metadata by ledger id. Its state does not matter: a listed range is read to its
+            end, also of an open ledger.
+        indexes: Of listed ranges, by ledger id and index entry id: those that `indexes_wanted`
+            asked for and that could be read.
+        spans: Of ranges of a leader log, by ledger id: where the rows between the offsets are, of
+            those that `indexes_wanted` asked for.
+    """
+
+    snapshot: LogSnapshot
+    history: Sequence[VersionInterval] = ()
+    ledgers: Mapping[int, LedgerMetadata] = field(default_factory=dict)
+    indexes: Mapping[tuple[int, int], RangeIndex] = field(default_factory=dict)
+    spans: Mapping[int, EntrySpan] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPartition:
+    """What one task reads, in the order of the rows."""
+
+    ranges: tuple[ScanRange, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """About how many payload bytes."""
+        return sum(scanned.size_bytes for scanned in self.ranges)
+
+    @property
+    def rows(self) -> int:
+        """About how many rows."""
+        return sum(scanned.rows for scanned in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """All tasks of a scan.
+
+    Attributes:
+        partitions: One for each task, in the order of the rows.
+        versions: Version read, by log name.
+        ledgers: Metadata of the ledgers that are read, by id.
+    """
+
+    partitions: tuple[ScanPartition, ...]
+    versions: Mapping[str, int]
+    ledgers: Mapping[int, LedgerMetadata]
+
+
+def plan(logs: Sequence[LogScan], options: ScanOptions) -> ScanPlan:
+    """Plan a scan.
+
+    Raises:
+        ConfigurationError: Offsets name a log that is not read, lie beyond the log's end, or end
+            before they begin.
+        DataLossError: Rows that the offsets ask for were truncated, and `fail_on_data_loss`.
+    """
+    needed = list(_needed(_listed(logs, options)))
+    limits = _Limits.of([scanned for _, _, scanned in needed], options)
+    pieces = [
+        piece
+        for log, item, scanned in needed
+        for piece in _split(scanned, limits, item, _index_of(log, item))
+    ]
+    read = {piece.ledger_id for piece in pieces}
+    return ScanPlan(
+        partitions=tuple(_pack(pieces, limits)),
+        versions={log.snapshot.name: log.snapshot.interval.version for log in logs},
+        ledgers={i: m for log in logs for i, m in log.ledgers.items() if i in read},
+    )
+
+
+def indexes_wanted(logs: Sequence[LogScan], options: ScanOptions) -> list[ScanRange]:
+    """Ranges whose index is worth reading before the scan is planned, at most INDEXES_MAX.
+
+    They are read in part, and are so large that several tasks would share them: cut by guess, some
+    of these would find nothing to do. Of other ranges read in part the task reads the index. Ranges
+    of leader logs are searched instead.
+
+    Raises:
+        ConfigurationError: As `plan`.
+        DataLossError: As `plan`.
+    """
+    wanted = _listed(logs, options)
+    limits = _Limits.of([scanned for _, _, scanned in wanted], options)
+    chosen = [
+        scanned
+        for _, _, scanned in wanted
+        if (scanned.index_entry_id != NO_ENTRY or scanned.is_searched)
+        and _pieces(scanned, limits) > 1
+    ]
+    # Ranges cut by offsets come first: there are two of a log at most.
+    chosen.sort(key=lambda scanned: scanned.entry_rows == (0, scanned.rows))
+    return chosen[:INDEXES_MAX]
+
+
+def _listed(logs: Sequence[LogScan], options: ScanOptions) -> list[_Listed]:
+    """The ranges to read."""
+    _check_names(logs, options)
+    return [(log, item, scanned) for log in logs for scanned, item in _ranges_of(log, options)]
+
+
+def _needed(wanted: Sequence[_Listed]) -> Iterator[_Listed]:
+    """The same without the entries that an index, where one is known, shows to be useless."""
+    for log, item, scanned in wanted:
+        span = log.spans.get(scanned.ledger_id) if scanned.is_searched else None
+        if span is not None:
+            yield log, item, span.of(scanned)
+            continue
+        index = _index_of(log, item)
+        if index is None or scanned.index_entry_id == NO_ENTRY:
+            yield log, item, scanned
+            continue
+        if (part := index.needed(scanned)) is not None:
+            yield log, item, part
+
+
+def _index_of(log: LogScan, item: Item) -> RangeIndex | None:
+    return log.indexes.get((item.ledger_id, item.index_entry_id))
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """How much one task reads at most."""
+
+    size_bytes: int
+    rows: int | None
+
+    @classmethod
+    def of(cls, ranges: Sequence[ScanRange], options: ScanOptions) -> _Limits:
+        size_bytes = options.max_bytes_per_partition
+        if options.min_partitions > 1:
+            total = sum(scanned.size_bytes for scanned in ranges)
+            size_bytes = max(1, min(size_bytes, -(-total // options.min_partitions)))
+        if options.parallelism > 1:
+            total = sum(scanned.size_bytes + OPEN_COST_BYTES for scanned in ranges)
+            share = int(total / options.parallelism * _SHARE_SLACK)
+            size_bytes = min(size_bytes, max(share, TASK_BYTES_MIN))
+        return cls(size_bytes, options.max_records_per_partition)
+
+
+def _check_names(logs: Sequence[LogScan], options: ScanOptions) -> None:
+    known = {log.snapshot.name for log in logs} | {"*"}
+    for offsets in (options.starting_offsets, options.ending_offsets):
+        if isinstance(offsets, str):
+            continue
+        if strangers := sorted(set(offsets) - known):
+            raise ConfigurationError(
+                f"offsets are given for {', '.join(strangers)}, which this scan does not read",
+                logs=tuple(strangers),
+            )
+
+
+def _interval_of(log: LogScan, options: ScanOptions) -> tuple[int, int]:
+    """The rows to read, within what the version has."""
+    name = log.snapshot.name
+    start = _offset(
+        log,
+        "startingOffsets",
+        options.starting_offsets,
+        default=EARLIEST,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    end = _offset(
+        log, "endingOffsets", options.ending_offsets, default=LATEST, fail_on_data_loss=False
+    )
+    if start > end:
+        raise ConfigurationError(
+            f"the read of log {name!r} is to begin at offset {start} and to end at offset {end}, "
+            f'which is before it. Correct "startingOffsets" or "startingTimestamp", or '
+            f'"endingOffsets" or "endingTimestamp": the row at the end is not read, so the two may '
+            f"be equal.",
+            log=name,
+            start_offset=start,
+            end_offset=end,
+        )
+    return start, end
+
+
+def _offset(
+    log: LogScan,
+    option: str,
+    offsets: Mapping[str, int] | str,
+    *,
+    default: str,
+    fail_on_data_loss: bool,
+) -> int:
+    name, interval = log.snapshot.name, log.snapshot.interval
+    start, end = interval.start_offset, interval.end_offset
+    return checked_offset(
+        option,
+        name,
+        offset_for(offsets, name, start=start, end=end, default=default),
+        start=start,
+        end=end,
+        version=None if log.snapshot.kind is LogKind.LEADER else interval.version,
+        fail_on_data_loss=fail_on_data_loss,
+    )
+
+
+def _ranges_of(log: LogScan, options: ScanOptions) -> Iterator[tuple[ScanRange, Item]]:
+    """The listed ranges that overlap the interval, each with all its entries."""
+    start, end = _interval_of(log, options)
+    form = EntryForm.of(log.snapshot.kind, log.snapshot.content)
+    is_leader = form is not EntryForm.ARROW_STREAM
+    for item in log.snapshot.items:
+        first, behind = max(start, item.first_offset), min(end, item.end_offset)
+        if first >= behind:
+            continue
+        is_cut = behind - first < item.rows
+        use_index = is_cut and item.has_index and _narrowing_pays(item)
+        is_searched = is_cut and is_leader and _narrowing_pays(item)
+        size_bytes = item.size_bytes * (behind - first) // item.rows
+        yield (
+            ScanRange(
+                log=log.snapshot.name,
+                ledger_id=item.ledger_id,
+                first_entry_id=item.first_entry_id,
+                last_entry_id=item.last_entry_id - item.has_index,
+                rows=behind - first,
+                size_bytes=size_bytes if use_index or is_searched else item.size_bytes,
+                schema_id=item.schema_id,
+                range_offset=item.first_offset,
+                start_offset=first,
+                end_offset=behind,
+                commit_times=() if is_leader else _commit_times(log.history, first, behind),
+                index_entry_id=item.index_entry_id if use_index else NO_ENTRY,
+                entry_rows=(0, item.rows),
+                form=form,
+                is_searched=is_searched,
+            ),
+            item,
+        )
+
+
+def _narrowing_pays(item: Item) -> bool:
+    """Whether finding out which entries are needed may save more than it costs."""
+    entries = item.last_entry_id - item.first_entry_id + 1 - item.has_index
+    return entries > 1 and item.size_bytes > OPEN_COST_BYTES
+
+
+def _commit_times(
+    history: Sequence[VersionInterval], first: int, behind: int
+) -> tuple[tuple[int, int | None], ...]:
+    """When rows [first, behind) were committed; a merged range has rows of several commits.
+
+    A row came with the first version that has it, known to be the first because the version before
+    it is in the history too and ends earlier (version 0 is empty).
+    """
+    if not history:
+        return ()
+    place = bisect_right(history, first, key=lambda version: version.end_offset)
+    times: list[tuple[int, int | None]] = []
+    for version in history[place:]:
+        is_first = version.version == 0 or bool(times) or place > 0
+        end = min(version.end_offset, behind)
+        if not times or end > times[-1][0]:
+            times.append((end, version.commit_time_ms if is_first else None))
+        if end == behind:
+            return tuple(times)
+    return (*times, (behind, None))
+
+
+def _pieces(scanned: ScanRange, limits: _Limits) -> int:
+    """In how many pieces a range is to be read."""
+    count = max(1, -(-scanned.size_bytes // limits.size_bytes))
+    if limits.rows is not None:
+        count = max(count, -(-scanned.rows // limits.rows))
+    return min(count, scanned.last_entry_id - scanned.first_entry_id + 1)
+
+
+def _split(
+    scanned: ScanRange, limits: _Limits, item: Item, index: RangeIndex | None
+) -> Iterator[ScanRange]:
+    """Pieces of a range, of about equal numbers of entries.
+
+    A range that fencing cut short has no index entry and is read whole.
+    """
+    is_leader = scanned.form is not EntryForm.ARROW_STREAM
+    count = _pieces(scanned, limits) if item.has_index or is_leader else 1
+    if count == 1:
+        yield scanned
+        return
+    entries = scanned.last_entry_id - scanned.first_entry_id + 1
+    for number in range(count):
+        first = entries * number // count
+        end = entries * (number + 1) // count
+        if index is not None:
+            before = scanned.first_entry_id - index.first_entry_id
+            yield index.part(scanned, before + first, before + end)
+            continue
+        yield replace(
+            scanned,
+            first_entry_id=scanned.first_entry_id + first,
+            last_entry_id=scanned.first_entry_id + end - 1,
+            rows=scanned.rows * end // entries - scanned.rows * first // entries,
+            size_bytes=scanned.size_bytes * end // entries - scanned.size_bytes * first // entries,
+            entry_rows=None,
+        )
+
+
+def _pack(pieces: Sequence[ScanRange], limits: _Limits) -> Iterator[ScanPartition]:
+    """Consecutive pieces to a task, until one more would be too much."""
+    taken: list[ScanRange] = []
+    size_bytes = rows = 0
+    for piece in pieces:
+        too_large = size_bytes + piece.size_bytes > limits.size_bytes
+        too_many = limits.rows is not None and rows + piece.rows > limits.rows
+        if taken and (too_large or too_many):
+            yield ScanPartition(tuple(taken))
+            taken, size_bytes, rows = [], 0, 0
+        taken.append(piece)
+        size_bytes += piece.size_bytes + OPEN_COST_BYTES
+        rows += piece.rows
+    if taken:
+        yield ScanPartition(tuple(taken))

@@ -1,0 +1,246 @@
+"""What the driver asks of the cluster to plan a scan; the planning itself is `plan`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.client.recent_records import memory_size_bytes
+from ledgerlog_spark.datasource.case_rule import reject_unknown_columns
+from ledgerlog_spark.datasource.cluster import logs_at
+from ledgerlog_spark.datasource.options.log_selection import LogSelection
+from ledgerlog_spark.datasource.scan.index_entries import find_span, read_indexes
+from ledgerlog_spark.datasource.scan.plan import LogScan, ScanOptions, indexes_wanted, plan
+from ledgerlog_spark.datasource.scan.task import ScanTask
+from ledgerlog_spark.datasource.scan.time_travel import offsets_asked, version_asked
+from ledgerlog_spark.datasource.schemas import (
+    raw_schema,
+    records_schema,
+    scan_schema,
+    with_records_schema,
+)
+from ledgerlog_spark.errors import LogNotFoundError, SchemaMismatchError
+from ledgerlog_spark.protocol.log.state.records import LogContent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from ledgerlog_spark.datasource.options.values import ReadOptions
+    from ledgerlog_spark.datasource.scan.plan import ScanPartition
+    from ledgerlog_spark.datasource.scan.scan_range import ScanRange
+    from ledgerlog_spark.log.blocking.logs import BlockingLog
+    from ledgerlog_spark.model import LedgerMetadata
+
+RECORDS_MAX = 1_000
+"""Ledgers whose records the driver reads for the tasks; the tasks read those of others."""
+
+RECORD_SIZE_BYTES_MAX = 64 << 10
+"""Memory of a record that is sent to tasks: each of them gets a copy."""
+
+
+def schema_of(options: ReadOptions, uri: str) -> str:
+    """The schema of a scan, as JSON.
+
+    Raises:
+        LogNotFoundError: No such log.
+        LogKindError: A version of a leader log, which has none.
+        SchemaMismatchError: No log that is read has columns yet.
+        VersionNotAvailableError: The version asked for is gone or never was.
+        ConfigurationError: `columns` names a column that is not there.
+    """
+    if options.ledger_id is not None:
+        return raw_schema(options.columns)
+    return scan_schema(
+        [
+            (log.name, _schema_in(log, version_asked(uri, log, options)))
+            for log in _logs(uri, options)
+        ],
+        columns=options.columns,
+        include_metadata=options.include_metadata,
+    )
+
+
+def tasks_of(
+    options: ReadOptions,
+    uri: str,
+    schema: pa.Schema,
+    *,
+    parallelism: int = 1,
+    password: bytes = b"",
+) -> list[ScanTask]:
+    """The tasks of a scan; the snapshot is that of this moment.
+
+    Args:
+        options: What to read.
+        uri: Of the cluster.
+        schema: Of the scan.
+        parallelism: Tasks that run at once; counts where `minPartitions` is not given.
+        password: Of the ledgers, whose index entries may be read.
+
+    Raises:
+        LogNotFoundError: No such log.
+        LogKindError: A version of a leader log, which has none.
+        VersionNotAvailableError: The version asked for is gone or never was.
+        ConfigurationError: Offsets or a time that the log does not have.
+        DataLossError: Offsets of rows that are gone, unless `failOnDataLoss` is false.
+        SchemaMismatchError: The schema has a column that no log has, or a log lists rows of a
+            schema that it does not have.
+    """
+    scans = _scans(uri, options)
+    reject_unknown_columns(
+        schema, [scan.snapshot for scan in scans], include_metadata=options.include_metadata
+    )
+    start, end = offsets_asked(uri, scans, options, password)
+    return tasks_from(
+        uri,
+        scans,
+        scan_options(options, starting_offsets=start, ending_offsets=end, parallelism=parallelism),
+        include_metadata=options.include_metadata,
+        password=password,
+    )
+
+
+def scan_options(
+    options: ReadOptions,
+    *,
+    starting_offsets: Mapping[str, int] | str,
+    ending_offsets: Mapping[str, int] | str,
+    parallelism: int,
+) -> ScanOptions:
+    """What a plan depends on: the options, and the rows of this scan or of this micro-batch."""
+    return ScanOptions(
+        starting_offsets=starting_offsets,
+        ending_offsets=ending_offsets,
+        fail_on_data_loss=options.fail_on_data_loss,
+        max_bytes_per_partition=options.max_bytes_per_partition,
+        min_partitions=options.min_partitions or 1,
+        parallelism=parallelism if options.min_partitions is None else 1,
+        max_records_per_partition=options.max_records_per_partition,
+    )
+
+
+def tasks_from(
+    uri: str,
+    scans: list[LogScan],
+    options: ScanOptions,
+    *,
+    include_metadata: bool,
+    password: bytes = b"",
+) -> list[ScanTask]:
+    """The tasks of a scan of snapshots that were read before.
+
+    Raises:
+        SchemaMismatchError: A log lists rows of a schema that it does not have.
+        LedgerLogError: As `plan`.
+    """
+    scans = _with_indexes(uri, scans, indexes_wanted(scans, options), password)
+    log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}
+    schemas = {scan.snapshot.name: scan.snapshot.schemas for scan in scans}
+    partitions = plan(scans, options).partitions
+    ledgers = _records(uri, partitions)
+    return [
+        ScanTask(
+            ranges=partition.ranges,
+            log_ids={scanned.log: log_ids[scanned.log] for scanned in partition.ranges},
+            schemas={
+                (scanned.log, scanned.schema_id): _schema_of(scanned, schemas[scanned.log])
+                for scanned in partition.ranges
+            },
+            include_metadata=include_metadata,
+            ledgers={
+                scanned.ledger_id: ledgers[scanned.ledger_id]
+                for scanned in partition.ranges
+                if scanned.ledger_id in ledgers
+            },
+        )
+        for partition in partitions
+    ]
+
+
+def _schema_of(scanned: ScanRange, schemas: Mapping[int, bytes]) -> bytes:
+    schema = schemas.get(scanned.schema_id)
+    if schema is None:
+        raise SchemaMismatchError(
+            f"log {scanned.log!r} lists rows of schema {scanned.schema_id}, which its record "
+            f"does not have",
+            log=scanned.log,
+        )
+    return schema
+
+
+def _records(uri: str, partitions: Sequence[ScanPartition]) -> dict[int, LedgerMetadata]:
+    """Small records of the ledgers to read, first of those that several tasks read."""
+    readers = Counter(
+        ledger_id
+        for partition in partitions
+        for ledger_id in {scanned.ledger_id for scanned in partition.ranges}
+    )
+    chosen = [ledger_id for ledger_id, _ in readers.most_common(RECORDS_MAX)]
+    records = logs_at(uri).records(chosen) if chosen else {}
+    return {
+        ledger_id: record
+        for ledger_id, record in records.items()
+        if memory_size_bytes(record) <= RECORD_SIZE_BYTES_MAX
+    }
+
+
+def _with_indexes(
+    uri: str, scans: list[LogScan], wanted: Sequence[ScanRange], password: bytes
+) -> list[LogScan]:
+    """The scans with what tells where the rows of the ranges `wanted` are, as far as it is read."""
+    if not wanted:
+        return scans
+    log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}
+    schemas = {
+        (scan.snapshot.name, schema_id): schema
+        for scan in scans
+        for schema_id, schema in scan.snapshot.schemas.items()
+    }
+    indexed = [scanned for scanned in wanted if not scanned.is_searched]
+    indexes = read_indexes(uri, indexed, log_ids=log_ids, schemas=schemas, password=password)
+    spans = {
+        scanned.ledger_id: span
+        for scanned in wanted
+        if scanned.is_searched
+        and (span := find_span(uri, scanned, log_id=log_ids[scanned.log], password=password))
+    }
+    return [replace(scan, indexes=indexes, spans=spans) for scan in scans]
+
+
+def _schema_in(log: BlockingLog, version: int | None) -> bytes | None:
+    if version is not None and (schema := log.snapshot(version).schema) is not None:
+        return schema
+    # Also for version 0: it has no rows and no schema, and reads as the empty log that it was.
+    state = log.state()
+    return records_schema() if state.head.content is LogContent.RECORDS else state.schema
+
+
+def _scans(uri: str, options: ReadOptions) -> list[LogScan]:
+    by_time = options.starting_timestamp is not None or options.ending_timestamp is not None
+    scans = []
+    for log in _logs(uri, options):
+        snapshot = with_records_schema(log.snapshot(version_asked(uri, log, options)))
+        newest = snapshot.interval.version
+        history = log.history() if options.include_metadata or by_time else ()
+        scans.append(
+            LogScan(
+                snapshot=snapshot,
+                history=tuple(version for version in history if version.version <= newest),
+            )
+        )
+    return scans
+
+
+def _logs(uri: str, options: ReadOptions) -> list[BlockingLog]:
+    """Handles of the logs that the options name."""
+    logs = logs_at(uri)
+    selection = LogSelection.of(options)
+    names = selection.among(logs.names() if selection.pattern is not None else ())
+    if not names:
+        raise LogNotFoundError(
+            f"no log's whole name matches {options.log_pattern!r}", log=options.log_pattern
+        )
+    return [logs.open(name) for name in names]

@@ -1,0 +1,100 @@
+"""The batch reader that Spark sees: plans on the driver, reads in tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from ledgerlog_spark.datasource.options.values import ReadOptions
+    from ledgerlog_spark.datasource.scan.task import ScanTask
+
+
+class LogPartition(InputPartition):
+    """One task of a scan; carries all that the task needs.
+
+    Attributes:
+        task: What to read.
+        password: Of the ledgers.
+    """
+
+    def __init__(self, task: ScanTask, password: bytes) -> None:
+        self.task = task
+        self.password = password
+
+
+class BatchReader(DataSourceReader):
+    """Reads one or several logs.
+
+    Spark pickles it before `partitions` runs: what that finds travels in the partitions.
+    """
+
+    def __init__(
+        self, uri: str, options: ReadOptions, schema_json: str, *, parallelism: int = 1
+    ) -> None:
+        """A reader of the schema that Spark wants, given as JSON.
+
+        Args:
+            uri: Of the cluster.
+            options: What to read.
+            schema_json: Of the rows.
+            parallelism: Tasks that the session runs at once, 1 when nobody said.
+        """
+        self._parallelism = parallelism
+        self._uri = uri
+        self._options = options
+        self._schema_json = schema_json
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The plan of the scan, one partition for each task.
+
+        Raises:
+            LogNotFoundError: No such log.
+            VersionNotAvailableError: `versionAsOf` names a version that is gone or never was.
+            ConfigurationError: Offsets that the log does not have.
+            DataLossError: Offsets of rows that are gone.
+            SchemaMismatchError: The schema has a column that no log has.
+        """
+        from ledgerlog_spark.arrow.spark_types import arrow_schema_of
+        from ledgerlog_spark.datasource.cluster import password_in
+        from ledgerlog_spark.datasource.scan.planning import tasks_of
+
+        password = password_in(self._options.password_file)
+        tasks = tasks_of(
+            self._options,
+            self._uri,
+            arrow_schema_of(self._schema_json),
+            parallelism=self._parallelism,
+            password=password,
+        )
+        return [LogPartition(task, password) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of one task, as Arrow batches.
+
+        Raises:
+            DataLossError: Listed rows that no bookie has, unless `failOnDataLoss` is false.
+            SchemaMismatchError: Stored rows cannot become the schema that Spark wants.
+        """
+        if not isinstance(partition, LogPartition):
+            return iter(())  # Spark makes one empty partition out of none
+        return self._read(partition)
+
+    def _read(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
+        from ledgerlog_spark.arrow.spark_types import arrow_schema_of
+        from ledgerlog_spark.datasource.case_rule import task_ignores_case
+        from ledgerlog_spark.datasource.scan.task_rows import task_rows
+
+        yield from task_rows(
+            self._uri,
+            partition.task,
+            arrow_schema_of(self._schema_json),
+            password=partition.password,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+            ignores_case=task_ignores_case(),
+        )

@@ -1,0 +1,142 @@
+"""Versions and offsets by time: `timestampAsOf`, `startingTimestamp`, `endingTimestamp`.
+
+Rows of a transactional log are as old as their commit. Records of a leader log are as old as their
+append, which their entry tells; it never falls from one entry to the next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.datasource.cluster import logs_at
+from ledgerlog_spark.datasource.options.starting_offsets import (
+    absolute_ms,
+    ending_offset_at,
+    offset_at,
+    start_or_else,
+)
+from ledgerlog_spark.datasource.scan.index_entries import header_reader
+from ledgerlog_spark.errors import LogKindError
+from ledgerlog_spark.log.reading.version_at import version_at
+from ledgerlog_spark.protocol.log.state.records import LogKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ledgerlog_spark.datasource.options.values import ReadOptions
+    from ledgerlog_spark.datasource.scan.plan import LogScan
+    from ledgerlog_spark.log.blocking.logs import BlockingLog
+    from ledgerlog_spark.protocol.leader.entry import LeaderEntryHeader
+    from ledgerlog_spark.protocol.log.state.records import Item
+
+    Offsets = Mapping[str, int] | str
+
+
+def version_asked(uri: str, log: BlockingLog, options: ReadOptions) -> int | None:
+    """The version that the options name, by number or by time; None for the newest.
+
+    Raises:
+        LogKindError: A time is given, and it is a leader log.
+        VersionNotAvailableError: None as old is retained, or the log was made later.
+    """
+    if options.timestamp_as_of is None:
+        return options.version_as_of
+    if log.state().head.kind is LogKind.LEADER:
+        raise LogKindError(
+            f"log {log.name!r} is a leader log, which has no versions: leave the option "
+            f'"timestampAsOf" out, or set "endingTimestamp" to the end',
+            log=log.name,
+        )
+    moment_ms = _absolute_ms(uri, options.timestamp_as_of)
+    return version_at(log.name, log.history(), moment_ms).version
+
+
+def offsets_asked(
+    uri: str, scans: Sequence[LogScan], options: ReadOptions, password: bytes
+) -> tuple[Offsets, Offsets]:
+    """Where a batch read begins and ends: as its options say, moments as offsets of each log.
+
+    Args:
+        uri: Of the cluster.
+        scans: The logs, transactional ones with their history.
+        options: What to read.
+        password: Of the ledgers.
+
+    Raises:
+        ConfigurationError: No row is as late as `startingTimestamp`, and the strategy is `error`.
+    """
+    start, end = options.starting_offsets, options.ending_offsets
+    if options.starting_timestamp is not None:
+        moment_ms = _absolute_ms(uri, options.starting_timestamp)
+        strategy = options.starting_offsets_by_timestamp_strategy
+        start = {
+            scan.snapshot.name: start_or_else(
+                scan.snapshot.name,
+                first_offset_at(uri, scan, moment_ms, password),
+                end_offset=scan.snapshot.interval.end_offset,
+                newest_ms=_newest_ms(scan),
+                strategy=strategy,
+            )
+            for scan in scans
+        }
+    if options.ending_timestamp is not None:
+        moment_ms = _absolute_ms(uri, options.ending_timestamp)
+        end = {scan.snapshot.name: _end_at(uri, scan, moment_ms, password) for scan in scans}
+    return start, end
+
+
+def first_offset_at(uri: str, scan: LogScan, moment_ms: int, password: bytes) -> int | None:
+    """Offset of the first row that came at `moment_ms` or later, None when there is none yet.
+
+    Raises:
+        DataLossError: An entry of a leader log that was looked at is lost.
+    """
+    if scan.snapshot.kind is LogKind.TRANSACTIONAL:
+        return offset_at(scan.history, moment_ms)
+    for item in scan.snapshot.items:
+        if item.newest_ms >= moment_ms:
+            header_of = header_reader(
+                uri,
+                scan.snapshot.name,
+                scan.snapshot.log_id,
+                ledger_id=item.ledger_id,
+                password=password,
+            )
+            found = _first_entry_at(item, moment_ms, header_of)
+            return max(found, scan.snapshot.interval.start_offset)
+    return None
+
+
+def _first_entry_at(
+    item: Item, moment_ms: int, header_of: Callable[[int], LeaderEntryHeader]
+) -> int:
+    """Offset of the first record of an item, not all of whose records are older."""
+    low, end = item.first_entry_id, item.last_entry_id
+    offset = item.first_offset
+    while low < end:
+        middle = (low + end) // 2
+        header = header_of(middle)
+        if header.append_time_ms < moment_ms:
+            low, offset = middle + 1, header.end_offset
+        else:
+            end = middle
+    return offset
+
+
+def _end_at(uri: str, scan: LogScan, moment_ms: int, password: bytes) -> int:
+    if scan.snapshot.kind is LogKind.TRANSACTIONAL:
+        return ending_offset_at(scan.history, moment_ms)
+    found = first_offset_at(uri, scan, moment_ms, password)
+    return scan.snapshot.interval.end_offset if found is None else found
+
+
+def _newest_ms(scan: LogScan) -> int:
+    """When the newest row came, or the log was made."""
+    if scan.snapshot.kind is LogKind.LEADER and scan.snapshot.items:
+        return scan.snapshot.items[-1].newest_ms
+    return scan.snapshot.interval.commit_time_ms
+
+
+def _absolute_ms(uri: str, moment: int) -> int:
+    """A moment that may be relative to now, by the clock that versions are dated by."""
+    return moment if moment >= 0 else absolute_ms(moment, logs_at(uri).now_ms())

@@ -1,0 +1,148 @@
+"""How much of what is there one micro-batch takes.
+
+Pure. A batch takes no row more than `maxRowsPerTrigger`, and bytes up to `maxBytesPerTrigger`, of
+which a row has its share of its range's; but always about one entry, so that a stream goes on
+whatever the limits are. Several logs share a limit evenly; what one leaves goes to the others.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.protocol.log.state.records import Item
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one micro-batch; None where there is none."""
+
+    rows: int | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Rows of one log that a batch may take.
+
+    Attributes:
+        log: Name of the log.
+        first_offset: The next row to read.
+        end_offset: Behind the last row that is there (exclusive).
+        items: By offset, rising, without gap; they cover the rows.
+        waiting_since_ms: When the first of the rows was committed, 0 when that is not known.
+    """
+
+    log: str
+    first_offset: int
+    end_offset: int
+    items: Sequence[Item]
+    waiting_since_ms: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many rows wait."""
+        return self.end_offset - self.first_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """How many payload bytes they have."""
+        return self.size_bytes_to(self.end_offset)
+
+    def size_bytes_to(self, end_offset: int) -> int:
+        """Payload bytes of the rows before `end_offset`."""
+        return _size_before(self.items, end_offset) - _size_before(self.items, self.first_offset)
+
+    def offset_within(self, size_bytes: int, end_offset: int) -> int:
+        """The highest offset up to `end_offset` before which there are at most so many bytes."""
+        most = _size_before(self.items, self.first_offset) + size_bytes
+        before = 0
+        for item in self.items:
+            if item.first_offset >= end_offset:
+                break
+            if before + item.size_bytes > most:
+                rows = ((most - before + 1) * item.rows - 1) // item.size_bytes
+                return max(self.first_offset, min(end_offset, item.first_offset + rows))
+            before += item.size_bytes
+        return end_offset
+
+    @property
+    def entry_end_offset(self) -> int:
+        """Behind about one entry of the next rows; exact where a range has one entry."""
+        place = bisect_right(self.items, self.first_offset, key=lambda item: item.end_offset)
+        item = self.items[place]
+        entries = item.last_entry_id - item.first_entry_id + 1 - item.has_index
+        rows = -(-item.rows // max(1, entries))
+        return min(self.end_offset, item.end_offset, self.first_offset + rows)
+
+
+def admitted(backlogs: Sequence[Backlog], limits: Limits) -> dict[str, int]:
+    """Where the batch ends in each log (exclusive), by log name."""
+    waiting = [backlog for backlog in backlogs if backlog.rows > 0]
+    ends = _within_rows(waiting, limits.rows)
+    if limits.size_bytes is not None:
+        allowed = dict(ends)
+        ends = _within_bytes(waiting, ends, limits.size_bytes)
+        _admit_an_entry(waiting, ends, allowed)
+    return {backlog.log: ends.get(backlog.log, backlog.first_offset) for backlog in backlogs}
+
+
+def even_shares(wanted: Sequence[int], total: int) -> list[int]:
+    """Each at most what it wants, as even as that allows, together `total` or all that is wanted.
+
+    Of two that get less than they want neither gets more than one more than the other.
+    """
+    shares = [0] * len(wanted)
+    by_want = sorted(range(len(wanted)), key=lambda place: wanted[place])
+    for number, place in enumerate(by_want):
+        shares[place] = min(wanted[place], total // (len(wanted) - number))
+        total -= shares[place]
+    return shares
+
+
+def _within_rows(waiting: Sequence[Backlog], rows_max: int | None) -> dict[str, int]:
+    wanted = [backlog.rows for backlog in waiting]
+    shares = wanted if rows_max is None else even_shares(wanted, rows_max)
+    return {b.log: b.first_offset + rows for b, rows in zip(waiting, shares, strict=True)}
+
+
+def _within_bytes(
+    waiting: Sequence[Backlog], ends: dict[str, int], size_bytes_max: int
+) -> dict[str, int]:
+    wanted = [backlog.size_bytes_to(ends[backlog.log]) for backlog in waiting]
+    shares = even_shares(wanted, size_bytes_max)
+    return {
+        b.log: b.offset_within(size, ends[b.log]) for b, size in zip(waiting, shares, strict=True)
+    }
+
+
+def _admit_an_entry(
+    waiting: Sequence[Backlog], ends: dict[str, int], allowed: dict[str, int]
+) -> None:
+    """When all together is less than an entry: one of the log that has waited longest.
+
+    An entry is read whole whatever is used of it, so less would be the same work done again.
+    """
+    if not waiting:
+        return
+    longest = min(waiting, key=lambda backlog: (backlog.waiting_since_ms, backlog.log))
+    entry_end = min(longest.entry_end_offset, allowed[longest.log])
+    taken = sum(backlog.size_bytes_to(ends[backlog.log]) for backlog in waiting)
+    is_nothing = all(ends[backlog.log] == backlog.first_offset for backlog in waiting)
+    if is_nothing or taken < longest.size_bytes_to(entry_end):
+        ends[longest.log] = max(ends[longest.log], entry_end)
+
+
+def _size_before(items: Sequence[Item], offset: int) -> int:
+    """Payload bytes of the items' rows before `offset`; the first items count from their start."""
+    size_bytes = 0
+    for item in items:
+        if item.end_offset > offset:
+            rows = max(0, offset - item.first_offset)
+            return size_bytes + item.size_bytes * rows // item.rows
+        size_bytes += item.size_bytes
+    return size_bytes

@@ -1,0 +1,179 @@
+"""Whether a stream can go on from where it is, and the message when it cannot.
+
+Pure. Each message says what happened, what it means for the rows, and what to do.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.datasource.options.table import CONTINUE
+from ledgerlog_spark.errors import ConfigurationError, DataLossError, LogError
+from ledgerlog_spark.protocol.log.state.records import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ledgerlog_spark.datasource.options.log_selection import LogSelection
+    from ledgerlog_spark.protocol.log.read.view import LogView
+    from ledgerlog_spark.protocol.log.state.records import VersionInterval
+
+_REPLACING = {Operation.OVERWRITE, Operation.RESTORE}
+_GO_ON = 'set the option "failOnDataLoss" to "false"'
+_NEW_CHECKPOINT = "start a query with a new checkpointLocation"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a stream does about rows that are gone or were replaced."""
+
+    fail_on_data_loss: bool = True
+    on_overwrite: str = "fail"
+
+
+def readable_from(view: LogView, offset: int, rules: Rules, *, accepted_version: int | None) -> int:
+    """The first row to read from `offset` on: that one, or the first that is still there.
+
+    Args:
+        view: Of the log; read after a synchronisation when the offset is behind its end.
+        offset: The next row, as of the stream's checkpoint.
+        rules: What may be passed over.
+        accepted_version: What was overwritten up to this version was settled before; None when
+            nothing is known, as after a restart.
+
+    Raises:
+        DataLossError: Rows from there on are gone, or the log is shorter than it was.
+        LogError: The log was overwritten.
+    """
+    name = view.name
+    if offset > view.end_offset:
+        if rules.fail_on_data_loss:
+            raise DataLossError(
+                f"the checkpoint is at offset {offset} of log {name!r}, but the log ends at "
+                f"{view.end_offset}: its metadata is older, for example because ZooKeeper was "
+                f"restored from a backup. Newer rows may be lost, and offsets may belong to other "
+                f"rows than before. To read the whole log again, {_NEW_CHECKPOINT}; to continue at "
+                f"the end, {_GO_ON}.",
+                log=name,
+                offset=offset,
+                end_offset=view.end_offset,
+            )
+        return view.end_offset
+    if offset < view.oldest_offset:
+        if rules.fail_on_data_loss:
+            raise DataLossError(
+                f"the checkpoint is at offset {offset} of log {name!r}, but the oldest row that "
+                f"exists has offset {view.oldest_offset}: {view.oldest_offset - offset} rows were "
+                f"truncated, or overwritten and expired, before the query read them. To continue "
+                f"without them, {_GO_ON}.",
+                log=name,
+                offset=offset,
+                oldest_offset=view.oldest_offset,
+            )
+        offset = view.oldest_offset
+    if rules.on_overwrite != CONTINUE:
+        _reject_overwrite(view, offset, accepted_version)
+    return offset
+
+
+def _reject_overwrite(view: LogView, offset: int, accepted_version: int | None) -> None:
+    replacing = overwrite_behind(view.versions, offset, accepted_version)
+    if replacing is None and offset >= view.start_offset:
+        return
+    what = "" if replacing is None else f" by version {replacing.version}"
+    start = view.start_offset if replacing is None else replacing.start_offset
+    raise LogError(
+        f"log {view.name!r} was overwritten{what}: the rows before offset {start} are no longer in "
+        f"the log. The query has read those before {offset}, and its output may contain them. To "
+        f"read all rows in the order of their commits, and overwritten rows until they expire, set "
+        f'the option "onOverwrite" to "continue"; to read only the current rows, {_NEW_CHECKPOINT} '
+        f'and startingOffsets "earliest".',
+        log=view.name,
+        offset=offset,
+        start_offset=start,
+    )
+
+
+def overwrite_behind(
+    versions: Sequence[VersionInterval], offset: int, accepted_version: int | None
+) -> VersionInterval | None:
+    """The first version that replaced rows before its own, from `offset` on and not settled yet.
+
+    A version that begins exactly at the offset counts: the stream has read what it replaced. One
+    that replaced no row does not.
+    """
+    place = 0
+    if accepted_version is not None and versions:
+        place = max(0, accepted_version + 1 - versions[0].version)
+    before = versions[place - 1] if place else None
+    for version in versions[place:]:
+        replaced_rows = before is None or before.rows > 0
+        begins_behind = version.start_offset >= max(1, offset)
+        if version.operation in _REPLACING and begins_behind and replaced_rows:
+            return version
+        before = version
+    return None
+
+
+def committed_ms(versions: Sequence[VersionInterval], offset: int) -> int:
+    """When the row at `offset` was committed, 0 when that is not known."""
+    place = bisect_right(versions, offset, key=lambda version: version.end_offset)
+    return versions[place].commit_time_ms if place < len(versions) else 0
+
+
+def log_deleted(name: str, unread_rows: int | None) -> DataLossError:
+    """The error for a log that is gone.
+
+    Args:
+        name: Of the log.
+        unread_rows: That the query had not read of those that it saw; None when it saw none.
+    """
+    if unread_rows is None:
+        lost = "any rows that it had not read are lost"
+    elif unread_rows:
+        lost = f"at least {unread_rows} rows that it had not read are lost"
+    else:
+        lost = (
+            "it had read all known rows; only rows that were committed just before the deletion "
+            "may be lost"
+        )
+    return DataLossError(
+        f"log {name!r}, which the query reads, was deleted: {lost}. Remove the log from the query, "
+        f"or {_GO_ON} to continue without it. With that option, the query also reads a new log of "
+        f"that name, from its first row.",
+        log=name,
+        unread_rows=unread_rows,
+    )
+
+
+def log_made_again(name: str, *, old_id: str, new_id: str) -> DataLossError:
+    """The error for a log that is another one than the checkpoint's."""
+    return DataLossError(
+        f"log {name!r} was deleted and created again: the checkpoint belongs to the log with id "
+        f"{old_id}; the log with the id {new_id} has other rows at the same offsets. To "
+        f"read the new log from its first row, {_NEW_CHECKPOINT}, or {_GO_ON}.",
+        log=name,
+        old_id=old_id,
+        new_id=new_id,
+    )
+
+
+def check_checkpoint(selection: LogSelection, names: Iterable[str]) -> None:
+    """Refuse a checkpoint of which no log is read any more.
+
+    A log that is not selected any more keeps its place in the checkpoint, and is not read.
+
+    Raises:
+        ConfigurationError: It is the checkpoint of other logs.
+    """
+    others = sorted(names)
+    if others and not any(name in selection for name in others):
+        raise ConfigurationError(
+            f"the checkpoint belongs to log {', '.join(map(repr, others))}, but the query reads "
+            f"{selection}. Set a separate checkpointLocation for this query, or read the log of "
+            f"the checkpoint.",
+            option="checkpointLocation",
+            logs=tuple(others),
+        )

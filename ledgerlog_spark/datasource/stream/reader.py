@@ -1,0 +1,161 @@
+"""The streaming reader that Spark sees (docs/STREAMING.md).
+
+One instance lives in Spark's source process and answers for offsets and partitions; another is
+pickled to the tasks and reads. What a task needs travels in its partition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+
+from ledgerlog_spark.datasource.scan.reader import LogPartition
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError as missing:
+    raise ImportError("streams need Spark 4.2 or later, as all of ledgerlog does") from missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql.datasource import InputPartition
+
+    from ledgerlog_spark.datasource.options.values import StreamOptions
+    from ledgerlog_spark.datasource.stream.admission import Limits
+    from ledgerlog_spark.datasource.stream.source import LedgerStream
+    from ledgerlog_spark.errors import LedgerLogError
+
+
+class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads logs as streams; its errors are those of `LedgerStream`."""
+
+    def __init__(
+        self, uri: str, options: StreamOptions, schema_json: str, *, parallelism: int = 1
+    ) -> None:
+        """A reader of the schema that Spark wants, given as JSON."""
+        self._uri = uri
+        self._options = options
+        self._schema_json = schema_json
+        self._parallelism = parallelism
+        self._opened: LedgerStream | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What tasks need; watches stay in the source process."""
+        return {**self.__dict__, "_opened": None}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Fix the end of every log."""
+        self._stream.fix_ends()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """The limit of bytes; that of rows, which Spark cannot be told as well, holds with it."""
+        return ReadMaxBytes(self._options.max_bytes_per_trigger)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a query without a checkpoint begins."""
+        from ledgerlog_spark.datasource.stream.offsets import json_of
+
+        return json_of(self._stream.initial())
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where the next micro-batch ends; `start` when there is nothing to read."""
+        from ledgerlog_spark.datasource.stream.offsets import json_of, offsets_of
+
+        return json_of(self._stream.latest(offsets_of(start), self._limits(limit)))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """Ends of the logs, with the lag in rows, bytes and milliseconds."""
+        return self._stream.report() or None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """One partition for each task of a micro-batch."""
+        from ledgerlog_spark.datasource.cluster import password_in
+        from ledgerlog_spark.datasource.stream.offsets import offsets_of
+
+        password = password_in(self._options.read.password_file)
+        tasks = self._stream.tasks(offsets_of(start), offsets_of(end))
+        return [LogPartition(task, password) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of one task, as Arrow batches."""
+        from ledgerlog_spark.arrow.spark_types import arrow_schema_of
+        from ledgerlog_spark.datasource.case_rule import task_ignores_case
+        from ledgerlog_spark.datasource.scan.task_rows import task_rows
+
+        assert isinstance(partition, LogPartition), partition
+        return task_rows(
+            self._uri,
+            partition.task,
+            arrow_schema_of(self._schema_json),
+            password=partition.password,
+            fail_on_data_loss=self._options.read.fail_on_data_loss,
+            ignores_case=task_ignores_case(),
+        )
+
+    def stop(self) -> None:
+        """End the watches. Spark 4.3 ends the process instead, which ends them too."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def _limits(self, limit: ReadLimit) -> Limits | None:
+        from ledgerlog_spark.datasource.stream.admission import Limits
+
+        rows, size_bytes = self._options.max_rows_per_trigger, self._options.max_bytes_per_trigger
+        if isinstance(limit, ReadAllAvailable):
+            return None
+        if isinstance(limit, ReadMaxRows):
+            rows = limit.max_rows
+        if isinstance(limit, ReadMaxBytes):
+            size_bytes = limit.max_bytes
+        return Limits(rows, size_bytes)
+
+    @property
+    def _stream(self) -> LedgerStream:
+        if self._opened is None:
+            from ledgerlog_spark.datasource.stream.source import LedgerStream
+
+            self._opened = LedgerStream(
+                self._uri, self._options, self._schema_json, parallelism=self._parallelism
+            )
+        return self._opened
+
+
+class FailedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What a query gets whose options are wrong: everything that Spark asks first is the error."""
+
+    def __init__(self, error: LedgerLogError) -> None:
+        """A reader that raises `error`."""
+        self.error = error
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """The error."""
+        raise self.error
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """The error."""
+        raise self.error
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The error."""
+        raise self.error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802 - Spark's name
+        """The error."""
+        raise self.error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002 - Spark's
+        """The error."""
+        raise self.error
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:  # noqa: ARG002 - Spark's
+        """The error."""
+        raise self.error

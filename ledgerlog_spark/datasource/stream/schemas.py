@@ -1,0 +1,88 @@
+"""A stream's columns, fixed when it begins, against those of its logs, which grow."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ledgerlog_spark.arrow.conform import Conformer
+from ledgerlog_spark.arrow.spark_types import arrow_schema_of
+from ledgerlog_spark.arrow.stream_codec import decode_schema
+from ledgerlog_spark.datasource.case_rule import reject_unknown_columns
+from ledgerlog_spark.datasource.stream.lag import new_columns_notice
+from ledgerlog_spark.errors import SchemaMismatchError
+from ledgerlog_spark.protocol.log.state.records import LogContent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ledgerlog_spark.protocol.log.read.view import LogView
+    from ledgerlog_spark.protocol.log.state.records import LogSnapshot
+
+_logger = logging.getLogger(__name__)
+
+
+class StreamSchemas:
+    """What is known of the columns of a stream's logs."""
+
+    def __init__(
+        self, schema_json: str, columns: Sequence[str] | None, *, include_metadata: bool
+    ) -> None:
+        """Columns of the query, as JSON of a schema, and the options of these names."""
+        self._target = arrow_schema_of(schema_json)
+        self._include_metadata = include_metadata
+        self._is_chosen = columns is not None
+        self._checked: dict[str, int] = {}
+        self._known: dict[str, set[str]] = {}
+        self._new: dict[str, tuple[str, ...]] = {}
+
+    def check(self, view: LogView) -> None:
+        """Look at the log's current columns, when they are others than last time.
+
+        New ones are said in the log of the source process, once, and are in `new_columns`.
+
+        Raises:
+            SchemaMismatchError: They cannot become the query's.
+        """
+        if view.content is not LogContent.ROWS or view.schema_id not in view.schemas:
+            return
+        if self._checked.get(view.log_id) == view.schema_id:
+            return
+        schema = decode_schema(view.schemas[view.schema_id])
+        try:
+            Conformer(self._target, ignores_case=True).conform(
+                pa.RecordBatch.from_pylist([], schema=schema)
+            )
+        except SchemaMismatchError as error:
+            what = error.message.rstrip(".")
+            raise SchemaMismatchError(
+                f"log {view.name!r} does not fit the columns of the query: {what}. "
+                f"An overwrite replaced the log's columns (overwriteSchema), or this is another "
+                f"log than those that the query began with, or the query's own schema: leave the "
+                f"log out, or read it by a query of its own.",
+                **{**error.fields, "log": view.name},
+            ) from error
+        known = self._known.setdefault(view.log_id, {*schema.names, *self._target.names})
+        new = tuple(name for name in schema.names if name not in known)
+        if new and not self._is_chosen:
+            self._new[view.name] = new
+            _logger.warning("%s", new_columns_notice(view.name, new))
+        self._checked[view.log_id] = view.schema_id
+
+    def reject_unknown(self, logs: Iterable[LogSnapshot]) -> None:
+        """Errors as of `reject_unknown_columns`; `logs` are those that the query begins with."""
+        reject_unknown_columns(self._target, logs, include_metadata=self._include_metadata)
+
+    def new_columns(self, name: str) -> tuple[str, ...]:
+        """Columns of the log of that name that came after the query began."""
+        return self._new.get(name, ())
+
+    def forget_others(self, names: set[str], log_ids: set[str]) -> None:
+        """Forget the columns of all logs but these."""
+        for of_log in (self._checked, self._known):
+            for log_id in of_log.keys() - log_ids:
+                del of_log[log_id]
+        for name in self._new.keys() - names:
+            del self._new[name]

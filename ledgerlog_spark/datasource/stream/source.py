@@ -1,0 +1,358 @@
+"""A stream's source: where it begins, how far a micro-batch goes, what its tasks read.
+
+Lives in Spark's source process for as long as the query runs. A batch is nothing but a pair of
+offsets: what it reads is planned from them alone, so that a batch that Spark logged and could not
+finish is read again with the same rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.datasource.cluster import password_in
+from ledgerlog_spark.datasource.options.log_selection import LogSelection
+from ledgerlog_spark.datasource.options.starting_offsets import INT64_MAX, checked_offset
+from ledgerlog_spark.datasource.options.table import CONTINUE
+from ledgerlog_spark.datasource.scan.plan import LogScan
+from ledgerlog_spark.datasource.scan.planning import scan_options, tasks_from
+from ledgerlog_spark.datasource.schemas import with_records_schema
+from ledgerlog_spark.datasource.stream.admission import Backlog, Limits, admitted
+from ledgerlog_spark.datasource.stream.lag import report_of
+from ledgerlog_spark.datasource.stream.offsets import LogOffset
+from ledgerlog_spark.datasource.stream.patience import patiently
+from ledgerlog_spark.datasource.stream.position import (
+    Rules,
+    check_checkpoint,
+    log_deleted,
+    log_made_again,
+    readable_from,
+)
+from ledgerlog_spark.datasource.stream.schemas import StreamSchemas
+from ledgerlog_spark.datasource.stream.start import moves, start_in, when_it_ended_at
+from ledgerlog_spark.datasource.stream.watched_logs import WatchedLogs
+from ledgerlog_spark.errors import LogNotFoundError
+from ledgerlog_spark.log import clock
+from ledgerlog_spark.protocol.log.state.records import LogKind, LogSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ledgerlog_spark.datasource.options.values import StreamOptions
+    from ledgerlog_spark.datasource.scan.task import ScanTask
+    from ledgerlog_spark.datasource.stream.watched_logs import WatchedLog
+    from ledgerlog_spark.protocol.log.read.view import LogView
+
+    Offsets = Mapping[str, LogOffset]
+
+END = INT64_MAX
+"""From here on nothing is to be read: only what the log's head says is asked for."""
+
+_logger = logging.getLogger(__name__)
+
+
+class LedgerStream:
+    """The source of one run of a query."""
+
+    def __init__(
+        self, uri: str, options: StreamOptions, schema_json: str, *, parallelism: int = 1
+    ) -> None:
+        """A source of the schema that Spark wants, given as JSON.
+
+        Raises:
+            MetadataUnavailableError: ZooKeeper cannot be reached.
+        """
+        self._uri = uri
+        self._options = options
+        self._parallelism = parallelism
+        self._rules = Rules(options.read.fail_on_data_loss, options.on_overwrite)
+        self._selection = LogSelection.of(options.read)
+        self._logs = WatchedLogs(uri, self._selection)
+        self._schemas = StreamSchemas(
+            schema_json, options.read.columns, include_metadata=options.read.include_metadata
+        )
+        self._ends: dict[str, LogOffset] | None = None
+        self._initial: dict[str, LogOffset] | None = None
+        self._reported: dict[str, LogOffset] = {}
+        self._accepted: dict[str, int] = {}
+        self._waits_since: float | None = None
+        self._has_planned = False
+        self._passed_over: set[str] = set()
+        self._seen_ends: dict[str, LogOffset] = {}
+
+    def initial(self) -> dict[str, LogOffset]:
+        """Where a query without a checkpoint begins: once for all, however often it is asked.
+
+        Raises:
+            LogNotFoundError: A log that is named does not exist.
+            ConfigurationError: The options name an offset or a moment that the log does not have.
+            DataLossError: The rows there are gone, unless `failOnDataLoss` is false.
+            SchemaMismatchError: The query has a column that no log has.
+        """
+        if self._initial is None:
+            current = self._logs.current()
+            for name in self._selection.names:
+                if name not in current:
+                    raise LogNotFoundError(f"log {name!r} does not exist", log=name)
+            self._initial = {name: self._begun(log) for name, log in sorted(current.items())}
+            views = [log.last_view for log in current.values() if log.last_view is not None]
+            self._schemas.reject_unknown(_scan(view, start_offset=0).snapshot for view in views)
+        return self._initial
+
+    def fix_ends(self) -> None:
+        """Read up to where the logs end now, and no further (Trigger.AvailableNow).
+
+        Raises:
+            LogNotFoundError: A log that is named does not exist.
+        """
+        self._ends = {}
+        for name, log in self._logs.current().items():
+            try:
+                view = log.view(END, is_fresh=True)
+            except LogNotFoundError:
+                self._logs.forget(name)
+                continue
+            self._ends[name] = LogOffset(log.log_id, view.end_offset)
+
+    def latest(self, start: Offsets, limits: Limits | None) -> dict[str, LogOffset]:
+        """Where the batch that begins at `start` ends; `start` itself when there is nothing.
+
+        A log that was not there before gets its place first, and its rows in the next batch: then
+        where it began is in the checkpoint. So does every log of a stream that begins at a place
+        that moves.
+
+        Args:
+            start: Where the last batch ended.
+            limits: None takes everything that is there.
+
+        Raises:
+            DataLossError: Rows that were not read are gone, unless `failOnDataLoss` is false.
+            LogError: A log was overwritten, unless `onOverwrite` is continue.
+            SchemaMismatchError: A log's columns cannot become the query's.
+            ConfigurationError: `start` is of other logs.
+        """
+        check_checkpoint(self._selection, start)
+        is_first = not self._has_planned and start == self._initial
+        self._has_planned = True
+        if is_first and moves(self._options.read):
+            self._reported = dict(start)
+            return dict(start)  # a batch of no rows, so that its end says where the stream began
+        ends = dict(start)
+        backlogs = []
+        current = self._logs.current()
+        for name in sorted({*current, *self._selected(start)}):
+            log = current.get(name)
+            if log is None:
+                self._reject_deletion(name, self._unread(name, start))
+                continue
+            if self._ends is not None and not self._is_among_ends(log):
+                continue
+            try:
+                backlog = self._backlog(log, start.get(name))
+            except LogNotFoundError:
+                self._logs.forget(name)
+                self._reject_deletion(name, self._unread(name, start))
+                continue
+            if isinstance(backlog, LogOffset):
+                ends[name] = backlog
+            else:
+                backlogs.append(backlog)
+        if not self._has_to_wait(backlogs, limits):
+            for name, offset in admitted(backlogs, limits or Limits()).items():
+                ends[name] = LogOffset(ends[name].log_id, offset)
+        self._reported = ends
+        self._forget_gone(current, ends)
+        return ends
+
+    def report(self) -> dict[str, Any]:
+        """The end of each log and how far the batch that was planned last is from it."""
+        reports = {}
+        current = self._logs.current()
+        for name, position in sorted(self._reported.items()):
+            log = current.get(name)
+            if log is None or log.log_id != position.log_id or log.last_view is None:
+                continue
+            reports[name] = report_of(
+                log.last_view,
+                position.offset,
+                now_ms=clock.now_ms(),
+                came_ms=log.came_ms,
+                new_columns=self._schemas.new_columns(name),
+            )
+        return reports
+
+    def tasks(self, start: Offsets, end: Offsets) -> list[ScanTask]:
+        """What the tasks of a batch read; the same rows whenever it is asked.
+
+        Raises:
+            DataLossError: Rows of the batch are gone, unless `failOnDataLoss` is false.
+            ConfigurationError: The batch is of other logs.
+        """
+        check_checkpoint(self._selection, end)
+        if not self._has_planned and start == self._initial:
+            start = self._first_start(start, end)
+        # A batch that was logged before an overwrite is still read: its rows are kept.
+        rules = replace(self._rules, on_overwrite=CONTINUE)
+        scans, starts, ends = [], {}, {}
+        for name, until in sorted(end.items()):
+            since = start.get(name)
+            if since is None or since.log_id != until.log_id or since.offset >= until.offset:
+                continue
+            try:
+                view = self._view_up_to(name, since.offset, until)
+            except LogNotFoundError:
+                self._reject_deletion(name, until.offset - since.offset)
+                continue
+            starts[name] = readable_from(view, since.offset, rules, accepted_version=None)
+            ends[name] = readable_from(view, until.offset, rules, accepted_version=None)
+            scan = _scan(view, start_offset=view.oldest_offset)
+            is_timed = self._options.read.include_metadata
+            scans.append(replace(scan, history=view.versions) if is_timed else scan)
+        read = self._options.read
+        options = scan_options(
+            read, starting_offsets=starts, ending_offsets=ends, parallelism=self._parallelism
+        )
+        return patiently(
+            lambda: tasks_from(
+                self._uri,
+                scans,
+                options,
+                include_metadata=read.include_metadata,
+                password=password_in(read.password_file),
+            )
+        )
+
+    def close(self) -> None:
+        """End the watches."""
+        self._logs.close()
+
+    def _selected(self, start: Offsets) -> list[str]:
+        return [name for name in start if name in self._selection]
+
+    def _begun(self, log: WatchedLog) -> LogOffset:
+        """Where the options say that the log is to be begun."""
+        read = self._options.read
+        view = log.view(0 if read.starting_timestamp is not None else END, is_fresh=True)
+        start, end, newest = view.start_offset, view.end_offset, view.versions[-1].version
+        scan = replace(_scan(view, start_offset=start), history=view.versions)
+        offset = start_in(self._uri, scan, read, password_in(read.password_file))
+        offset = checked_offset(
+            "startingOffsets",
+            log.name,
+            offset,
+            start=start,
+            end=end,
+            version=None if view.kind is LogKind.LEADER else newest,
+            fail_on_data_loss=read.fail_on_data_loss,
+        )
+        self._accepted[log.log_id] = newest
+        return LogOffset(log.log_id, offset)
+
+    def _is_among_ends(self, log: WatchedLog) -> bool:
+        assert self._ends is not None
+        end = self._ends.get(log.name)
+        return end is not None and end.log_id == log.log_id
+
+    def _backlog(self, log: WatchedLog, position: LogOffset | None) -> Backlog | LogOffset:
+        """What is there to read of a log; or its first place, when it has none yet."""
+        if position is None or position.log_id != log.log_id:
+            if position is not None and self._rules.fail_on_data_loss:
+                raise log_made_again(log.name, old_id=position.log_id, new_id=log.log_id)
+            view = log.view(END)
+            self._accept(view)
+            return LogOffset(log.log_id, view.start_offset)
+        view = log.view(position.offset, seen_offset=position.offset)
+        accepted = self._accepted.get(log.log_id)
+        first = readable_from(view, position.offset, self._rules, accepted_version=accepted)
+        self._accept(view)
+        end = view.end_offset
+        if self._ends is not None:
+            end = min(end, self._ends[log.name].offset)
+        return Backlog(log.name, first, max(first, end), view.items, log.came_ms(first))
+
+    def _accept(self, view: LogView) -> None:
+        self._schemas.check(view)
+        self._seen_ends[view.name] = LogOffset(view.log_id, view.end_offset)
+        if view.versions:
+            self._accepted[view.log_id] = view.versions[-1].version
+
+    def _forget_gone(self, current: Mapping[str, WatchedLog], ends: Offsets) -> None:
+        """Forget what was seen of logs that are neither selected nor in the checkpoint any more."""
+        names = {*current, *ends}
+        ids = {log.log_id for log in current.values()} | {end.log_id for end in ends.values()}
+        if self._seen_ends.keys() <= names and self._accepted.keys() <= ids:
+            return
+        self._seen_ends = {name: end for name, end in self._seen_ends.items() if name in names}
+        self._accepted = {log_id: n for log_id, n in self._accepted.items() if log_id in ids}
+        self._passed_over &= names
+        self._schemas.forget_others(names, ids)
+
+    def _unread(self, name: str, start: Offsets) -> int | None:
+        """Rows of a log that were seen and not read, None when it was not looked at."""
+        position, seen = start.get(name), self._seen_ends.get(name)
+        if position is None or seen is None or position.log_id != seen.log_id:
+            return None
+        return max(0, seen.offset - position.offset)
+
+    def _reject_deletion(self, name: str, unread_rows: int | None) -> None:
+        if self._rules.fail_on_data_loss:
+            raise log_deleted(name, unread_rows)
+        if name not in self._passed_over:
+            self._passed_over.add(name)
+            _logger.warning("log %s was deleted; the query goes on without it", name)
+
+    def _has_to_wait(self, backlogs: list[Backlog], limits: Limits | None) -> bool:
+        """Whether there are too few rows for a batch, and they have not waited for too long."""
+        least = self._options.min_rows_per_trigger
+        rows = sum(backlog.rows for backlog in backlogs)
+        if least is None or limits is None or self._ends is not None or not 0 < rows < least:
+            self._waits_since = None
+            return False
+        now = time.monotonic()
+        if self._waits_since is None:
+            self._waits_since = now
+        if (now - self._waits_since) * 1000 < self._options.max_trigger_delay:
+            return True
+        self._waits_since = None
+        return False
+
+    def _first_start(self, start: Offsets, end: Offsets) -> dict[str, LogOffset]:
+        """Where the first batch began, which an earlier run planned and Spark asks for again."""
+        starts = dict(start)
+        read = self._options.read
+        for name, until in end.items():
+            since = start.get(name)
+            if since is None or since.log_id != until.log_id:
+                continue
+            view = self._view_up_to(name, 0, until)
+            scan = replace(_scan(view, start_offset=view.start_offset), history=view.versions)
+            scan = when_it_ended_at(scan, until.offset)
+            if not moves(read):
+                offset = start_in(self._uri, scan, read, password_in(read.password_file))
+                offset = max(offset, scan.snapshot.interval.start_offset)
+                starts[name] = LogOffset(since.log_id, offset)
+            self._accepted[since.log_id] = scan.snapshot.interval.version
+        return starts
+
+    def _view_up_to(self, name: str, first_offset: int, until: LogOffset) -> LogView:
+        """The log's rows from an offset on; whoever planned the batch saw it end at `until`."""
+        log = self._logs.by_id(name, until.log_id)
+        return log.view(first_offset, seen_offset=until.offset)
+
+
+def _scan(view: LogView, *, start_offset: int) -> LogScan:
+    """What is planned from: the rows of the view from an offset on, as if they were a version."""
+    interval = replace(view.versions[-1], start_offset=start_offset, end_offset=view.end_offset)
+    snapshot = LogSnapshot(
+        log_id=view.log_id,
+        name=view.name,
+        interval=interval,
+        items=view.items,
+        schemas=view.schemas,
+        properties=view.properties,
+        kind=view.kind,
+        content=view.content,
+    )
+    return LogScan(with_records_schema(snapshot))

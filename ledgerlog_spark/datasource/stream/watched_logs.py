@@ -1,0 +1,224 @@
+"""The logs of a stream as its source process knows them: in memory, until a watch says otherwise.
+
+Spark asks a source for its end up to a hundred times a second. It is answered from memory, and
+ZooKeeper is asked again only after one of its watches fired, and then for one head.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.datasource.cluster import client_of, logs_at
+from ledgerlog_spark.datasource.stream.arrival_times import ArrivalTimes
+from ledgerlog_spark.datasource.stream.patience import patiently
+from ledgerlog_spark.datasource.stream.position import committed_ms
+from ledgerlog_spark.errors import LedgerLogError, LogNotFoundError
+from ledgerlog_spark.log.logs import logs_of
+from ledgerlog_spark.protocol.log.state.records import LogKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ledgerlog_spark.client.client import LedgerClient
+    from ledgerlog_spark.datasource.options.log_selection import LogSelection
+    from ledgerlog_spark.log.blocking.logs import BlockingLog
+    from ledgerlog_spark.protocol.log.read.view import LogView
+    from ledgerlog_spark.protocol.log.state.records import VersionInterval
+
+_logger = logging.getLogger(__name__)
+
+
+class WatchedLog:
+    """One log.
+
+    Attributes:
+        name: Its name.
+        log_id: Its id.
+    """
+
+    def __init__(self, log: BlockingLog) -> None:
+        """A log that is watched from now on, until `close`."""
+        self.name = log.name
+        self.log_id = log.log_id
+        self._log = log
+        self._view: LogView | None = None
+        self._arrivals = ArrivalTimes()
+        self._has_changed = threading.Event()
+        self._cancel = log.watch_end(self._has_changed.set)
+
+    @property
+    def last_view(self) -> LogView | None:
+        """What `view` found last, without looking again."""
+        return self._view
+
+    def view(self, first_offset: int, *, is_fresh: bool = False, seen_offset: int = 0) -> LogView:
+        """The log's rows from `first_offset` on, with all schemas and commit times that they need.
+
+        While the metadata store cannot be reached it stays as it was.
+
+        Args:
+            first_offset: The first row that may be read.
+            is_fresh: Whether it has to be of this moment.
+            seen_offset: Where the log was seen to end, by this process or an earlier one: a view
+                that ends before it is not good enough, see `Log.view`.
+
+        Raises:
+            LogNotFoundError: The log was deleted.
+            LedgerLogError: It cannot be read, and no view of it is known.
+        """
+        known = self._view
+        if known is not None and first_offset < known.first_offset:
+            known = None if known.first_offset > known.oldest_offset else known
+        if known is not None:
+            is_fresh = is_fresh or seen_offset > known.end_offset
+            seen_offset = max(seen_offset, known.end_offset)
+            if not is_fresh and not self._has_changed.is_set():
+                return known
+        self._has_changed.clear()  # before reading: what changes meanwhile is read next time
+        try:
+            if known is None or is_fresh:
+                self._view = patiently(lambda: self._read(first_offset, seen_offset, known))
+            else:
+                self._view = self._read(first_offset, seen_offset, known, is_fresh=False)
+        except LedgerLogError as error:
+            self._has_changed.set()
+            if known is None or is_fresh or not error.retriable:
+                raise
+            _logger.warning("log %s is read as it was: %s", self.name, error)
+            return known
+        if self._view.kind is LogKind.LEADER:
+            self._arrivals.note(self._view.items)
+        return self._view
+
+    def came_ms(self, offset: int) -> int:
+        """When the row at `offset` came, as of the last view; 0 when that is not known.
+
+        A record of a leader log came then at the latest, and after the last look at the log that
+        did not see it.
+        """
+        if self._view is None:
+            return 0
+        if self._view.kind is LogKind.LEADER:
+            return self._arrivals.came_ms(offset)
+        return committed_ms(self._view.versions, offset)
+
+    def _read(
+        self, first_offset: int, seen_offset: int, known: LogView | None, *, is_fresh: bool = True
+    ) -> LogView:
+        if known is None:
+            return self._log.view(first_offset, seen_offset=seen_offset)
+        read = self._log.view(
+            first_offset,
+            seen_offset=seen_offset,
+            known_version=known.versions[-1].version if known.versions else None,
+            known_schemas=known.schemas,
+            is_fresh=is_fresh,
+        )
+        if read.end_offset < known.end_offset and not is_fresh:
+            return known  # another replica of the store, which is behind
+        return replace(
+            read,
+            versions=_joined(known.versions, read.versions, read.first_offset),
+            schemas={**known.schemas, **read.schemas},
+        )
+
+    def close(self) -> None:
+        """End the watch."""
+        self._cancel()
+
+
+class WatchedLogs:
+    """The logs that a stream selects, as they come and go."""
+
+    def __init__(self, uri: str, selection: LogSelection) -> None:
+        """Watches the names of logs from now on, until `close`."""
+        self._client = client_of(uri)
+        self._logs = logs_at(uri)
+        self._selection = selection
+        self._by_name: dict[str, WatchedLog] = {}
+        self._by_id: dict[str, WatchedLog] = {}
+        self._has_changed = threading.Event()
+        self._has_changed.set()
+        self._is_listed = False
+        self._cancel = patiently(lambda: self._logs.watch_names(self._has_changed.set))
+
+    def current(self) -> dict[str, WatchedLog]:
+        """The selected logs that there are, by name.
+
+        Raises:
+            LedgerLogError: They cannot be listed.
+        """
+        if self._has_changed.is_set():
+            self._has_changed.clear()
+            try:
+                self._by_name = patiently(self._listed)
+            except LedgerLogError:
+                self._has_changed.set()
+                raise
+        return self._by_name
+
+    def by_id(self, name: str, log_id: str) -> WatchedLog:
+        """The log of that id, selected or not: a batch that was logged is read as it was."""
+        log = self._by_id.get(log_id)
+        if log is None:
+            log = self._by_id[log_id] = WatchedLog(self._logs.open_by_id(name, log_id))
+        return log
+
+    def forget(self, name: str) -> None:
+        """Look for the log of that name again: the one that was known is gone."""
+        log = self._by_name.pop(name, None)
+        if log is not None:
+            self._by_id.pop(log.log_id, None)
+            log.close()
+        self._has_changed.set()
+
+    def close(self) -> None:
+        """End all watches."""
+        self._cancel()
+        for log in self._by_id.values():
+            log.close()
+
+    def _listed(self) -> dict[str, WatchedLog]:
+        if not self._is_listed:
+            self._client.run(_synchronised)
+        names = self._selection.names
+        if self._selection.pattern is not None:
+            names = self._selection.among(self._logs.names())
+        found = {}
+        for name in names:
+            known = self._by_name.get(name)
+            if known is None:
+                try:
+                    known = self.by_id(name, self._logs.open(name).log_id)
+                except LogNotFoundError:
+                    continue
+            found[name] = known
+        self._is_listed = True
+        self._drop_others(found)
+        return found
+
+    def _drop_others(self, found: Mapping[str, WatchedLog]) -> None:
+        """End the watches of logs that are not selected or not there any more."""
+        kept = {log.log_id for log in found.values()}
+        for log_id in self._by_id.keys() - kept:
+            self._by_id.pop(log_id).close()
+
+
+async def _synchronised(client: LedgerClient) -> None:
+    await logs_of(client).store.sync()
+
+
+def _joined(
+    known: tuple[VersionInterval, ...], read: tuple[VersionInterval, ...], first_offset: int
+) -> tuple[VersionInterval, ...]:
+    """All of them, as far as they tell when rows from `first_offset` on were committed."""
+    if known and read and known[-1].version + 1 != read[0].version:
+        known = ()
+    versions = known + read
+    kept = 0
+    while kept + 1 < len(versions) and versions[kept + 1].end_offset < first_offset:
+        kept += 1
+    return versions[kept:]

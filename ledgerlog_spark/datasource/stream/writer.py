@@ -1,0 +1,187 @@
+"""The stream writer that Spark sees: each micro-batch committed exactly once.
+
+Spark makes one for each micro-batch in the process that plans it and ships that to the tasks, then
+another one in the process that commits. Messages and the batch id are all that links the two.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from ledgerlog_spark.datasource.options.values import WriteOptions
+    from ledgerlog_spark.log.committing.job import Job
+    from ledgerlog_spark.protocol.log.state.records import StagedRange
+
+COMMITTER = "pyspark.sql.worker.python_streaming_sink_runner"
+"""The module that runs in the process that commits, and in no other."""
+
+_logger = logging.getLogger(__name__)
+
+
+class StreamedRanges(WriterCommitMessage):
+    """What one task attempt of a micro-batch wrote, and for whom; sent by empty partitions too."""
+
+    def __init__(self, job: Job, ranges: tuple[StagedRange, ...]) -> None:
+        self.job = job
+        self.ranges = ranges
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Appends each micro-batch to a log, or replaces the log by it, exactly once.
+
+    A task attempt writes ranges of its own, into ledgers that its Python worker may keep open for
+    later batches. The batch becomes visible whole by one transaction. A batch that Spark runs again
+    after it was committed changes nothing.
+    """
+
+    def __init__(
+        self, uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool
+    ) -> None:
+        """Check the rows' schema against the log's; the process that commits asks nothing.
+
+        Raises:
+            LogNotFoundError: No such log, and `createIfMissing` is false.
+            LogKindError: A leader appends to the log.
+            SchemaMismatchError: Rows of this schema cannot be stored in the log.
+            ConfigurationError: Options that do not fit the log as it is.
+            NotEnoughBookiesError: Fewer writable bookies than the log's ensemble.
+        """
+        from ledgerlog_spark.datasource.stream.job import plan_stream
+
+        self._uri = uri
+        self._options = options
+        self._schema_json = schema_json
+        self._overwrite = overwrite
+        self._plan = (
+            None
+            if COMMITTER in sys.modules
+            else plan_stream(uri, options, schema_json, overwrite=overwrite)
+        )
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamedRanges:
+        """The ranges of one task attempt, acknowledged on their ack quorums when this returns.
+
+        Raises:
+            StaleCheckpointError: The log holds later batches of this query. Definite.
+            ProducerFencedError: A later run of the query took over. Definite.
+            LogNotFoundError: The log was deleted, or deleted and made again, while the query ran.
+            LocalProtocolError: A row is larger than an entry can be; names its size.
+            LedgerLogError: The bookies or ZooKeeper failed; Spark tries the task again.
+        """
+        from ledgerlog_spark.datasource.case_rule import task_ignores_case
+        from ledgerlog_spark.datasource.cluster import client_of
+        from ledgerlog_spark.datasource.stream.job import plan_of_batch
+        from ledgerlog_spark.datasource.write.task import stage_ranges
+        from ledgerlog_spark.log.blocking.stream import BlockingStream
+        from ledgerlog_spark.protocol.log.commit.epoch import JobKind
+
+        if self._plan is None:
+            raise LocalProtocolError("this writer was made to commit, not to write")
+        batch = running_batch()
+        plan = plan_of_batch(
+            self._uri,
+            self._options,
+            self._schema_json,
+            overwrite=self._overwrite,
+            planned=self._plan,
+            batch_id=batch.batch_id,
+        )
+        job = plan.job(
+            app=self._options.txn_app_id or batch.query_id,
+            run=f"{batch.query_id}/{batch.run_id}" if self._options.txn_app_id else batch.run_id,
+            batch_id=batch.batch_id,
+            kind=JobKind.STREAM,
+        )
+        stream = BlockingStream(client_of(self._uri), job)
+        if stream.join().last_batch_id >= batch.batch_id:
+            for _ in iterator:  # Spark's rows have to be taken, the log has them already
+                pass
+            return StreamedRanges(job, ())
+        return StreamedRanges(
+            job,
+            stage_ranges(
+                stream.open_range,
+                job.schema,
+                iterator,
+                compression=self._options.compression,
+                target_entry_bytes=self._options.target_entry_bytes,
+                ignores_case=task_ignores_case(),
+            ),
+        )
+
+    def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """Make the micro-batch visible; one that was committed before changes nothing.
+
+        Raises:
+            ProducerFencedError: A later run of the query took over. Definite.
+            ConcurrentCommitError: Somebody committed what this batch cannot stand with. Definite.
+            CommitUnknownError: ZooKeeper went away in the middle; start the query again.
+        """
+        from ledgerlog_spark.datasource.stream.job import commit_stream
+
+        job: Job = messages[0].job
+        strangers = [m for m in messages if m.job != job]
+        if strangers or job.batch_id != batchId:
+            raise LocalProtocolError(
+                f"messages of another batch than {batchId} of run {job.run!r}",
+                batch_id=batchId,
+                run=job.run,
+            )
+        ranges = [staged for message in messages for staged in message.ranges]
+        result = commit_stream(self._uri, job, ranges)
+        _logger.info(
+            "log %s, batch %s: %s, version %s",
+            *(job.log, batchId, result.status.value, result.version),
+        )
+
+    def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """Nothing: Spark also calls this after a commit that did land, and when a query stops.
+
+        What was not committed is listed nowhere; the sweeper lets it go.
+        """
+
+
+class RunningBatch(NamedTuple):
+    """The micro-batch that this task belongs to.
+
+    Attributes:
+        query_id: The same for as long as the checkpoint lives.
+        run_id: Of this start of the query.
+        batch_id: Counts from 0.
+    """
+
+    query_id: str
+    run_id: str
+    batch_id: int
+
+
+def running_batch() -> RunningBatch:
+    """What Spark says of the running task.
+
+    Raises:
+        ConfigurationError: It is no task of a streaming query.
+    """
+    context = TaskContext.get()
+    names = ("sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId")
+    values = [context.getLocalProperty(name) if context else None for name in names]
+    missing = [name for name, value in zip(names, values, strict=True) if not value]
+    if missing:
+        raise ConfigurationError(
+            f"Spark did not name the streaming query ({', '.join(missing)} is not set): "
+            "write with writeStream",
+            missing=tuple(missing),
+        )
+    query_id, run_id, batch_id = (str(value) for value in values)
+    return RunningBatch(query_id, run_id, int(batch_id))

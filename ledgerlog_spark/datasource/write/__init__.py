@@ -1,0 +1,1 @@
+"""Batch writes: the job on the driver, ranges in tasks, one commit."""

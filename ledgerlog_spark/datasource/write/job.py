@@ -1,0 +1,188 @@
+"""The driver's part of a write: the log, its schema, the job, the commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.arrow.schema_evolution import merge, storable
+from ledgerlog_spark.arrow.schema_records import spark_schema, stored_schema
+from ledgerlog_spark.datasource.cluster import client_of, logs_at, password_in
+from ledgerlog_spark.errors import (
+    ConcurrentCommitError,
+    ConfigurationError,
+    LogKindError,
+    LogNotFoundError,
+    SchemaMismatchError,
+)
+from ledgerlog_spark.protocol.log.password import check_password
+from ledgerlog_spark.protocol.log.properties import LogProperties
+from ledgerlog_spark.protocol.log.state.records import LogKind, WriteMode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.datasource.options.values import WriteOptions
+    from ledgerlog_spark.log.blocking.logs import BlockingLog
+    from ledgerlog_spark.log.committing.job import Job
+    from ledgerlog_spark.protocol.log.commit.result import CommitResult
+    from ledgerlog_spark.protocol.log.read.versions import LogState
+    from ledgerlog_spark.protocol.log.state.records import LogHead, StagedRange
+
+BEGIN_ATTEMPTS_MAX = 10
+
+
+def begin_job(uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool) -> Job:
+    """The job of one write; the log is made when it is missing.
+
+    Raises:
+        LogNotFoundError: No such log, and `createIfMissing` is false.
+        LogKindError: A leader appends to the log.
+        SchemaMismatchError: Rows of this schema cannot be stored in the log.
+        ConfigurationError: Options that do not fit the log as it is.
+        UnauthorizedError: The log has another password.
+        NotEnoughBookiesError: Fewer writable bookies than the log's ensemble; names both numbers.
+    """
+    schema = stored_schema(storable(schema_json))
+    password = password_in(options.password_file)
+    mode = WriteMode.OVERWRITE if overwrite else WriteMode.APPEND
+    log = opened(uri, options, schema)
+    for _ in range(BEGIN_ATTEMPTS_MAX):
+        state = log.state()
+        check_head(options, state.head)
+        check_password(options.log, state.head, password)
+        job = log.begin(
+            schema=schema_after(state, schema_json, options, overwrite=overwrite),
+            mode=mode,
+            app=options.txn_app_id,
+            batch_id=options.txn_version or 0,
+            overwrite_if_changed=options.overwrite_if_changed,
+            password=password,
+        )
+        # The commit checks what comes after `begin`; what came just before it is seen here. A first
+        # commit may keep the schema's id, and ends that the job's rows may have any columns.
+        is_of_first = (job.planned_version == 0) == (state.head.version == 0)
+        if job.base_schema_id == state.head.schema_id and is_of_first:
+            if not job.is_replay:
+                check_bookies(uri, LogProperties.from_mapping(state.head.properties))
+            return job
+    raise ConcurrentCommitError(
+        f"the schema of log {options.log!r} was changed by others at every attempt", log=options.log
+    )
+
+
+def commit_job(uri: str, job: Job, ranges: Sequence[StagedRange]) -> CommitResult:
+    """Commit what the tasks wrote, in the order of `ranges`; errors as `Log.commit`."""
+    return logs_at(uri).open_job(job).commit(job, ranges, is_last=True)
+
+
+def opened(uri: str, options: WriteOptions, schema: bytes) -> BlockingLog:
+    """The log, made with the rows' schema when it is missing: no rows have columns, too.
+
+    Not made where its ledgers could not be. Errors as of `begin_job`.
+    """
+    logs = logs_at(uri)
+    try:
+        return logs.open(options.log)
+    except LogNotFoundError as error:
+        if not options.create_if_missing:
+            raise LogNotFoundError(
+                f'log {options.log!r} does not exist, and the option "createIfMissing" is false',
+                log=options.log,
+            ) from error
+    properties = _properties(options)
+    check_bookies(uri, LogProperties.from_mapping(properties))
+    return logs.open_or_create(options.log, schema=schema, properties=properties)
+
+
+def check_bookies(uri: str, properties: LogProperties) -> None:
+    """Returns when a ledger of these properties can be made; else `NotEnoughBookiesError`."""
+    client_of(uri).run(lambda client: client.check_bookies(properties.quorum))
+
+
+def schema_after(
+    state: LogState, schema_json: str, options: WriteOptions, *, overwrite: bool
+) -> bytes:
+    """The log's schema after this write, byte for byte the current one when nothing is added.
+
+    That of the rows alone where there are no other rows to stand beside: when nothing was
+    committed yet, whatever a write that failed made the log with, and with `overwriteSchema`.
+
+    Raises:
+        SchemaMismatchError: Rows of this schema cannot be stored beside those of the log.
+    """
+    current = state.schema
+    replaces = overwrite and options.overwrite_schema
+    if current is None or state.head.version == 0 or replaces:
+        return stored_schema(storable(schema_json))
+    before = spark_schema(current)
+    try:
+        after = merge(before, schema_json, log=options.log, add_columns=options.merge_schema)
+    except SchemaMismatchError as error:
+        if not overwrite:
+            raise
+        raise SchemaMismatchError(
+            f'{error.message} To replace the log\'s columns too, set "overwriteSchema" to "true".',
+            **error.fields,
+        ) from error
+    return current if after == before else stored_schema(after)
+
+
+_PROPERTIES = {
+    "ensemble_size": "ensembleSize",
+    "write_quorum": "writeQuorum",
+    "ack_quorum": "ackQuorum",
+    "digest_type": "digestType",
+    "retention_ms": "retentionMs",
+    "retention_bytes": "retentionBytes",
+    "version_retention_ms": "versionRetentionMs",
+    "deleted_retention_ms": "deletedRetentionMs",
+    "staging_ttl_ms": "stagingTtlMs",
+    "txn_retention_ms": "txnRetentionMs",
+}
+
+_FIELDS = {"txn_retention_ms": "transaction_retention_ms"}
+
+
+def _properties(options: WriteOptions) -> dict[str, str]:
+    """The properties that the options ask for, by name; quorums that follow from E are filled in.
+
+    Of a smaller ensemble than the default all three are made smaller: `ensembleSize` 1 alone means
+    one copy.
+    """
+    asked = {
+        name: str(value)
+        for attribute, name in _PROPERTIES.items()
+        if (value := getattr(options, attribute)) is not None
+    }
+    if options.ensemble_size is not None:
+        defaults = LogProperties()
+        write_quorum = min(defaults.write_quorum, options.ensemble_size)
+        asked.setdefault("writeQuorum", str(write_quorum))
+        ack_quorum = min(defaults.ack_quorum, int(asked["writeQuorum"]))
+        asked.setdefault("ackQuorum", str(ack_quorum))
+    return asked
+
+
+def check_head(options: WriteOptions, head: LogHead) -> None:
+    """Options that a log was not made with are an error, not something to pass over.
+
+    Raises:
+        LogKindError: A leader appends to the log.
+        ConfigurationError: An option that does not fit the log; names both values.
+    """
+    if head.kind is not LogKind.TRANSACTIONAL:
+        raise LogKindError(
+            f"log {options.log!r} is a {head.kind.name.lower()} log: write to it through its "
+            "leader",
+            log=options.log,
+        )
+    known = LogProperties.from_mapping(head.properties)
+    asked = LogProperties.from_mapping({**head.properties, **_properties(options)})
+    for attribute, name in _PROPERTIES.items():
+        wanted, found = (getattr(one, _FIELDS.get(attribute, attribute)) for one in (asked, known))
+        if wanted != found:
+            raise ConfigurationError(
+                f'option "{name}" is {wanted}, and log {options.log!r} was made with {found}. '
+                f"Leave the option out: it is of new logs; `ledgerlog logs set` changes this one.",
+                option=name,
+            )

@@ -1,0 +1,169 @@
+"""The task's part of a write: batches to entries of ledgers of its own."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from ledgerlog_spark.arrow.conform import Conformer
+from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
+from ledgerlog_spark.arrow.schema_records import spark_schema
+from ledgerlog_spark.arrow.spark_types import arrow_schema_of
+from ledgerlog_spark.arrow.stream_codec import decode_entries
+from ledgerlog_spark.errors import LedgerClosedError, LedgerFencedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import pyarrow as pa
+
+    from ledgerlog_spark.arrow.entry_splitter import EncodedEntry
+    from ledgerlog_spark.log.blocking.logs import BlockingRangeWriter
+    from ledgerlog_spark.protocol.log.state.records import StagedRange
+
+MOVES_MAX = 10
+"""Ledgers that one attempt may lose to somebody else's recovery before it fails."""
+
+_logger = logging.getLogger(__name__)
+
+
+def stage_ranges(
+    open_range: Callable[[], BlockingRangeWriter],
+    schema: bytes,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    compression: str,
+    target_entry_bytes: int,
+    ignores_case: bool = True,
+) -> tuple[StagedRange, ...]:
+    """Write the rows of one task attempt; no ledger at all without rows.
+
+    The entries are on their ack quorums when this returns.
+
+    Args:
+        open_range: Begins a range; called again when one is full, or its ledger was taken away.
+        schema: The job's, as a schema message.
+        batches: Of the rows.
+        compression: Of entries.
+        target_entry_bytes: Of an entry, encoded.
+        ignores_case: False fails on a column that the log has in another case alone.
+
+    Raises:
+        LocalProtocolError: A row is larger than an entry can be; names its size.
+        SchemaMismatchError: A batch cannot become the log's schema.
+        LedgerLogError: The attempt failed; what it wrote is listed nowhere.
+    """
+    encoding = _Encoding(schema, compression, target_entry_bytes)
+    writer = _Ranges(open_range, encoding, ignores_case=ignores_case)
+    try:
+        for batch in batches:
+            writer.add(batch)
+        return writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+class _Encoding(NamedTuple):
+    """How rows become entries: the job's schema message, the codec, the size of an entry."""
+
+    schema: bytes
+    compression: str
+    target_entry_bytes: int
+
+
+class _Ranges:
+    """The ranges of one attempt, one open at a time."""
+
+    def __init__(
+        self,
+        open_range: Callable[[], BlockingRangeWriter],
+        encoding: _Encoding,
+        *,
+        ignores_case: bool,
+    ) -> None:
+        self._open_range = open_range
+        self._encoding = encoding
+        self._schema = arrow_schema_of(spark_schema(encoding.schema))
+        self._conformer = Conformer(self._schema, ignores_case=ignores_case)
+        self._splitter = self._new_splitter()
+        self._writer: BlockingRangeWriter | None = None
+        self._index_entry: bytes | None = None
+        self._ranges: list[StagedRange] = []
+        self._moves = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take in rows; full entries are sent on the way."""
+        self._append(self._splitter.add(self._conformer.conform(batch)))
+        if self._writer is not None and self._writer.is_full:
+            self._finish_range()
+
+    def finish(self) -> tuple[StagedRange, ...]:
+        """All ranges, acknowledged."""
+        self._finish_range()
+        return tuple(self._ranges)
+
+    def abandon(self) -> None:
+        """Stop; the ledger is left to the sweeper."""
+        if self._writer is not None:
+            self._writer.abandon()
+
+    def _new_splitter(self) -> EntrySplitter:
+        return EntrySplitter(
+            self._schema,
+            compression=self._encoding.compression,
+            target_entry_bytes=self._encoding.target_entry_bytes,
+        )
+
+    def _append(self, entries: Iterator[EncodedEntry]) -> None:
+        for payload, rows in entries:
+            if not rows:
+                self._index_entry = payload
+                continue
+            if self._writer is None:
+                self._writer = self._open_range()
+            try:
+                self._writer.append(payload, rows)
+            except (LedgerFencedError, LedgerClosedError) as error:
+                self._move(error, entries)
+
+    def _finish_range(self) -> None:
+        while True:
+            splitter = self._splitter
+            self._append(splitter.finish())
+            if splitter is not self._splitter:
+                continue
+            if self._writer is None:
+                return
+            try:
+                staged = self._writer.finish(self._index_entry, statistics=splitter.statistics)
+            except (LedgerFencedError, LedgerClosedError) as error:
+                self._move(error, iter(()))
+                continue
+            self._next_range(staged)
+            return
+
+    def _move(self, error: Exception, entries: Iterator[EncodedEntry]) -> None:
+        """Somebody recovers the ledger: keep what is acknowledged, write the rest elsewhere.
+
+        LOGS.md#K12. The rest is encoded anew: an entry says which row of its range it begins with.
+        """
+        self._moves += 1
+        if self._moves > MOVES_MAX:
+            raise error
+        _logger.warning("going on in another ledger: %s: %s", type(error).__name__, error)
+        assert self._writer is not None
+        staged, unconfirmed = self._writer.cut()
+        again = [*unconfirmed, *(payload for payload, rows in entries if rows)]
+        released = self._splitter.release()
+        self._next_range(staged)
+        for decoded in decode_entries(self._encoding.schema, map(memoryview, again)):
+            self._append(self._splitter.add(decoded.batch))
+        for batch in released:
+            self._append(self._splitter.add(batch))
+
+    def _next_range(self, staged: StagedRange | None) -> None:
+        self._writer, self._index_entry = None, None
+        self._splitter = self._new_splitter()
+        if staged is not None:
+            self._ranges.append(staged)

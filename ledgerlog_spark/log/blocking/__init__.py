@@ -1,0 +1,1 @@
+"""Logs for programs without an event loop, and for Spark's driver and workers."""

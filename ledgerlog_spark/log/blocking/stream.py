@@ -1,0 +1,74 @@
+"""The blocking face of a stream's tasks and of its commit, for Spark's Python processes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from ledgerlog_spark.log.blocking.logs import BlockingRangeWriter
+from ledgerlog_spark.log.committing.known_logs import KnownLogs
+from ledgerlog_spark.log.committing.stream_ledgers import StreamLedgers
+from ledgerlog_spark.log.logs import logs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.client.blocking.client import BlockingClient
+    from ledgerlog_spark.client.client import LedgerClient
+    from ledgerlog_spark.log.committing.job import Job
+    from ledgerlog_spark.log.committing.range_writer import RangeWriter
+    from ledgerlog_spark.log.log import Log
+    from ledgerlog_spark.protocol.log.commit.epoch import Joined
+    from ledgerlog_spark.protocol.log.commit.result import CommitResult
+    from ledgerlog_spark.protocol.log.state.records import StagedRange
+
+_ledgers: WeakKeyDictionary[LedgerClient, StreamLedgers] = WeakKeyDictionary()
+_known: WeakKeyDictionary[LedgerClient, KnownLogs] = WeakKeyDictionary()
+
+
+class BlockingStream:
+    """One batch of a stream, in a process that runs a task of it or commits it.
+
+    What it keeps for later batches ends with the client; a forked child begins with nothing.
+    """
+
+    def __init__(self, client: BlockingClient, job: Job) -> None:
+        """A batch of the query run that `job` names."""
+        self._client = client
+        self._job = job
+
+    def join(self) -> Joined:
+        """See `StreamLedgers.join`."""
+
+        async def joined(client: LedgerClient) -> Joined:
+            return await ledgers_of(client).join(self._log(client), self._job)
+
+        return self._client.run(joined)
+
+    def open_range(self) -> BlockingRangeWriter:
+        """See `StreamLedgers.open_range`."""
+
+        async def opened(client: LedgerClient) -> RangeWriter:
+            return await ledgers_of(client).open_range(self._log(client), self._job)
+
+        return BlockingRangeWriter(self._client, self._client.run(opened))
+
+    def commit(self, ranges: Sequence[StagedRange]) -> CommitResult:
+        """See `Log.commit`."""
+
+        async def committed(client: LedgerClient) -> CommitResult:
+            known = _known.setdefault(client, KnownLogs())
+            return await self._log(client).commit(self._job, ranges, known=known)
+
+        return self._client.run(committed)
+
+    def _log(self, client: LedgerClient) -> Log:
+        return logs_of(client).open_by_id(self._job.log, self._job.log_id)
+
+
+def ledgers_of(client: LedgerClient) -> StreamLedgers:
+    """What the process of this client keeps for tasks of streams."""
+    found = _ledgers.get(client)
+    if found is None:
+        found = _ledgers[client] = StreamLedgers()
+    return found

@@ -1,0 +1,1 @@
+"""Writes ranges of rows, and what the tasks and the commit of one batch share."""

@@ -1,0 +1,122 @@
+"""What the tasks and the commit of one batch have in common; Spark ships it between processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.protocol.log.commit.epoch import JobKind
+from ledgerlog_spark.protocol.log.state.records import NO_SCHEMA, WriteMode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ledgerlog_spark.protocol.log.read.versions import LogState
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """What can be said of a batch before its producer is known. Pickles.
+
+    Fields as of `Job`.
+    """
+
+    log: str
+    log_id: str
+    mode: WriteMode
+    schema: bytes = field(repr=False, default=b"")
+    schema_id: int | None = None
+    base_schema_id: int = NO_SCHEMA
+    planned_version: int = 0
+    overwrite_if_changed: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+    password: bytes = field(repr=False, default=b"")
+    since_offset: int = 0
+
+    def job(
+        self, *, app: str, run: str, batch_id: int, kind: JobKind, is_replay: bool = False
+    ) -> Job:
+        """The job of one producer."""
+        return Job(
+            log=self.log,
+            log_id=self.log_id,
+            app=app,
+            run=run,
+            batch_id=batch_id,
+            kind=kind,
+            mode=self.mode,
+            schema=self.schema,
+            schema_id=self.schema_id,
+            base_schema_id=self.base_schema_id,
+            planned_version=self.planned_version,
+            overwrite_if_changed=self.overwrite_if_changed,
+            is_replay=is_replay,
+            properties=self.properties,
+            password=self.password,
+            since_offset=self.since_offset,
+        )
+
+
+def plan_job(
+    state: LogState,
+    *,
+    schema: bytes,
+    mode: WriteMode,
+    overwrite_if_changed: bool = False,
+    password: bytes = b"",
+) -> JobPlan:
+    """The plan of a batch of rows of `schema`, which was decided on `state`."""
+    return JobPlan(
+        log=state.head.name,
+        log_id=state.head.log_id,
+        mode=mode,
+        schema=schema,
+        schema_id=state.schema_id_of(schema) if schema else None,
+        base_schema_id=state.head.schema_id,
+        planned_version=state.head.version,
+        overwrite_if_changed=overwrite_if_changed,
+        properties=dict(state.head.properties),
+        password=password,
+        since_offset=state.head.end_offset,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One batch of one producer, as `Log.begin` fixed it. Pickles.
+
+    Attributes:
+        log: Name of the log.
+        log_id: Of the log.
+        app: The producer; a UUID when the caller named none.
+        run: The query run; unique for each start of a job.
+        batch_id: Of the batch; the same app and batch id are committed once.
+        kind: What a batch id committed before means.
+        mode: Append or overwrite.
+        schema: Of the rows, as an Arrow schema message.
+        schema_id: The log's id of it, None when the log does not have it yet.
+        base_schema_id: The log's current schema when the job was planned.
+        planned_version: The log's version when the job was planned.
+        overwrite_if_changed: Overwrite also what was committed since.
+        is_replay: The batch is in the log already: tasks need not write, the commit is a no-op.
+        properties: Of the log, as stored.
+        password: Of the ledgers that the job makes.
+        since_offset: The first offset at which rows of the job may be listed.
+    """
+
+    log: str
+    log_id: str
+    app: str
+    run: str
+    batch_id: int
+    kind: JobKind
+    mode: WriteMode
+    schema: bytes = field(repr=False, default=b"")
+    schema_id: int | None = None
+    base_schema_id: int = NO_SCHEMA
+    planned_version: int = 0
+    overwrite_if_changed: bool = False
+    is_replay: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+    password: bytes = field(repr=False, default=b"")
+    since_offset: int = 0

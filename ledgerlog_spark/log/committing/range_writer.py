@@ -1,0 +1,191 @@
+"""Writes one range of rows (LOGS.md#K1, LOGS.md#K4, LOGS.md#K12).
+
+A range belongs to one attempt of one task. Whatever is never committed is let go by the sweeper, so
+an attempt that fails simply stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.client.handles.writer import PENDING_ENDS
+from ledgerlog_spark.errors import LocalProtocolError
+from ledgerlog_spark.log.failpoints import reach
+from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol.log.state.records import StagedRange
+from ledgerlog_spark.waits import forever
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ledgerlog_spark.log.committing.staged_ledger import StagedLedger
+
+    Payload = bytes | bytearray | memoryview
+
+PENDING_SIZE_BYTES_MAX = 32 << 20
+"""Payload bytes appended and not acknowledged before `append` waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """An entry that is not known to be on its ack quorum; the index entry has no rows."""
+
+    payload: Payload
+    rows: int
+    entry_id: int
+    future: asyncio.Future[int]
+
+
+class RangeWriter:
+    """The entries of one range, in order.
+
+    Not for use by several tasks at once. Any error ends it: start the attempt again, or after a
+    fence go on with what `cut` says.
+
+    Attributes:
+        ledger_id: The range's ledger.
+        rows: Appended so far.
+        size_bytes: Payload appended so far.
+    """
+
+    def __init__(
+        self, ledger: StagedLedger, on_finished: Callable[[RangeWriter], Awaitable[None]]
+    ) -> None:
+        """The next range of `ledger`; `on_finished` closes the ledger, or keeps it."""
+        self.ledger_id = ledger.ledger_id
+        self.rows = 0
+        self.size_bytes = 0
+        self._ledger = ledger
+        self._on_finished = on_finished
+        self._first_entry_id = ledger.entries
+        self._pending: deque[_Sent] = deque()
+        self._pending_size_bytes = 0
+        self._confirmed_entries = 0
+        self._confirmed_rows = 0
+        self._confirmed_size_bytes = 0
+        self._is_index_confirmed = False
+        self._is_finished = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the task should finish this range and go on in a new one."""
+        return self._ledger.is_full
+
+    async def append(self, payload: Payload, rows: int) -> None:
+        """Append one record batch; returns when it was sent, not when it is acknowledged.
+
+        Waits while more than 32 MiB are on their way.
+
+        Args:
+            payload: The entry; must not change until `finish` returned.
+            rows: That the entry holds, at least 1.
+
+        Raises:
+            LedgerFencedError: Somebody recovers the ledger; `cut` says what is safe.
+            LedgerClosedError: Somebody closed it; the same.
+            LedgerError: The ledger cannot be written any more. The attempt has failed.
+            QuorumError: The same.
+        """
+        if self._is_finished or rows < 1:
+            raise LocalProtocolError(
+                "the range is finished" if self._is_finished else f"an entry of {rows} rows",
+                ledger_id=self.ledger_id,
+            )
+        self._send(payload, rows)
+        self.rows += rows
+        reach("range.rows_sent")
+        while self._pending_size_bytes > PENDING_SIZE_BYTES_MAX:
+            await self._acknowledged()
+        while self._pending and self._pending[0].future.done():
+            await self._acknowledged()
+
+    async def finish(
+        self, index: bytes | None = None, *, statistics: bytes = b""
+    ) -> StagedRange | None:
+        """The range, every entry of it on its ack quorum.
+
+        Args:
+            index: The range's index entry, appended last; None for none.
+            statistics: As `log_statistics.encode_statistics` made them.
+
+        Returns:
+            None when no row was appended.
+
+        Raises:
+            LedgerFencedError: Not everything was acknowledged; `cut` says what is safe.
+            LedgerClosedError: The same.
+            LedgerError: Not everything was acknowledged. The attempt has failed.
+            QuorumError: The same.
+        """
+        self._is_finished = True
+        if index is not None and self.rows:
+            self._send(index, 0)
+        while self._pending:
+            await self._acknowledged()
+        reach("range.acknowledged")
+        await self._on_finished(self)
+        return self._confirmed(statistics)
+
+    async def cut(self) -> tuple[StagedRange | None, tuple[Payload, ...]]:
+        """What a ledger that was fenced in the middle of the range is good for (LOGS.md#K12).
+
+        Returns:
+            The entries that were acknowledged, as a range of their own (None for none), and those
+            that have to be written again elsewhere, in order.
+        """
+        self._is_finished = True
+        if self._pending:
+            pending = [sent.future for sent in self._pending]
+            await forever(asyncio.wait(pending), PENDING_ENDS)
+        while self._pending and _is_confirmed(self._pending[0].future):
+            await self._acknowledged()
+        again = tuple(sent.payload for sent in self._pending if sent.rows)
+        self.abandon()
+        return self._confirmed(b""), again
+
+    def abandon(self) -> None:
+        """Stop at once, and let go of the ledger; nothing of this range will be listed."""
+        self._is_finished = True
+        for sent in self._pending:
+            sent.future.cancel()
+        self._pending.clear()
+        self._ledger.abandon()
+
+    def _send(self, payload: Payload, rows: int) -> None:
+        entry_id = self._ledger.entries
+        self._pending.append(_Sent(payload, rows, entry_id, self._ledger.send(payload)))
+        self._pending_size_bytes += len(payload)
+        self.size_bytes += len(payload)
+
+    async def _acknowledged(self) -> None:
+        """The oldest pending entry is; an entry with another id than its place is our bug."""
+        sent = self._pending[0]
+        entry_id = await forever(sent.future, PENDING_ENDS)
+        assert entry_id == sent.entry_id, (self.ledger_id, entry_id, sent.entry_id)
+        self._pending.popleft()
+        self._pending_size_bytes -= len(sent.payload)
+        self._confirmed_entries += 1
+        self._confirmed_rows += sent.rows
+        self._is_index_confirmed = not sent.rows
+        self._confirmed_size_bytes += len(sent.payload)
+
+    def _confirmed(self, statistics: bytes) -> StagedRange | None:
+        if not self._confirmed_rows:
+            return None
+        last_entry_id = self._first_entry_id + self._confirmed_entries - 1
+        return StagedRange(
+            ledger_id=self.ledger_id,
+            first_entry_id=self._first_entry_id,
+            last_entry_id=last_entry_id,
+            index_entry_id=last_entry_id if self._is_index_confirmed else NO_ENTRY,
+            rows=self._confirmed_rows,
+            size_bytes=self._confirmed_size_bytes,
+            statistics=statistics,
+        )
+
+
+def _is_confirmed(future: asyncio.Future[int]) -> bool:
+    return not future.cancelled() and future.exception() is None

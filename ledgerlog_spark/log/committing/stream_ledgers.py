@@ -1,0 +1,210 @@
+"""What one process that runs tasks of streams keeps from task to task.
+
+Runs that it joined, and ledgers that stay open for the next batch. All of it is an optimisation
+(LOGS.md#K13): a process may die at any moment, or never see a second task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ledgerlog_spark.errors import LedgerLogError, LogNotFoundError
+from ledgerlog_spark.log.committing.range_writer import RangeWriter
+from ledgerlog_spark.protocol.log.properties import LogProperties
+from ledgerlog_spark.protocol.log.state.records import WriteMode
+from ledgerlog_spark.waits import forever
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from ledgerlog_spark.log.committing.job import Job
+    from ledgerlog_spark.log.committing.staged_ledger import StagedLedger
+    from ledgerlog_spark.log.log import Log
+    from ledgerlog_spark.model import DigestType, Quorum
+    from ledgerlog_spark.protocol.log.commit.epoch import Joined
+
+OPEN_MAX = 16
+IDLE_SECONDS_MAX = 30.0
+RUNS_MAX = 64
+IDS_FIRST = 8
+IDS_MAX = 64
+"""Ledger ids taken from the store at once, for two requests: few by a process that may not live
+long, and twice as many each time."""
+
+_logger = logging.getLogger(__name__)
+
+
+class _Key(NamedTuple):
+    """What two batches must have in common to use one ledger."""
+
+    log_id: str
+    app: str
+    run: str
+    schema: bytes
+    quorum: Quorum
+    digest_type: DigestType | str
+    password: bytes
+
+
+class _Idle(NamedTuple):
+    ledger: StagedLedger
+    timer: asyncio.Handle
+
+
+class _Run(NamedTuple):
+    """A run that this process joined, and the log that it writes."""
+
+    log_id: str
+    joined: Joined
+
+
+def log_deleted(log: str) -> LogNotFoundError:
+    """The error of a query whose log is gone, and of whose name there is none."""
+    return LogNotFoundError(
+        f"log {log!r} was deleted while the query ran, and is not created again automatically: "
+        "start the query again to write to a new, empty log",
+        log=log,
+    )
+
+
+def log_made_again(log: str) -> LogNotFoundError:
+    """The error of a query whose log is not the one that it wrote before."""
+    return LogNotFoundError(
+        f"log {log!r} was deleted and created again while the query ran: start the query again to "
+        "write to the new log",
+        log=log,
+    )
+
+
+class StreamLedgers:
+    """Joined runs and open ledgers of one process; on the thread of the client's loop.
+
+    A ledger that a range is being written to is not in here. So whoever fails with it needs to do
+    nothing: only a range that was finished comes back.
+    """
+
+    def __init__(self) -> None:
+        self._idle: OrderedDict[_Key, _Idle] = OrderedDict()
+        self._runs: OrderedDict[tuple[str, str, str], _Run] = OrderedDict()
+        self._ids: deque[int] = deque()
+        self._ids_wanted = IDS_FIRST
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def idle(self) -> int:
+        """Ledgers that wait for their next range."""
+        return len(self._idle)
+
+    async def join(self, log: Log, job: Job) -> Joined:
+        """As `Log.join`, asked of the store once for each run and process.
+
+        The first to see a new run has the older ones' ledgers sealed; nothing waits for that.
+
+        Raises:
+            StaleCheckpointError: The batch id went back.
+            ProducerFencedError: A later run took over.
+            LogNotFoundError: The run wrote another log of this name before.
+        """
+        key = (job.log, job.app, job.run)
+        known = self._runs.get(key)
+        if known is None:
+            known = _Run(job.log_id, await log.join(job))
+            self._runs[key] = known
+            if len(self._runs) > RUNS_MAX:
+                self._runs.popitem(last=False)
+            if known.joined.took_over:
+                self._begin(log.seal_before(job.app, known.joined.epoch))
+        if known.log_id != job.log_id:
+            raise log_made_again(job.log)
+        return known.joined
+
+    async def open_range(self, log: Log, job: Job) -> RangeWriter:
+        """The next range of a ledger that is open, else of a new one.
+
+        Raises:
+            ProducerFencedError: A later run took over; the job cannot commit any more.
+            NotEnoughBookiesError: Fewer writable bookies than the log's ensemble size.
+            MetadataUnavailableError: The metadata store cannot be reached.
+        """
+        key = _key_of(job)
+        ledger = self._taken(key)
+        if ledger is not None and (
+            ledger.is_full
+            or not ledger.is_writable
+            or (job.mode is WriteMode.OVERWRITE and ledger.is_mostly_unlisted(job.batch_id))
+        ):
+            self._begin(ledger.close())
+            ledger = None
+        if ledger is None:
+            ledger = await log.open_ledger(job, ledger_id=await self._new_id(log))
+        kept = ledger
+
+        async def keep(written: RangeWriter) -> None:
+            kept.note_range(job.batch_id, written.size_bytes)
+            self._keep(key, kept)
+
+        return RangeWriter(kept, keep)
+
+    async def close(self) -> None:
+        """Close all ledgers that wait, and whatever is still being closed."""
+        for key in list(self._idle):
+            self._close_idle(key)
+        while self._tasks:
+            await forever(asyncio.wait(self._tasks), "each close has a deadline")
+
+    def _taken(self, key: _Key) -> StagedLedger | None:
+        idle = self._idle.pop(key, None)
+        if idle is None:
+            return None
+        idle.timer.cancel()
+        return idle.ledger
+
+    def _keep(self, key: _Key, ledger: StagedLedger) -> None:
+        if ledger.is_full or not ledger.is_writable or key in self._idle:
+            self._begin(ledger.close())
+            return
+        timer = asyncio.get_running_loop().call_later(IDLE_SECONDS_MAX, self._close_idle, key)
+        self._idle[key] = _Idle(ledger, timer)
+        if len(self._idle) > OPEN_MAX:
+            self._close_idle(next(iter(self._idle)))
+
+    def _close_idle(self, key: _Key) -> None:
+        ledger = self._taken(key)
+        if ledger is not None:
+            self._begin(ledger.close())
+
+    def _begin(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Nobody waits for it, and nothing depends on how it ends."""
+        task = asyncio.get_running_loop().create_task(_quietly(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _new_id(self, log: Log) -> int:
+        if not self._ids:
+            count = self._ids_wanted
+            self._ids_wanted = min(2 * count, IDS_MAX)
+            self._ids.extend(await log.new_ledger_ids(count))
+        return self._ids.popleft()
+
+
+def _key_of(job: Job) -> _Key:
+    properties = LogProperties.from_mapping(job.properties)
+    return _Key(
+        log_id=job.log_id,
+        app=job.app,
+        run=job.run,
+        schema=job.schema,
+        quorum=properties.quorum,
+        digest_type=properties.digest_type,
+        password=job.password,
+    )
+
+
+async def _quietly(work: Coroutine[Any, Any, Any]) -> None:
+    try:
+        await work
+    except LedgerLogError as error:
+        _logger.info("left to the sweeper: %s", error)

@@ -1,0 +1,108 @@
+"""Records as the entries of a leader log, and back (LOGS.md#G10).
+
+The body of an entry is compressed when that makes it smaller by an eighth at least: who decodes it
+pays for less. Layout and limits are `protocol/leader/entry.py`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import lz4.block
+
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.protocol.leader.entry import (
+    HEADER_SIZE_BYTES,
+    LeaderCodec,
+    LeaderEntryHeader,
+    decode_entry_header,
+    encode_entry_header,
+    encode_records,
+    split_records,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.protocol.ledger.messages import Payload
+
+COMPRESSED_SIZE_BYTES_MIN = 256
+"""Smaller bodies stay as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBody:
+    """The body of an entry, whose offset and time are not known yet.
+
+    Attributes:
+        count: Records in it.
+        codec: What `stored` is.
+        stored: As it goes into the entry.
+        size_bytes: Before compression.
+    """
+
+    count: int
+    codec: LeaderCodec
+    stored: bytes
+    size_bytes: int
+
+    @property
+    def entry_size_bytes(self) -> int:
+        """Of the whole entry, its header included."""
+        return HEADER_SIZE_BYTES + len(self.stored)
+
+    def entry(self, *, first_offset: int, append_time_ms: int) -> bytes:
+        """The entry, ready to be stored.
+
+        Args:
+            first_offset: Of the first record.
+            append_time_ms: Of the append, by the store's clock, ms since the epoch.
+        """
+        header = LeaderEntryHeader(
+            self.codec, first_offset, append_time_ms, self.count, self.size_bytes
+        )
+        return b"".join((encode_entry_header(header), self.stored))
+
+
+def encode_body(records: Sequence[Payload]) -> EncodedBody:
+    """At least one record as the body of an entry, compressed if that is worth it."""
+    plain = encode_records(records)
+    size = len(plain)
+    if size >= COMPRESSED_SIZE_BYTES_MIN:
+        packed: bytes = lz4.block.compress(plain, store_size=False)
+        if len(packed) <= size - size // 8:
+            return EncodedBody(len(records), LeaderCodec.LZ4, packed, size)
+    return EncodedBody(len(records), LeaderCodec.PLAIN, plain, size)
+
+
+def decode_entry(entry: Payload) -> tuple[LeaderEntryHeader, list[memoryview]]:
+    """Header and records of an entry; the records are views that keep its body in memory.
+
+    Raises:
+        WireFormatError: The bytes are no entry of records.
+        MetadataFormatError: A later version of ledgerlog wrote it.
+    """
+    header, body = plain_body(entry)
+    return header, split_records(body, header.count)
+
+
+def plain_body(entry: Payload) -> tuple[LeaderEntryHeader, memoryview]:
+    """Header and body of an entry of records, the body without compression; errors likewise."""
+    header = decode_entry_header(entry)
+    body = memoryview(entry)[HEADER_SIZE_BYTES:]
+    if header.codec is LeaderCodec.ARROW:
+        raise WireFormatError("an entry of rows where records are expected")
+    if header.codec is LeaderCodec.LZ4:
+        body = memoryview(_unpacked(body, header.body_size_bytes))
+    return header, body
+
+
+def _unpacked(packed: memoryview, size_bytes: int) -> bytes:
+    try:
+        body: bytes = lz4.block.decompress(packed, uncompressed_size=size_bytes)
+    except lz4.block.LZ4BlockError as error:
+        raise WireFormatError(f"a body of {len(packed)} bytes that LZ4 refuses: {error}") from None
+    if len(body) != size_bytes:
+        raise WireFormatError(f"a body of {len(body)} bytes that should have {size_bytes}")
+    return body

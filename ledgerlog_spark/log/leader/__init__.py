@@ -1,0 +1,1 @@
+"""Hosts the machine of a leader log, and encodes what it appends."""

@@ -1,0 +1,90 @@
+"""What a leader appends: records, or as `log/leader/rows.py` has it, rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ledgerlog_spark.errors import LogKindError
+from ledgerlog_spark.log.entry_codec import EncodedBody, encode_body
+from ledgerlog_spark.log.records import checked_record, checked_records
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from ledgerlog_spark.client.appends.batches import Gathered
+    from ledgerlog_spark.protocol.ledger.messages import Payload
+
+ENTRY_SIZE_BYTES_MAX = 256 << 10
+"""Bytes of records in one entry; a larger record has one of its own (LOGS.md#H1)."""
+
+
+class LeaderContent(Protocol):
+    """Checks what is appended, on any thread, and makes entries of it, on the leader's.
+
+    The methods of the other content fail (LOGS.md#H9).
+    """
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Of the rows; None of records."""
+
+    @property
+    def entry_size_bytes_max(self) -> int:
+        """Bytes gathered into one entry."""
+
+    def record(self, record: object) -> Payload:
+        """A record whose bytes stay as they are.
+
+        Raises:
+            LogKindError: The log takes rows; definite.
+            LocalProtocolError: Not bytes, or too large; definite.
+        """
+
+    def records(self, records: Sequence[Payload]) -> list[Payload]:
+        """Records whose bytes stay as they are; errors as of `record`."""
+
+    def pieces(self, rows: object) -> Sequence[Any]:
+        """The pieces of an append of rows, in order; none for no rows.
+
+        Raises:
+            LogKindError: The log takes records; definite.
+            SchemaMismatchError: The rows do not fit the log's schema; definite.
+            LocalProtocolError: No rows, or one that is too large; definite.
+        """
+
+    def encode(self, gathered: Gathered) -> EncodedBody:
+        """The entry of what was gathered; its waiters count records or rows from here on."""
+
+
+class LeaderRecords:
+    """Records, which are bytes."""
+
+    schema = None
+    entry_size_bytes_max = ENTRY_SIZE_BYTES_MAX
+
+    def __init__(self, log: str) -> None:
+        """Records of the log of that name."""
+        self._log = log
+
+    def record(self, record: object) -> Payload:
+        """See `LeaderContent`."""
+        return checked_record(record)
+
+    def records(self, records: Sequence[Payload]) -> list[Payload]:
+        """See `LeaderContent`."""
+        return checked_records(records)
+
+    def pieces(self, rows: object) -> Sequence[Any]:
+        """See `LeaderContent`."""
+        del rows
+        raise LogKindError(
+            f"log {self._log!r} is a leader log of records: append bytes to it, or make a log of "
+            "rows with open_log(name, lead=True, schema=...)",
+            log=self._log,
+        )
+
+    def encode(self, gathered: Gathered) -> EncodedBody:
+        """See `LeaderContent`."""
+        return encode_body(gathered.payloads)

@@ -1,0 +1,221 @@
+"""Hosts the machine of a leader log: effects become calls, answers become events.
+
+Events go through a queue, and each request is answered once. What the machine says to people, and
+the bytes of the entries that it orders, are its owner's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ledgerlog_spark.client.host.event_queue import EventQueue
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.log.leader.ledger_writer import LeaderWriter
+from ledgerlog_spark.log.reading.open_ends import read_one
+from ledgerlog_spark.protocol.leader.entry import decode_entry_header
+from ledgerlog_spark.protocol.leader.messages import (
+    AppendEntry,
+    CloseLedger,
+    CreateLedger,
+    HeadChanged,
+    LeaderEvent,
+    LedgerCreated,
+    LedgerEnd,
+    LedgerOutcome,
+    LedgerSealed,
+    SealLedger,
+)
+from ledgerlog_spark.protocol.ledger.messages import Start, StartTimer
+from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.seal import LOG_ID_KEY
+from ledgerlog_spark.waits import forever
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from ledgerlog_spark.log.driver import Driver
+    from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.metadata.ports import CancelWatch
+    from ledgerlog_spark.protocol.leader.leader import LeaderLog
+    from ledgerlog_spark.protocol.ledger.messages import Payload
+
+EVENT_TEXT_LENGTH_MAX = 500
+_STORE_REQUESTS = (m.Sync, m.ReadHead, m.ReadPages, m.WritePages, m.WriteHead)
+
+
+class Owner(Protocol):
+    """Whom a host works for."""
+
+    def entry_of(self, order: AppendEntry) -> Payload:
+        """The entry to be stored; the same each time that the append is ordered."""
+
+    def on_indication(self, indication: Any) -> None:
+        """The machine says something."""
+
+    def on_crash(self, crash: LedgerLogError) -> None:
+        """The machine failed, and says nothing more."""
+
+    def on_settled(self) -> None:
+        """A burst of events is over."""
+
+
+class LeaderHost(EventQueue[LeaderEvent]):
+    """Drives one machine, on the event loop's thread."""
+
+    def __init__(
+        self, machine: LeaderLog, *, log_id: str, driver: Driver, ledgers: Ledgers, owner: Owner
+    ) -> None:
+        """A host that has not called the machine yet.
+
+        Args:
+            machine: To drive; nobody else calls its `handle`.
+            log_id: Of the log, kept with the ledgers that are made.
+            driver: Carries out what is asked of the log's records.
+            ledgers: The client.
+            owner: Gets what the machine says.
+        """
+        super().__init__(
+            subject=f"the leader of log {machine.log!r}",
+            about={"log": machine.log},
+            random=driver.random,
+            on_crash=owner.on_crash,
+            on_settled=self._settle,
+        )
+        self._machine = machine
+        self._log_id = log_id
+        self._driver = driver
+        self._ledgers = ledgers
+        self._owner = owner
+        self._written: dict[int, LeaderWriter] = {}
+        self._ordered: LeaderWriter | None = None
+        self._cancel_watch: CancelWatch | None = None
+        self._requests: dict[type, Callable[[Any], Coroutine[Any, Any, Any]]] = {
+            **dict.fromkeys(_STORE_REQUESTS, driver.perform),
+            m.DropLedger: self._drop,
+            CreateLedger: self._create,
+            SealLedger: self._seal,
+            CloseLedger: self._close,
+        }
+
+    def start(self) -> None:
+        """Begin; watches the head first, so that no change of it is missed."""
+        self._cancel_watch = self._driver.watch_head(lambda: self.post(HeadChanged()))
+        self.post(Start())
+
+    def stop(self) -> None:
+        """Forget the machine and stop writing; ledgers stay as they are."""
+        super().stop()
+        self.retire()
+
+    def retire(self) -> None:
+        """Stop writing; the machine has ended, and only lets go of ledgers that come too late."""
+        self._cancel_timers()
+        if self._cancel_watch is not None:
+            self._cancel_watch()
+            self._cancel_watch = None
+        for ledger in self._written.values():
+            ledger.abandon()
+        self._written.clear()
+
+    async def finish(self) -> None:
+        """Wait for what is under way, such as letting go of a ledger that was not needed."""
+        while self._tasks:
+            await forever(asyncio.wait(self._tasks), "requests end by their deadlines")
+
+    def _step(self, event: LeaderEvent) -> None:
+        self._history.append(event)
+        try:
+            effect: Any
+            for effect in self._machine.handle(event):
+                kind = type(effect)
+                if kind is AppendEntry:
+                    self._ordered = self._written[effect.ledger_id]
+                    self._ordered.order(self._owner.entry_of(effect))
+                elif kind in self._requests:
+                    self._spawn(self._answer(self._requests[kind](effect)))
+                elif kind is StartTimer:
+                    self._start_timer(effect)
+                else:
+                    self._owner.on_indication(effect)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the machine is not to be trusted
+            self._fail(error)
+
+    def _text(self, event: object) -> str:
+        return str(event)[:EVENT_TEXT_LENGTH_MAX]
+
+    def _settle(self) -> None:
+        self._owner.on_settled()
+        ordered, self._ordered = self._ordered, None
+        if ordered is not None:
+            ordered.send_now()
+
+    async def _answer(self, work: Coroutine[Any, Any, Any]) -> None:
+        self.post(await work)
+
+    # --- ledgers ---
+
+    async def _create(self, ask: CreateLedger) -> LedgerCreated:
+        face = LeaderWriter(self.post)
+        properties = ask.properties
+        try:
+            handle = await self._ledgers.create_registered_ledger(
+                self._driver.make_ledger,
+                quorum=properties.quorum,
+                digest_type=properties.digest_type,
+                custom_metadata={LOG_ID_KEY: self._log_id.encode()},
+                explicit_lac=True,
+                changes_ensemble=properties.changes_ensemble,
+                face=face,
+                on_failed=face.set_exception,
+            )
+        except LedgerLogError as error:
+            return LedgerCreated(ask.request, LedgerOutcome.FAILED, error=error)
+        face.adopt(handle)
+        if self.is_stopped:
+            face.abandon()
+        else:
+            self._written[handle.id] = face
+        return LedgerCreated(ask.request, LedgerOutcome.OK, ledger_id=handle.id)
+
+    async def _seal(self, ask: SealLedger) -> LedgerSealed:
+        try:
+            end = await self._sealed_end(ask.ledger_id)
+        except LedgerLogError as error:
+            return LedgerSealed(ask.request, LedgerOutcome.FAILED, error=error)
+        return LedgerSealed(ask.request, LedgerOutcome.OK, end=end)
+
+    async def _sealed_end(self, ledger_id: int) -> LedgerEnd:
+        metadata = await self._ledgers.seal(ledger_id)
+        last_entry_id = metadata.last_entry_id
+        if last_entry_id < 0:
+            return LedgerEnd()
+        handle = await self._ledgers.open_ledger(ledger_id, is_listed=True)
+        try:
+            first = decode_entry_header((await read_one(handle, 0)).payload)
+            last = decode_entry_header((await read_one(handle, last_entry_id)).payload)
+        finally:
+            await handle.aclose()
+        return LedgerEnd(
+            last_entry_id=last_entry_id,
+            size_bytes=metadata.length,
+            first_offset=first.first_offset,
+            end_offset=last.end_offset,
+            append_time_ms=last.append_time_ms,
+        )
+
+    def _close(self, ask: CloseLedger) -> Coroutine[Any, Any, Any]:
+        # Looked up now: when the task begins, writing may have stopped.
+        return self._closed(ask, self._written[ask.ledger_id])
+
+    async def _closed(self, ask: CloseLedger, ledger: LeaderWriter) -> Any:
+        answer = await ledger.close(ask.request)
+        if answer.outcome is LedgerOutcome.OK:
+            self._written.pop(ask.ledger_id, None)
+        return answer
+
+    async def _drop(self, ask: m.DropLedger) -> Any:
+        ledger = self._written.pop(ask.ledger_id, None)
+        if ledger is not None:
+            ledger.abandon()
+        return await self._driver.perform(ask)

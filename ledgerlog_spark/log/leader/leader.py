@@ -1,0 +1,498 @@
+"""The leader of a log: appends, with a position for each record (LOGS.md#J1-J12).
+
+Records are gathered into entries: by size, by count, and by a linger that ends as soon as the pipe
+is empty, so that a lone append goes out at once. An entry is compressed once; the machine gives it
+its offset and says which ledger it goes to, again if the first one breaks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.client.appends.batches import AppendBatches, complete_each
+from ledgerlog_spark.client.appends.pace import AppendPace
+from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError
+from ledgerlog_spark.log.leader.entries_in_flight import EntriesInFlight, error_of_append
+from ledgerlog_spark.log.leader.host import LeaderHost
+from ledgerlog_spark.log.records import Positions, offset_of
+from ledgerlog_spark.protocol.leader.errors import left, not_rolled
+from ledgerlog_spark.protocol.leader.leader import LeaderLog
+from ledgerlog_spark.protocol.leader.messages import (
+    AppendEntry,
+    AppendRequested,
+    AppendsAcknowledged,
+    GiveUp,
+    LeaderClosed,
+    LeaderOpened,
+    LeaderStopped,
+    LedgerRolled,
+    ListChanged,
+    RollRequested,
+)
+from ledgerlog_spark.protocol.leader.settings import LeaderSettings
+from ledgerlog_spark.protocol.ledger.messages import CloseRequested
+from ledgerlog_spark.waits import Deadline, forever
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+    from ledgerlog_spark.client.appends.batches import Complete, Gathered, Waiter
+    from ledgerlog_spark.client.client import Face
+    from ledgerlog_spark.client.settings import ClientSettings
+    from ledgerlog_spark.log.driver import Driver
+    from ledgerlog_spark.log.leader.content import LeaderContent
+    from ledgerlog_spark.log.ports import Led, Ledgers
+    from ledgerlog_spark.model import Position
+    from ledgerlog_spark.protocol.ledger.messages import Payload
+    from ledgerlog_spark.protocol.log.state.records import LogHead
+
+ENTRY_RECORDS_MAX = 8_192
+"""Records, or pieces of rows, gathered into one entry."""
+
+
+REQUESTS_END = "the machine ends: each of its requests does, by its own deadline"
+
+
+class Leader:
+    """Appends to one leader log, each record acknowledged on Qa bookies before it completes.
+
+    Every method on the thread of the client's event loop. Offsets are dense and in the order of
+    the calls. Cancelling the future of an append stops the waiting, not the append.
+
+    Attributes:
+        name: Of the log.
+        log_id: Of the log.
+        content: Checks what is appended. For the faces of this leader.
+    """
+
+    def __init__(
+        self,
+        log: Led,
+        *,
+        driver: Driver,
+        ledgers: Ledgers,
+        settings: ClientSettings,
+        content: LeaderContent,
+        now_ms: Callable[[], int],
+        face: Face | None = None,
+    ) -> None:
+        """A leader that does not lead yet; `open` comes first.
+
+        Args:
+            log: To be led.
+            driver: Carries out what is asked of the log's records.
+            ledgers: The client.
+            settings: Linger and backlog are those of ledgers.
+            content: What the log holds: makes entries of what is appended.
+            now_ms: The store's clock, for the times of appends.
+            face: Of another thread, told what was sent and what completed.
+        """
+        self.name = log.name
+        self.log_id = log.log_id
+        self.content = content
+        self._log = log
+        self._ledgers = ledgers
+        self._now_ms = now_ms
+        self._machine = machine = LeaderLog(
+            log.name,
+            token=uuid.uuid4().hex,
+            settings=LeaderSettings(open_timeout_ms=settings.open_timeout_ms),
+        )
+        self._roll_timeout_ms = settings.close_timeout_ms
+        self._complete: Complete = face.complete if face else complete_each
+        self._on_sent = face.on_sent if face else None
+        self._loop = asyncio.get_running_loop()
+        self._waiting = AppendBatches(
+            entries_max=ENTRY_RECORDS_MAX, size_bytes_max=content.entry_size_bytes_max
+        )
+        self._sent = EntriesInFlight(self.log_id, content.encode)
+        self._pace = AppendPace(
+            self._waiting,
+            replace(settings, runs_in_flight_min=settings.entries_in_flight_min),
+            can_send=lambda: machine.can_append,
+            in_flight=lambda: len(self._sent),
+            send=self._send,
+        )
+        self._head: LogHead | None = None
+        self._ledger_id = -1
+        self._is_ledger_empty = True
+        self._error: LedgerLogError | None = None
+        self._is_closing = False
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._changes: set[asyncio.Future[None]] = set()
+        self._host = LeaderHost(
+            machine, log_id=self.log_id, driver=driver, ledgers=ledgers, owner=self
+        )
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the last acknowledged record."""
+        return self._machine.end_offset
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether appends are taken: no failure so far, and no close."""
+        return self._error is None and not self._is_closing
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Of a log of rows; None of one of records."""
+        return self.content.schema
+
+    @property
+    def is_lingering(self) -> bool:
+        """See `AppendPace`."""
+        return self._pace.is_lingering
+
+    @property
+    def records_pending(self) -> int:
+        """Appended records or rows that are not acknowledged yet; unsent rows count by pieces."""
+        return self._waiting.entries + self._sent.records
+
+    async def open(self) -> None:
+        """Become the leader: seal what an earlier one left open, list a ledger, then serve.
+
+        Takes at most `open_timeout_ms` of the settings, 120 s by default.
+
+        Raises:
+            LeaderTimeoutError: It took longer; retriable. Definite unless this client may lead: its
+                ledger may be on the list, where the next opening finds it.
+            LogKindError: It is no leader log.
+            LogNotFoundError: It was deleted.
+            ConcurrentCommitError: Others kept taking over; retriable.
+            LedgerRecoveryError: An earlier leader's ledger could not be sealed; retriable.
+            NotEnoughBookiesError: Too few bookies for a ledger; retriable.
+            MetadataUnavailableError: The list cannot be read or changed; retriable.
+        """
+        self._ledgers.ends_first(self)
+        self._host.start()
+        try:
+            await forever(self._opened, REQUESTS_END)
+        except LedgerLogError:
+            self._host.retire()
+            raise
+        except BaseException:  # nobody is there to lead
+            self.abandon()
+            raise
+
+    async def append(self, record: bytes | bytearray | memoryview) -> Position:
+        """The record's position, once it is on the disks of Qa bookies.
+
+        Args:
+            record: A little less than 5 MiB at most. A read-only view must not change until this
+                returns.
+
+        Raises:
+            LocalProtocolError: Not bytes, too large, or the leader was closed; definite.
+            LeaderDeposedError: Another leader took over. Definite if the record was never sent;
+                `end_offset` says what is safe.
+            LogNotFoundError: The log was deleted. Definite if the record was never sent.
+            LedgerLogError: The log cannot be written any more, for the reason named.
+        """
+        future = self.append_async(record)
+        self.send_now()
+        return await forever(future, REQUESTS_END)
+
+    def append_async(self, record: bytes | bytearray | memoryview) -> asyncio.Future[Position]:
+        """A future of the position, admitted in order; errors as of `append`.
+
+        Never blocks: await `drain` now and then. It fails with LocalProtocolError, definite, while
+        16 times the settings' backlog waits to be sent.
+        """
+        kept = self.content.record(record)
+        future: asyncio.Future[Position] = self._loop.create_future()
+        if (refusal := self._pace.refusal()) is not None:
+            future.set_exception(refusal)
+        else:
+            self.submit(kept, future)
+        return future
+
+    async def append_many(self, records: Sequence[bytes | bytearray | memoryview]) -> Positions:
+        """The positions of all records, dense and in order, each on the disks of Qa bookies.
+
+        Records that fail may be there in part; the part is a prefix. Errors as of `append`.
+        """
+        future = self.append_many_async(records)
+        self.send_now()
+        return await forever(future, REQUESTS_END)
+
+    def append_many_async(
+        self, records: Sequence[bytes | bytearray | memoryview]
+    ) -> asyncio.Future[Positions]:
+        """A future of the positions, admitted in order; like `append_many`."""
+        kept = self.content.records(records)
+        future: asyncio.Future[Positions] = self._loop.create_future()
+        self._submit_all(kept, future)
+        return future
+
+    async def append_rows(self, rows: pa.Table | pa.RecordBatch) -> Positions:
+        """The positions of all rows, dense and in order, each on the disks of Qa bookies.
+
+        `.offsets` is the half-open range of them. Rows that fail may be there in part; the part is
+        a prefix.
+
+        Args:
+            rows: With the columns of the log, or some of them: the others are null. What is behind
+                them must not change until this returns. A row is a little less than 5 MiB encoded
+                at most.
+
+        Raises:
+            LogKindError: A log of records; definite.
+            SchemaMismatchError: A column is not the log's, or has values that cannot become the
+                log's; definite, nothing was appended.
+            LocalProtocolError: No rows, one too large, or the leader was closed; definite.
+            LedgerLogError: As of `append`.
+        """
+        future = self.append_rows_async(rows)
+        self.send_now()
+        return await forever(future, REQUESTS_END)
+
+    def append_rows_async(self, rows: pa.Table | pa.RecordBatch) -> asyncio.Future[Positions]:
+        """A future of the positions, admitted in order; like `append_rows`.
+
+        Encodes here and now what has an entry of its own: some 5 ms for each MiB.
+        """
+        pieces = self.content.pieces(rows)
+        future: asyncio.Future[Positions] = self._loop.create_future()
+        self._submit_all(pieces, future)
+        return future
+
+    async def drain(self) -> None:
+        """Wait until what waits to be sent is below the settings' backlog."""
+        while self._error is None and self._pace.has_backlog:
+            await self._change()
+
+    async def flush(self) -> None:
+        """Wait until nothing is pending: each append so far was acknowledged or failed."""
+        self.send_now()
+        while self.records_pending and self._error is None:
+            await self._change()
+
+    async def roll(self) -> None:
+        """Go on in a new ledger; on return the earlier one is closed and listed.
+
+        Nothing happens while the ledger in use is empty. The close and the change of the list have
+        `close_timeout_ms` of the settings, 30 s by default. Errors as of `append`, and:
+
+        Raises:
+            LeaderTimeoutError: It took longer, and goes on in the background; retriable. Names what
+                did not end, and its cause why, if that failed. Appends are taken all the same.
+        """
+        await self.flush()
+        left = self._ledger_id
+        if not self.is_leading:
+            raise self._refusal()
+        assert self._head is not None
+        if self._is_ledger_empty:
+            # Of a roll that is under way the earlier one may be listed as open still.
+            left = self._head.open_ledgers[0].ledger_id
+            if left == self._ledger_id:
+                return
+        else:
+            self._host.post(RollRequested())
+        async with Deadline(self._roll_timeout_ms / 1e3, lambda: self._not_rolled(left)):
+            while self._lists(left) and self._error is None:
+                await self._change()
+        if self._lists(left):
+            raise self._refusal()
+
+    def _not_rolled(self, left: int) -> LedgerLogError:
+        step, error = self._machine.roll_wait
+        return not_rolled(self.name, left, step.value, error, timeout_ms=self._roll_timeout_ms)
+
+    async def truncate(self, position: Position | int) -> None:
+        """Drop every record before `position`; durable on return.
+
+        Ledgers go after `deletedRetentionMs`, so that readers which are under way finish. Rolls
+        when `position` lies in the ledger in use.
+
+        Args:
+            position: The first record that stays, or its offset; at most the log's end.
+
+        Raises:
+            ConfigurationError: No position of this log, or behind its end; nothing was changed.
+            LeaderTimeoutError: The ledger in use was not rolled in time; nothing was truncated;
+                retriable. Errors as of `roll`.
+            LogNotFoundError: The log was deleted.
+            ConcurrentCommitError: The list is changed all the time by others; retriable.
+            MetadataUnknownError: Not known whether it was done; doing it again is safe.
+        """
+        offset = offset_of(position, self.log_id, self.name)
+        assert self._head is not None
+        if self._head.end_offset < offset <= self.end_offset:
+            await self.roll()
+        await self._log.truncate(offset)
+
+    async def close(self) -> int:
+        """The log's end; everything appended before is in the log, every ledger closed and listed.
+
+        Closing twice gives the same answer.
+
+        Raises:
+            LeaderDeposedError: Another leader took over; `end_offset` says what is safe.
+            LedgerLogError: Not closed, for the reason named; the next leader seals what is open.
+        """
+        if self.is_leading:
+            await self.flush()
+            self._begin_to_close()
+        await forever(asyncio.shield(self._ended), REQUESTS_END)
+        await self._host.finish()
+        if self._error is not None:
+            raise self._error
+        assert self._head is not None
+        return self._head.end_offset  # another leader may have come and gone since ours ended
+
+    def _begin_to_close(self) -> None:
+        if self.is_leading:
+            self._is_closing = True
+            self._host.post(CloseRequested())
+
+    def abandon(self) -> None:
+        """Stop without closing: pending appends fail, their outcome unknown.
+
+        A ledger that no attempt can list any more is dropped.
+        """
+        self._host.post(GiveUp(left(self.name, end_offset=self.end_offset)))
+
+    async def leave(self) -> None:
+        """Like `abandon`, before the client is closed; ends when nothing of it is under way."""
+        self.abandon()
+        try:
+            await self._host.finish()
+        finally:
+            self._host.stop()
+
+    def submit(self, record: Payload, waiter: Waiter) -> None:
+        """Take one checked record; `waiter` gets its position. For the faces of this leader."""
+        if self._error is not None or self._is_closing:
+            waiter.set_exception(self._refusal())
+            self._tell_sent(1, len(record))
+            return
+        self._pace.add(record, waiter)
+
+    def submit_batch(self, records: Sequence[Any], waiter: Waiter) -> None:
+        """Take checked records, or pieces of rows; like `submit`."""
+        if self._error is not None or self._is_closing:
+            waiter.set_exception(self._refusal())
+            self._tell_sent(len(records), sum(map(len, records)))
+            return
+        self._pace.add_batch(records, waiter)
+
+    def _submit_all(self, records: Sequence[Any], future: asyncio.Future[Positions]) -> None:
+        if not records:
+            future.set_result(Positions(self.log_id, range(0), ()))
+        elif (refusal := self._pace.refusal()) is not None:
+            future.set_exception(refusal)
+        else:
+            self.submit_batch(records, future)
+
+    # --- sending ---
+
+    def send_now(self) -> None:
+        """Send what was appended, as far as window and batching allow."""
+        self._pace.send_now()
+
+    def _send(self, gathered: Gathered) -> None:
+        appended = len(gathered.payloads)
+        body = self._sent.add(gathered)
+        self._tell_sent(appended, gathered.size_bytes)
+        self._host.post(AppendRequested(body.count, body.entry_size_bytes, self._now_ms()))
+
+    def _tell_sent(self, records: int, size_bytes: int) -> None:
+        if self._on_sent is not None:
+            self._on_sent(records, size_bytes)
+
+    # --- what the machine says ---
+
+    def entry_of(self, order: AppendEntry) -> bytes:
+        """See `leader_host.Owner`."""
+        self._is_ledger_empty = False
+        return self._sent.entry_of(order)
+
+    def on_indication(self, indication: Any) -> None:
+        """See `leader_host.Owner`."""
+        kind = type(indication)
+        if kind is AppendsAcknowledged:
+            self._complete(self._sent.acknowledged(indication))
+        elif kind is LeaderOpened:
+            self._head = indication.head
+            self._ledger_id = indication.ledger_id
+            if not self._opened.done():
+                self._opened.set_result(None)
+        elif kind is LedgerRolled:
+            self._ledger_id = indication.ledger_id
+            self._is_ledger_empty = not indication.reordered
+        elif kind is ListChanged:
+            self._head = indication.head
+        elif kind is LeaderStopped:
+            self._on_stopped(indication)
+        else:
+            assert kind is LeaderClosed, indication
+            self._host.retire()
+            if not self._ended.done():
+                self._ended.set_result(None)
+        self._wake()
+
+    def on_crash(self, crash: LedgerLogError) -> None:
+        """See `leader_host.Owner`."""
+        self._end(crash, self._sent.first, self._sent.end)
+
+    def on_settled(self) -> None:
+        """See `leader_host.Owner`."""
+        if self._waiting.entries:
+            self.send_now()
+
+    def _on_stopped(self, stopped: LeaderStopped) -> None:
+        unknown = stopped.first_unknown_append
+        first_unknown = stopped.first_unsent_append if unknown is None else unknown
+        self._end(stopped.error, first_unknown, stopped.first_unsent_append)
+        self._host.retire()
+
+    def _end(self, error: LedgerLogError, first_unknown: int, first_unsent: int) -> None:
+        """Fail everything that is pending: what was sent with `error`, the rest for certain."""
+        self._error = error
+        self._pace.cancel_linger()
+        unsent = self._sent.fail(
+            error, self._waiting, first_unknown=first_unknown, first_unsent=first_unsent
+        )
+        for gathered in unsent:
+            self._tell_sent(len(gathered.payloads), gathered.size_bytes)
+        if not self._opened.done():
+            self._opened.set_exception(error)
+        if not self._ended.done():
+            self._ended.set_result(None)
+        self._wake()
+
+    def _refusal(self) -> LedgerLogError:
+        if self._error is not None:
+            return error_of_append(self._error, is_definite=True)
+        return LocalProtocolError(
+            f"this leader of log {self.name!r} was closed: open the log again to continue",
+            log=self.name,
+        )
+
+    def _lists(self, ledger_id: int) -> bool:
+        """Whether the list has the ledger as an open one."""
+        assert self._head is not None
+        return any(ledger.ledger_id == ledger_id for ledger in self._head.open_ledgers)
+
+    async def _change(self) -> None:
+        """Wait until something was acknowledged, sent, listed, or failed."""
+        change: asyncio.Future[None] = self._loop.create_future()
+        self._changes.add(change)
+        await forever(change, REQUESTS_END)
+
+    def _wake(self) -> None:
+        changes, self._changes = self._changes, set()
+        for change in changes:
+            if not change.done():
+                change.set_result(None)
+
+    def __repr__(self) -> str:
+        return f"Leader({self.name!r}, end_offset={self.end_offset})"

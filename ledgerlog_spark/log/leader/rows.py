@@ -1,0 +1,97 @@
+"""What a leader of a log of rows appends: tables and record batches."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ledgerlog_spark.arrow.leader_pieces import PIECE_SIZE_BYTES_MAX, RowSplitter
+from ledgerlog_spark.arrow.stream_codec import decode_schema
+from ledgerlog_spark.errors import LogKindError, SchemaMismatchError
+from ledgerlog_spark.log.entry_codec import EncodedBody
+from ledgerlog_spark.protocol.leader.entry import LeaderCodec
+from ledgerlog_spark.protocol.log.state.records import LogContent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from ledgerlog_spark.client.appends.batches import Gathered
+    from ledgerlog_spark.protocol.log.read.versions import LogState
+
+
+class LeaderRows:
+    """Rows of one schema; the methods are those of `LeaderContent`."""
+
+    entry_size_bytes_max = PIECE_SIZE_BYTES_MAX
+
+    def __init__(self, log: str, schema: bytes) -> None:
+        """Rows of the log of that name and schema record."""
+        self._log = log
+        self._splitter = RowSplitter(log, schema)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the log."""
+        return self._splitter.schema
+
+    def check(self, schema: bytes) -> None:
+        """Let pass the schema record of rows that can be appended (LOGS.md#H8).
+
+        Raises:
+            SchemaMismatchError: They cannot; names column, expected and got.
+        """
+        self._splitter.check(decode_schema(schema))
+
+    def record(self, record: object) -> NoReturn:
+        """See `LeaderContent`."""
+        del record
+        raise LogKindError(
+            f"log {self._log!r} is a leader log of rows: append a table or a record batch to it "
+            "with append_rows",
+            log=self._log,
+        )
+
+    def records(self, records: object) -> NoReturn:
+        """See `LeaderContent`."""
+        self.record(records)
+
+    def pieces(self, rows: object) -> Sequence[Any]:
+        """See `LeaderContent`."""
+        return self._splitter.split(rows)
+
+    def encode(self, gathered: Gathered) -> EncodedBody:
+        """See `LeaderContent`; what waited for pieces waits for rows now."""
+        pieces: list[Any] = gathered.payloads
+        ends = list(accumulate(piece.rows for piece in pieces))
+        gathered.waiters = [
+            (waiter, ends[at] - 1, pieces[at].append_rows) for waiter, at, _ in gathered.waiters
+        ]
+        body = self._splitter.join(pieces)
+        return EncodedBody(ends[-1], LeaderCodec.ARROW, body, len(body))
+
+
+def rows_of(log: str, state: LogState, schema: bytes | None) -> LeaderRows:
+    """The rows of a leader log, for appends with the schema of that record.
+
+    Raises:
+        LogKindError: It is a log of records.
+        SchemaMismatchError: The log has no schema, or one that such rows do not fit.
+    """
+    if state.head.content is LogContent.RECORDS:
+        raise LogKindError(
+            f"log {log!r} is a leader log of records, which have no schema: open it without one, "
+            "or make another log",
+            log=log,
+        )
+    if state.schema is None:
+        raise SchemaMismatchError(
+            f"log {log!r} was made without a schema, so it takes no rows: make another one with "
+            "open_log(name, lead=True, schema=...)",
+            log=log,
+        )
+    rows = LeaderRows(log, state.schema)
+    if schema is not None:
+        rows.check(schema)
+    return rows

@@ -1,0 +1,1 @@
+"""Keeps a log small and checks it: sweeping, merging, retention, sealing."""

@@ -1,0 +1,285 @@
+"""Whether what a log lists is there, and whose every ledger is (LOGS.md#U17).
+
+Changes nothing. What is read first and last is chosen so that work that goes on meanwhile is not
+taken for damage: ledgers, then registrations and what leaders made, then the list, then marks. What
+is wrong with a ledger counts only if a list that was read after the ledger still has the same
+ranges of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import LedgerNotFoundError, MetadataFormatError
+from ledgerlog_spark.log.driver import Driver
+from ledgerlog_spark.model import NO_ENTRY, Code
+from ledgerlog_spark.protocol.log.read.versions import ListingMachine, StateMachine
+from ledgerlog_spark.protocol.log.seal import LOG_ID_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.metadata.logs.port import LogStore
+    from ledgerlog_spark.model import LedgerMetadata
+    from ledgerlog_spark.protocol.log.state.records import Item
+
+AT_ONCE = 64
+YOUNG_MS = 60_000
+LOOKS_MAX = 5
+"""How often a ledger is looked at whose ranges change meanwhile; then the last look counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedLedger:
+    """One listed ledger.
+
+    Attributes:
+        ledger_id: The ledger.
+        state: Of its record; `missing` when there is none.
+        ranges: How often the log lists it.
+        last_entry_id: The highest that is listed, inclusive; NO_ENTRY of an open ledger of a
+            leader log, of which nothing is listed yet.
+        entries: How many entries were asked for.
+        copies: Copies of the entry that has the fewest.
+        copies_wanted: The write quorum.
+        is_damaged: Listed rows cannot be read, or not all of them by everybody.
+        finding: What is wrong, empty when nothing is.
+    """
+
+    ledger_id: int
+    state: str
+    ranges: int
+    last_entry_id: int
+    entries: int = 0
+    copies: int = 0
+    copies_wanted: int = 0
+    is_damaged: bool = False
+    finding: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogCheck:
+    """What a check of one log found.
+
+    Attributes:
+        log: Its name.
+        ledgers: Every listed ledger, rising.
+        staged: Ledgers that jobs are writing, or wrote and never committed, and those that leaders
+            made and have not listed.
+        marked: Ledgers that no version names and that are to be deleted.
+        orphans: Ledgers that say they are the log's and that it knows nothing of; those made in
+            the last minute are left out, because their makers may be about to list them.
+    """
+
+    log: str
+    ledgers: tuple[CheckedLedger, ...]
+    staged: tuple[int, ...]
+    marked: tuple[int, ...]
+    orphans: tuple[int, ...]
+
+    @property
+    def findings(self) -> tuple[CheckedLedger, ...]:
+        """Listed ledgers with which something is wrong."""
+        return tuple(ledger for ledger in self.ledgers if ledger.finding)
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether listed rows are missing, or on fewer bookies than were to acknowledge them."""
+        return any(ledger.is_damaged for ledger in self.ledgers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Where the log's ledgers stand; `strangers` are its own and stand nowhere."""
+
+    listed: Mapping[int, Sequence[Item]]
+    staged: set[int]
+    marked: set[int]
+    strangers: tuple[int, ...]
+
+
+class LogChecker:
+    """Checks one log, of either kind."""
+
+    def __init__(self, name: str, log_id: str, *, store: LogStore, ledgers: Ledgers) -> None:
+        self._name = name
+        self._log_id = log_id
+        self._store = store
+        self._ledgers = ledgers
+        self._driver = Driver(store, log_id)
+
+    async def check(
+        self, *, every_entry: bool, on_progress: Callable[[int, int], None]
+    ) -> LogCheck:
+        """See `Log.check`."""
+        known = await self._known()
+        checked: dict[int, CheckedLedger] = {}
+        for done, ledger_id in enumerate(sorted(known.listed)):
+            on_progress(done, len(known.listed))
+            checked[ledger_id] = await self._check_ledger(
+                ledger_id, known.listed[ledger_id], every_entry
+            )
+        on_progress(len(known.listed), len(known.listed))
+        await self._confirm(checked, known.listed, every_entry)
+        return LogCheck(
+            log=self._name,
+            ledgers=tuple(checked.values()),
+            staged=tuple(sorted(known.staged.difference(known.listed))),
+            marked=tuple(sorted(known.marked.difference(known.listed))),
+            orphans=await self.older(known.strangers, YOUNG_MS),
+        )
+
+    async def orphans(self) -> tuple[int, ...]:
+        """As in `LogCheck`, without looking at what is listed."""
+        return await self.older((await self._known()).strangers, YOUNG_MS)
+
+    async def older(self, ledger_ids: Sequence[int], age_ms: int) -> tuple[int, ...]:
+        """Those that are there and were made longer ago, by the store's clock."""
+        if not ledger_ids:
+            return ()
+        now_ms = await self._store.now_ms(self._log_id)
+        made = await self._store.created_ms(ledger_ids)
+        return tuple(
+            ledger_id
+            for ledger_id, created_ms in zip(ledger_ids, made, strict=True)
+            if created_ms is not None and now_ms - created_ms > age_ms
+        )
+
+    async def _known(self) -> _Known:
+        own = await self.own_ledgers()
+        staged = await self._staged()
+        before = await self._store.marked(self._log_id)
+        staged |= {mark.ledger_id for mark in before if mark.is_made}
+        listed = await self._listed()
+        after = await self._store.marked(self._log_id)
+        marked = {mark.ledger_id for mark in after if not mark.is_made}
+        strangers = tuple(sorted(own - staged - marked - set(listed)))
+        return _Known(listed, staged, marked, strangers)
+
+    async def _listed(self) -> dict[int, list[Item]]:
+        """Every listed ledger with its ranges; an open ledger has none yet."""
+        state = await self._driver.run(StateMachine(self._name))
+        items = await self._driver.run(ListingMachine(self._name))
+        listed: dict[int, list[Item]] = {o.ledger_id: [] for o in state.head.open_ledgers}
+        for item in items:
+            listed.setdefault(item.ledger_id, []).append(item)
+        return listed
+
+    async def _confirm(
+        self,
+        checked: dict[int, CheckedLedger],
+        listed: Mapping[int, Sequence[Item]],
+        every_entry: bool,
+    ) -> None:
+        """Look again at what was wrong, as long as its ranges change: a ledger goes after them.
+
+        A leader deletes a ledger that stayed empty at once, and a sweeper one whose ranges were
+        truncated, replaced or expired longer ago than the grace, which a check may outlast.
+        """
+        suspects = {
+            ledger_id: listed[ledger_id] for ledger_id in checked if checked[ledger_id].finding
+        }
+        for _ in range(LOOKS_MAX):
+            if not suspects:
+                return
+            newer = await self._listed()
+            changed = [i for i, items in suspects.items() if newer.get(i) != items]
+            suspects = {}
+            for ledger_id in changed:
+                if ledger_id not in newer:
+                    del checked[ledger_id]
+                    continue
+                again = await self._check_ledger(ledger_id, newer[ledger_id], every_entry)
+                checked[ledger_id] = again
+                if again.finding:
+                    suspects[ledger_id] = newer[ledger_id]
+
+    async def own_ledgers(self) -> set[int]:
+        """Ledgers whose records name this log; reads those of all ledgers of the cluster."""
+        ids = [ledger_id async for ledger_id in self._ledgers.list_ledgers()]
+        own = self._log_id.encode()
+        found = set()
+        for first in range(0, len(ids), AT_ONCE):
+            some = ids[first : first + AT_ONCE]
+            for ledger_id, metadata in zip(
+                some, await asyncio.gather(*map(self._metadata, some)), strict=True
+            ):
+                if metadata is not None and metadata.custom.get(LOG_ID_KEY) == own:
+                    found.add(ledger_id)
+        return found
+
+    async def _staged(self) -> set[int]:
+        found: set[int] = set()
+        for app in await self._store.producers(self._log_id):
+            found.update(await self._store.registered(self._log_id, app))
+        return found
+
+    async def _metadata(self, ledger_id: int) -> LedgerMetadata | None:
+        """The record; None when there is none, or none that can be read."""
+        try:
+            return await self._ledgers.ledger_metadata(ledger_id)
+        except (LedgerNotFoundError, MetadataFormatError):
+            return None
+
+    async def _check_ledger(
+        self, ledger_id: int, items: Sequence[Item], every_entry: bool
+    ) -> CheckedLedger:
+        last = max((item.last_entry_id for item in items), default=NO_ENTRY)
+        metadata = await self._metadata(ledger_id)
+        if metadata is None:
+            return CheckedLedger(
+                ledger_id, "missing", len(items), last, is_damaged=True,
+                finding="listed, and its record is gone or cannot be read",
+            )  # fmt: skip
+        entry_ids = sorted({entry_id for item in items for entry_id in _asked(item, every_entry)})
+        fewest, finding = await self._copies(ledger_id, metadata, entry_ids)
+        needed = metadata.quorum.ack_quorum
+        if metadata.is_closed and metadata.last_entry_id < last:
+            finding = f"closed at entry {metadata.last_entry_id}, listed to {last}"
+            fewest = 0
+        return CheckedLedger(
+            ledger_id=ledger_id,
+            state=metadata.state.name.lower(),
+            ranges=len(items),
+            last_entry_id=last,
+            entries=len(entry_ids),
+            copies=fewest,
+            copies_wanted=metadata.quorum.write_quorum,
+            is_damaged=bool(items) and fewest < needed,
+            finding=finding,
+        )
+
+    async def _copies(
+        self, ledger_id: int, metadata: LedgerMetadata, entry_ids: Sequence[int]
+    ) -> tuple[int, str]:
+        """Copies of the entry that has the fewest, and what to say of them."""
+        wanted = metadata.quorum.write_quorum
+        fewest, finding = wanted, ""
+        for first in range(0, len(entry_ids), AT_ONCE):
+            some = entry_ids[first : first + AT_ONCE]
+            asked = (self._ledgers.entry_copies(ledger_id, metadata, entry_id) for entry_id in some)
+            for entry_id, said in zip(some, await asyncio.gather(*asked), strict=True):
+                copies = sum(code is Code.OK for code in said.values())
+                if copies < fewest:
+                    fewest = copies
+                    finding = f"entry {entry_id}: {_said(said.items())}"
+        return fewest, finding
+
+
+def _asked(item: Item, every_entry: bool) -> Iterable[int]:
+    if every_entry:
+        return range(item.first_entry_id, item.last_entry_id + 1)
+    return (item.first_entry_id, item.last_entry_id)
+
+
+def _said(answers: Iterable[tuple[str, Code]]) -> str:
+    words = {Code.UNAVAILABLE: "cannot be reached", Code.TIMEOUT: "does not answer"}
+    parts = [
+        f"{bookie} {'has none' if code.is_absent else words.get(code, code.name.lower())}"
+        for bookie, code in answers
+        if code is not Code.OK
+    ]
+    return ", ".join(parts)

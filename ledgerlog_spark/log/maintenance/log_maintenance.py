@@ -1,0 +1,461 @@
+"""What keeps a log small, and sets it back (LOGS.md#upkeep).
+
+All methods are coroutines on the client's event loop; `log/blocking/maintenance.py` has the same without
+`await`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import (
+    ConcurrentCommitError,
+    LedgerLogError,
+    LocalProtocolError,
+    LogKindError,
+    MetadataVersionError,
+    UnauthorizedError,
+)
+from ledgerlog_spark.log.committing.job import Job
+from ledgerlog_spark.log.driver import CHANGE_TIMEOUT_MS
+from ledgerlog_spark.log.maintenance.check import LogCheck, LogChecker
+from ledgerlog_spark.log.reading.version_at import version_at
+from ledgerlog_spark.log.records import offset_of
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log.change.expiry import Expired, ExpiryMachine
+from ledgerlog_spark.protocol.log.change.orphans import OrphansMachine
+from ledgerlog_spark.protocol.log.change.properties import PropertiesMachine
+from ledgerlog_spark.protocol.log.change.retention import KEPT, RetentionMachine
+from ledgerlog_spark.protocol.log.change.truncate import Truncated, TruncateMachine
+from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind
+from ledgerlog_spark.protocol.log.commit.merge import MergeMachine, MergeRequest
+from ledgerlog_spark.protocol.log.commit.restore import (
+    CutRange,
+    RestoreMachine,
+    RestoreRequest,
+    cut_ranges,
+)
+from ledgerlog_spark.protocol.log.commit.result import CommitResult
+from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX, LogProperties
+from ledgerlog_spark.protocol.log.read.versions import HistoryMachine, SnapshotMachine, StateMachine
+from ledgerlog_spark.protocol.log.state.records import LogKind, StagedRange, WriteMode
+from ledgerlog_spark.protocol.log.sweep import STEP_LEDGERS_MAX, StagedSweep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ledgerlog_spark.log.driver import Driver
+    from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.metadata.logs.port import LogStore
+    from ledgerlog_spark.model import Position
+    from ledgerlog_spark.protocol.log.change.retention import PageSizes
+    from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
+    from ledgerlog_spark.protocol.log.read.versions import LogState
+    from ledgerlog_spark.protocol.log.state.records import Item, VersionInterval
+
+CopyRows = Callable[[Job, CutRange], Awaitable[StagedRange]]
+"""Writes the rows of a part of a range again, in a ledger of the job."""
+
+OnProgress = Callable[[int, int], None]
+"""Told how much is done, and of how much."""
+
+RESTORE_ATTEMPTS_MAX = 5
+DELETE_ATTEMPTS_MAX = 20
+STEP_ATTEMPTS_MAX = 20
+"""Of one step of a truncation or of retention; the sweeper does what is left."""
+
+
+def no_progress(_done: int, _total: int) -> None:
+    """Tells nobody."""
+
+
+class LogUpkeep:
+    """The part of `Log` that neither reads nor commits rows."""
+
+    name: str
+    log_id: str
+    _store: LogStore
+    _ledgers: Ledgers
+    _driver: Driver
+
+    async def version_at(self, timestamp_ms: int) -> VersionInterval:
+        """The version that was the newest at that wall time, in ms since the epoch.
+
+        Raises:
+            VersionNotAvailableError: It cannot be read any more, or never was; has `oldest`.
+            LogKindError: A leader log has no versions.
+        """
+        await self._require_versions()
+        history = await self._driver.run(HistoryMachine(self.name))
+        return version_at(self.name, history, timestamp_ms)
+
+    async def truncate(
+        self, position: Position | int, *, on_progress: OnProgress = no_progress
+    ) -> Truncated:
+        """Drop all rows below an offset, and end every version that begins below it.
+
+        No reader begins below the offset once this returned. Ledgers go after
+        `deletedRetentionMs`, so that readers that planned before finish.
+
+        Args:
+            position: The first row that stays, or its offset; at most the end, of a leader log at
+                most where its open ledgers begin.
+            on_progress: Told how many ledgers were let go.
+
+        Raises:
+            ConfigurationError: The log does not have that offset. Nothing was changed.
+            LogNotFoundError: The log was deleted.
+            ConcurrentCommitError: Overtaken all the time. Not definite when the log begins at the
+                offset already, and the sweeper has to delete what is below.
+            MetadataUnknownError: Not definite; calling it again is safe.
+            LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
+                the change was sent.
+        """
+        offset = offset_of(position, self.log_id, self.name)
+        machine = TruncateMachine(self.name, offset=offset, token=uuid.uuid4().hex)
+        done = await self._drop(machine, on_progress)
+        if not done.is_complete:
+            raise ConcurrentCommitError(
+                f"log {self.name!r} begins at offset {done.start_offset} now, but "
+                f"{STEP_ATTEMPTS_MAX} attempts to remove older ranges from its list were "
+                "overtaken by other changes: to remove them, run `ledgerlog logs sweep` later",
+                log=self.name,
+                retriable=True,
+                definite=False,
+            )
+        return done
+
+    async def retain(
+        self, *, page_sizes: PageSizes | None = None, untimed_to: int = 0
+    ) -> Truncated:
+        """Drop what `retentionMs` and `retentionBytes` let go; errors as of `truncate`.
+
+        Args:
+            page_sizes: Of earlier calls for this log; it saves requests. See `RetentionMachine`.
+            untimed_to: As an earlier call returned it; it saves requests too.
+
+        Returns:
+            With `is_more_due` when there was more to drop than some 8,000 ranges. Not complete
+            when others overtook it all the time: the sweeper drops what is left.
+        """
+        state = await self._state()
+        properties = LogProperties.from_mapping(state.head.properties)
+        if (properties.retention_ms, properties.retention_bytes) == (KEPT, KEPT):
+            head = state.head
+            return Truncated(head.version, head.start_offset, head.oldest_version)
+        machine = RetentionMachine(
+            self.name,
+            retention_ms=properties.retention_ms,
+            retention_bytes=properties.retention_bytes,
+            token=uuid.uuid4().hex,
+            page_sizes=page_sizes,
+            untimed_to=untimed_to,
+        )
+        done = await self._drop(machine, no_progress)
+        return replace(
+            done,
+            next_due_ms=machine.next_due_ms,
+            is_more_due=machine.is_more_due,
+            untimed_to=machine.untimed_to,
+        )
+
+    async def restore(
+        self, version: int, *, copy: CopyRows | None = None, overwrite_if_changed: bool = False
+    ) -> CommitResult:
+        """Make the rows of an older version the newest again, at new offsets.
+
+        Its ranges are listed again, so this costs no data. Only where merging joined rows of it
+        with others a part of a range is written again, at its start and at its end.
+
+        Args:
+            version: The version.
+            copy: Writes such a part again; see `ledgerlog_spark.upkeep`.
+            overwrite_if_changed: Replace also what others commit during this call.
+
+        Raises:
+            VersionNotAvailableError: It cannot be read any more, or never was; has `oldest`.
+            ConcurrentCommitError: Others committed meanwhile. Nothing was changed.
+            LocalProtocolError: A part has to be copied, and there is no `copy`.
+            LogKindError: A leader log has no versions.
+            CommitUnknownError: Not definite; look at the log's history.
+        """
+        await self._require_versions()
+        for attempt in range(1, RESTORE_ATTEMPTS_MAX + 1):
+            try:
+                return await self._restore(version, copy, overwrite_if_changed)
+            except ConcurrentCommitError as error:
+                # Retriable when a merge came between, which changed no row.
+                if not error.retriable or attempt == RESTORE_ATTEMPTS_MAX:
+                    raise
+        raise AssertionError(RESTORE_ATTEMPTS_MAX)
+
+    async def set_properties(self, changes: Mapping[str, str | None]) -> dict[str, str]:
+        """All properties that differ from their defaults, after a change; makes no version.
+
+        Ensemble, quorums and digest are those of ledgers made from now on.
+
+        Args:
+            changes: By option name, in any case; None brings back the default.
+
+        Raises:
+            ConfigurationError: An unknown or fixed name, or values that cannot be. Nothing was
+                changed.
+            LogNotFoundError: The log was deleted.
+            MetadataUnknownError: Not definite; calling it again is safe.
+            LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
+                the change was sent.
+        """
+        machine = PropertiesMachine(self.name, changes, token=uuid.uuid4().hex)
+        return await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
+
+    async def switch(self, job: Job, replaced: Sequence[Item], staged: StagedRange) -> CommitResult:
+        """List one range in place of others that hold the same rows (LOGS.md#U13).
+
+        Args:
+            job: The merge's own, begun for it alone.
+            replaced: As listed when their rows were read.
+            staged: In a ledger of the job.
+
+        Raises:
+            ConcurrentCommitError: The log no longer lists just these ranges. Nothing was changed.
+            ProducerFencedError: The job took longer than stagingTtlMs. Nothing was changed.
+            UnauthorizedError: The log has another password than the job. Nothing was changed.
+            CommitUnknownError: Not definite.
+        """
+        request = MergeRequest(job.app, job.run, tuple(replaced), staged, job.password)
+        machine = MergeMachine(self.name, request, token=uuid.uuid4().hex)
+        result = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
+        await self._forget_job(job.app, machine, frozenset((staged.ledger_id,)))
+        return result
+
+    async def _forget_job(self, app: str, commit: CommitMachine, listed: frozenset[int]) -> None:
+        """Forget the producer that was made up for one job, whose commit has just ended.
+
+        One request, for all that has to be known is what the commit left, or two when it wrote
+        nothing. What is not done here is left to the sweeper, which does it after `stagingTtlMs`
+        (LOGS.md#W9).
+        """
+        if not app.startswith(JOB_APP_PREFIX):
+            return
+        after = commit.known_after
+        if after is None:
+            await self._forget_idle_job(app)
+            return
+        version, left = after.producer.version, sorted(after.registered)
+        with contextlib.suppress(LedgerLogError):
+            while len(left) > STEP_LEDGERS_MAX:
+                some, left = left[:STEP_LEDGERS_MAX], left[STEP_LEDGERS_MAX:]
+                version = await self._store.write_producer(
+                    self.log_id, app, after.producer.value, version, *_apart(some, listed)
+                )
+            await self._store.delete_producer(self.log_id, app, version, *_apart(left, listed))
+
+    async def _forget_idle_job(self, app: str) -> None:
+        """Forget such a producer whose commit had nothing to write, unless a ledger is its own."""
+        with contextlib.suppress(LedgerLogError):
+            found = await self._store.read_producer(self.log_id, app)
+            if found is not None:
+                await self._store.delete_producer(self.log_id, app, found.version)
+
+    async def release(self, job: Job) -> None:
+        """Forget a job that made up its producer; it can commit nothing any more.
+
+        Ledgers of it that are not listed are left to the sweeper, which need not wait for them.
+
+        Raises:
+            MetadataError: The store failed; the sweeper does it after `stagingTtlMs`.
+        """
+        assert job.app.startswith(JOB_APP_PREFIX), job.app
+        await self._store.sync()
+        if await self._store.read_producer(self.log_id, job.app) is None:
+            return
+        while True:
+            sweep = StagedSweep(self.name, app=job.app, staging_ttl_ms=-1)
+            step = await self._driver.run(sweep)
+            if step.is_complete:
+                break
+        found = await self._store.read_producer(self.log_id, job.app)
+        if found is not None:
+            await self._store.delete_producer(self.log_id, job.app, found.version)
+
+    async def check(
+        self, *, every_entry: bool = False, on_progress: OnProgress = no_progress
+    ) -> LogCheck:
+        """Whether every listed range is there in enough copies; changes nothing.
+
+        Args:
+            every_entry: Ask for all entries and not only for the first and last of each range.
+            on_progress: Told how many ledgers were looked at, and how many there are.
+
+        Raises:
+            LogNotFoundError: The log was deleted.
+            MetadataError: The store failed.
+        """
+        checker = LogChecker(self.name, self.log_id, store=self._store, ledgers=self._ledgers)
+        return await checker.check(every_entry=every_entry, on_progress=on_progress)
+
+    async def delete_orphans(self) -> tuple[int, ...]:
+        """Mark the log's orphans that are older than `stagingTtlMs`; the ledgers marked.
+
+        A leader that died after it made a ledger and before it listed it leaves such a one. The
+        sweeper seals and deletes them after `deletedRetentionMs`, if nothing lists them by then.
+
+        Raises:
+            LogNotFoundError: The log was deleted.
+            ConcurrentCommitError: Overtaken all the time.
+            MetadataUnknownError: Not definite; calling it again is safe.
+            LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
+                the change was sent.
+        """
+        checker = LogChecker(self.name, self.log_id, store=self._store, ledgers=self._ledgers)
+        orphans = await checker.orphans()
+        properties = LogProperties.from_mapping((await self._state()).head.properties)
+        old = await checker.older(orphans, properties.staging_ttl_ms)
+        gone: list[int] = []
+        for first in range(0, len(old), STEP_LEDGERS_MAX):
+            some = old[first : first + STEP_LEDGERS_MAX]
+            machine = OrphansMachine(self.name, some, token=uuid.uuid4().hex)
+            gone += await self._driver.run(machine)
+        return tuple(gone)
+
+    async def delete(self) -> None:
+        """Delete the log. Its name is free at once; its ledgers go after `deletedRetentionMs`.
+
+        Raises:
+            LogNotFoundError: It is deleted already.
+            MetadataUnknownError: Not definite; calling it again is safe.
+            LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
+                the change was sent.
+        """
+        async with self._driver.retries() as retries:
+            for _ in range(DELETE_ATTEMPTS_MAX):
+                state = await self._state()
+                now_ms = await self._store.recent_ms()
+                deleted = replace(state.head, token=uuid.uuid4().hex, deleted_ms=now_ms)
+                try:
+                    await self._store.delete_log(deleted, state.version)
+                except MetadataVersionError:
+                    await retries.after(MetadataOutcome.CONFLICT, is_of_head=True)
+                    continue
+                return
+        raise MetadataVersionError(
+            f"log {self.name!r} was changed by others at every attempt: stop its writers, "
+            "then delete it",
+            log=self.name,
+        )
+
+    async def _state(self) -> LogState:
+        return await self._driver.run(StateMachine(self.name))
+
+    async def _drop(self, machine: TruncateMachine, on_progress: OnProgress) -> Truncated:
+        """The first step, then steps of 1,000 items until none is left, or others are faster."""
+        done = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
+        unlisted = list(done.unlisted)
+        is_complete = done.is_complete
+        while not is_complete:
+            on_progress(len(unlisted), len(unlisted) + 1)
+            step = await self._step_on()
+            if not (step.is_changed or step.is_complete):
+                break
+            unlisted += step.unlisted
+            is_complete = step.is_complete
+        on_progress(len(unlisted), len(unlisted))
+        return replace(done, unlisted=tuple(unlisted), is_complete=is_complete)
+
+    async def _step_on(self) -> Expired:
+        """One more step; unchanged and not complete when others overtook it all the time."""
+        step = Expired(is_changed=False, is_complete=False)
+        async with self._driver.retries() as retries:
+            for attempt in range(1, STEP_ATTEMPTS_MAX + 1):
+                machine = ExpiryMachine(
+                    self.name, version_retention_ms=None, token=uuid.uuid4().hex
+                )
+                step = await self._driver.run(machine)
+                if step.is_changed or step.is_complete:
+                    break
+                if attempt < STEP_ATTEMPTS_MAX:
+                    await retries.after(MetadataOutcome.CONFLICT, is_of_head=True)
+        return step
+
+    async def _require_versions(self) -> None:
+        if (await self._state()).head.kind is LogKind.LEADER:
+            raise LogKindError(
+                f"log {self.name!r} is a leader log, which has no versions: its rows stay "
+                f"until they are truncated. To see them, run `ledgerlog logs show {self.name}`",
+                log=self.name,
+            )
+
+    async def _restore(
+        self, version: int, copy: CopyRows | None, overwrite_if_changed: bool
+    ) -> CommitResult:
+        planned = (await self._state()).head
+        snapshot = await self._driver.run(SnapshotMachine(self.name, version=version))
+        parts = cut_ranges(snapshot.interval, snapshot.items)
+        if parts and copy is None:
+            raise LocalProtocolError(
+                f"version {version} of log {self.name!r} begins or ends within a merged range, so "
+                "a part of that range must be copied: run `ledgerlog logs restore`",
+                log=self.name,
+                version=version,
+            )
+        job = Job(
+            log=self.name,
+            log_id=self.log_id,
+            app=f"{JOB_APP_PREFIX}{uuid.uuid4()}",
+            run=str(uuid.uuid4()),
+            batch_id=0,
+            kind=JobKind.BATCH,
+            mode=WriteMode.OVERWRITE,
+            properties=dict(planned.properties),
+        )
+        await self._driver.run(
+            EpochMachine(self.name, app=job.app, run=job.run, batch_id=0, kind=JobKind.BATCH),
+            timeout_ms=CHANGE_TIMEOUT_MS,
+        )
+        try:
+            copies = {}
+            for part in parts:
+                assert copy is not None
+                copies[part.offsets] = await copy(job, part)
+            request = RestoreRequest(
+                version=version,
+                app=job.app,
+                run=job.run,
+                planned_version=planned.version,
+                copies=copies,
+                overwrite_if_changed=overwrite_if_changed,
+                password=await self._password_of(copies.values()),
+            )
+            machine = RestoreMachine(self.name, request, token=uuid.uuid4().hex)
+            result = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
+            ledger_ids = frozenset(staged.ledger_id for staged in copies.values())
+            await self._forget_job(job.app, machine, ledger_ids)
+        finally:
+            # The restore stands, or failed for the reason raised; the sweeper ends what is left.
+            with contextlib.suppress(LedgerLogError):
+                await self.release(job)
+        return result
+
+    async def _password_of(self, copies: Iterable[StagedRange]) -> bytes:
+        """The password that the ledgers of the copies have; empty without any."""
+        ledger_ids = {copied.ledger_id for copied in copies}
+        found = {(await self._ledgers.ledger_metadata(i)).password for i in ledger_ids}
+        if len(found) > 1:
+            raise UnauthorizedError(
+                f"the version has rows of {len(found)} passwords, but all rows of log "
+                f"{self.name!r} must have one password; nothing was changed",
+                log=self.name,
+            )
+        return found.pop() if found else b""
+
+
+def _apart(ledger_ids: Sequence[int], listed: frozenset[int]) -> tuple[list[int], list[int]]:
+    """Those that are not listed, and those that are."""
+    return (
+        [ledger_id for ledger_id in ledger_ids if ledger_id not in listed],
+        [ledger_id for ledger_id in ledger_ids if ledger_id in listed],
+    )

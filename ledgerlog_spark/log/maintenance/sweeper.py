@@ -1,0 +1,436 @@
+"""Lets go of what no version of a log names, step by step (LOGS.md#W1-W7).
+
+Safe to run at any time, several times at once, and to be killed at any moment: what is due is
+written down before anything is deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import LedgerLogError, MetadataVersionError
+from ledgerlog_spark.log.driver import Driver
+from ledgerlog_spark.log.maintenance.check import LogChecker
+from ledgerlog_spark.log.maintenance.older_ledgers import Sealed, seal_open
+from ledgerlog_spark.log.maintenance.sweep_memory import LOOK_AGAIN_MS, SweepMemory
+from ledgerlog_spark.protocol.log.change.expiry import ExpiryMachine
+from ledgerlog_spark.protocol.log.messages import WriteHead
+from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX, LogProperties
+from ledgerlog_spark.protocol.log.read.versions import listed_ledgers
+from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind, Paged
+from ledgerlog_spark.protocol.log.state.rows import ITEMS
+from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.log.sweep import (
+    STEP_LEDGERS_MAX,
+    LedgerSweep,
+    PagesSweep,
+    StagedSweep,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+    from ledgerlog_spark.log.maintenance.sweep_memory import LogDue, PassClock
+    from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.metadata.logs.port import LogStore, MarkedLedger
+    from ledgerlog_spark.model import Versioned
+    from ledgerlog_spark.protocol.log.state.records import Item, ProducerRecord
+
+PAGES_GRACE_MS = 3_600_000
+"""Pages younger than this are left alone, so that commits on their way need not start again."""
+
+PAGES_AT_ONCE = 100
+
+FAILED_SEALS_MAX = 64
+"""Ledgers of a deleted log that could not be sealed in a pass, after which no more are tried."""
+
+_logger = logging.getLogger(__name__)
+
+EXPIRY_STEPS_MAX = 100
+"""In one pass over one log; the next pass goes on."""
+
+ATTEMPTS_MAX = 20
+"""Of a step that a commit crossed: a stream with a commit every few milliseconds crosses most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one pass over one log let go of.
+
+    Attributes:
+        log_id: Of the log.
+        unlisted: Ledgers that no retained version names from now on.
+        deregistered: Staged ledgers that nobody can commit any more.
+        ledgers_deleted: Ledgers sealed and deleted.
+        pages_deleted: Tokens of which pages were deleted.
+        is_removed: The log was deleted long enough ago, and now its last record is gone.
+        ledgers_kept: Of a deleted log, which ends once these could be sealed and deleted.
+    """
+
+    log_id: str
+    unlisted: int = 0
+    deregistered: int = 0
+    ledgers_deleted: int = 0
+    pages_deleted: int = 0
+    is_removed: bool = False
+    ledgers_kept: tuple[int, ...] = ()
+
+
+class Sweeper:
+    """One pass at a time; run it from time to time."""
+
+    def __init__(
+        self,
+        *,
+        store: LogStore,
+        ledgers: Ledgers,
+        pages_grace_ms: int = PAGES_GRACE_MS,
+        memory: SweepMemory | None = None,
+        clock: PassClock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """A sweeper of the logs of one cluster.
+
+        Args:
+            store: Of the logs.
+            ledgers: Of the same cluster.
+            pages_grace_ms: Pages younger than this stay.
+            memory: Of earlier passes; without it each pass looks at everything.
+            clock: Of this pass, for all its logs; without it each step reads the store's.
+            random: Spreads retries; None for a generator of its own.
+        """
+        self._store = store
+        self._ledgers = ledgers
+        self._pages_grace_ms = pages_grace_ms
+        self._memory = memory
+        self._clock = clock
+        self._random = random
+
+    async def sweep_all(self) -> tuple[list[Swept], list[LedgerLogError]]:
+        """One pass over every log; one that fails does not keep the others waiting."""
+        swept, errors = [], []
+        for log_id in await self._store.ids():
+            try:
+                swept.append(await self.sweep(log_id))
+            except LedgerLogError as error:
+                errors.append(error)
+        return swept, errors
+
+    async def sweep(self, log_id: str, head: Versioned[LogHead] | None = None) -> Swept:
+        """One pass over one log.
+
+        Args:
+            log_id: Of the log.
+            head: As it was read not long ago; None reads it.
+
+        Raises:
+            MetadataError: The store failed; what was done so far stands.
+        """
+        found = head or await self._store.read_head(log_id)
+        if found is None:
+            return await self._remove_rest(log_id)
+        clock = self._clock or self._store
+        due = (self._memory or SweepMemory()).of(log_id, found.value)
+        work = _LogSweep(self._store, self._ledgers, found.value, clock, due, self._random)
+        if found.value.deleted_ms:
+            return await work.sweep_deleted()
+        return await work.sweep(self._pages_grace_ms)
+
+    async def _remove_rest(self, log_id: str) -> Swept:
+        """A log without a head, which is made with it: its removal was begun and not ended.
+
+        Another pass may have marked a ledger at that moment, which goes first.
+        """
+        await self._store.sync()
+        if await self._store.read_head(log_id) is not None:
+            return Swept(log_id)
+        driver = Driver(self._store, log_id, ledgers=self._ledgers, random=self._random)
+        marked = [mark.ledger_id for mark in await self._store.marked(log_id)]
+        kept = tuple([i for i in marked if not await driver.drop_ledger(i)])
+        is_removed = not kept and await self._store.remove_log(log_id)
+        deleted = len(marked) - len(kept)
+        return Swept(log_id, ledgers_deleted=deleted, is_removed=is_removed, ledgers_kept=kept)
+
+
+class _LogSweep:
+    """One pass over one log whose head was read."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        ledgers: Ledgers,
+        head: LogHead,
+        clock: PassClock | LogStore,
+        due: LogDue,
+        random: Random | None,
+    ) -> None:
+        self._store = store
+        self._ledgers = ledgers
+        self._head = head
+        self._log_id = head.log_id
+        self._clock = clock
+        self._due = due
+        self._properties = LogProperties.from_mapping(head.properties)
+        self._driver = Driver(
+            store, head.log_id, ledgers=ledgers, keeps_pages=True, clock=clock, random=random
+        )
+
+    async def sweep(self, pages_grace_ms: int) -> Swept:
+        """What is due by now; finds out when more is."""
+        due, now_ms = self._due, await self._clock.now_ms(self._log_id)
+        due.see(now_ms)
+        unlisted = deregistered = deleted = pages = 0
+        if due.versions <= now_ms:
+            unlisted = await self._expire(now_ms)
+        if due.registrations <= now_ms:
+            deregistered = await self._sweep_staged(now_ms)
+        if due.marks <= now_ms or unlisted or deregistered:
+            deleted = await self._sweep_ledgers()
+        if due.pages <= now_ms:
+            pages = await self._sweep_pages(now_ms, pages_grace_ms)
+        if due.producers <= now_ms:
+            await self._sweep_producers(now_ms)
+        return Swept(self._log_id, unlisted, deregistered, deleted, pages)
+
+    async def _expire(self, now_ms: int) -> int:
+        unlisted = crossed = steps = 0
+        while crossed < ATTEMPTS_MAX and steps < EXPIRY_STEPS_MAX:
+            machine = ExpiryMachine(
+                self._head.name,
+                version_retention_ms=self._properties.version_retention_ms,
+                token=uuid.uuid4().hex,
+                is_fresh=not crossed,
+            )
+            step = await self._driver.run(machine)
+            unlisted += len(step.unlisted)
+            crossed += not step.is_changed
+            steps += step.is_changed
+            if step.is_complete:
+                self._due.versions = min(
+                    machine.next_due_ms, now_ms + self._properties.version_retention_ms
+                )
+                break
+        return unlisted
+
+    async def _sweep_staged(self, now_ms: int) -> int:
+        """End registrations that are too old; only those that are there now can be due early."""
+        ttl_ms = self._properties.staging_ttl_ms
+        deregistered, next_due_ms = 0, now_ms + ttl_ms + 1
+        for app in await self._store.producers(self._log_id):
+            staged = await self._store.staged(self._log_id, app)
+            young = [s.registered_ms for s in staged if now_ms - s.registered_ms <= ttl_ms]
+            if young:
+                next_due_ms = min(next_due_ms, min(young) + ttl_ms + 1)
+            if len(young) == len(staged):
+                continue
+            gone, is_complete = await self._deregister(app, ttl_ms)
+            deregistered += gone
+            if not is_complete:
+                next_due_ms = now_ms
+        self._due.registrations = next_due_ms
+        return deregistered
+
+    async def _deregister(self, app: str, ttl_ms: int) -> tuple[int, bool]:
+        deregistered = crossed = 0
+        while crossed < ATTEMPTS_MAX:
+            machine = StagedSweep(self._head.name, app=app, staging_ttl_ms=ttl_ms)
+            step = await self._driver.run(machine)
+            deregistered += len(step.unlisted)
+            crossed += not (step.unlisted or step.released)
+            await self._seal(step.released)
+            if step.is_complete:
+                return deregistered, True
+        return deregistered, False
+
+    async def _sweep_ledgers(self) -> int:
+        grace_ms = self._properties.deleted_retention_ms
+        ttl_ms = self._properties.staging_ttl_ms
+        now_ms = await self._clock.now_ms(self._log_id)
+        marked = await self._claimed(now_ms, ttl_ms)
+        due = due_ledgers(marked, now_ms, grace_ms)
+        deleted, is_crossed = 0, False
+        for first in range(0, len(due), STEP_LEDGERS_MAX):
+            some = dict(itertools.islice(due.items(), first, first + STEP_LEDGERS_MAX))
+            for _ in range(ATTEMPTS_MAX):
+                machine = LedgerSweep(self._head.name, some)
+                gone = await self._driver.run(machine)
+                deleted += len(gone)
+                is_crossed = machine.is_crossed
+                if not is_crossed:
+                    break
+        later = [
+            mark.marked_ms + (ttl_ms + 1 if mark.is_made else grace_ms)
+            for mark in marked
+            if mark.ledger_id not in due
+        ]
+        again_ms = now_ms if is_crossed else now_ms + min(grace_ms, LOOK_AGAIN_MS)
+        self._due.marks = min([*later, again_ms])
+        return deleted
+
+    async def _claimed(self, now_ms: int, ttl_ms: int) -> Sequence[MarkedLedger]:
+        """The marks, once no leader can list what was made longer ago (LOGS.md#W11)."""
+        marked = await self._store.marked(self._log_id)
+        late = [mark for mark in marked if mark.is_made and now_ms - mark.marked_ms > ttl_ms]
+        for mark in late:
+            await self._store.claim_made(self._log_id, mark.ledger_id)
+        return await self._store.marked(self._log_id) if late else marked
+
+    async def _sweep_pages(self, now_ms: int, grace_ms: int) -> int:
+        tokens = [
+            node.token
+            for node in await self._store.page_nodes(self._log_id)
+            if now_ms - node.created_ms > grace_ms
+        ]
+        deleted = 0
+        for first in range(0, len(tokens), PAGES_AT_ONCE):
+            some = tuple(tokens[first : first + PAGES_AT_ONCE])
+            gone = await self._driver.run(PagesSweep(self._head.name, some))
+            deleted += len(gone)
+        self._due.pages = now_ms + min(grace_ms, LOOK_AGAIN_MS)
+        return deleted
+
+    async def _sweep_producers(self, now_ms: int) -> None:
+        sealed: dict[str, int] = {}
+        for app in await self._store.producers(self._log_id):
+            found = await self._store.read_producer(self._log_id, app)
+            if found is None:
+                continue
+            if await self._are_older_closed(app, found.value.epoch):
+                sealed[app] = found.value.epoch
+            await self._shrink(app, found, now_ms)
+            await self._forget_job(app, found, now_ms)
+        self._due.sealed = sealed
+        self._due.producers = now_ms + LOOK_AGAIN_MS
+
+    async def _are_older_closed(self, app: str, epoch: int) -> bool:
+        """Close what replaced runs left open, in case that nobody else could (LOGS.md#P6)."""
+        if epoch == 1 or self._due.sealed.get(app) == epoch:
+            return True
+        older = await self._store.registered_before(self._log_id, app, epoch)
+        return not (await self._seal(older)).left
+
+    async def _seal(self, ledger_ids: Sequence[int]) -> Sealed:
+        name = self._head.name
+        return await seal_open(ledger_ids, log=name, driver=self._driver, ledgers=self._ledgers)
+
+    async def _shrink(self, app: str, found: Versioned[ProducerRecord], now_ms: int) -> None:
+        """After `txnRetentionMs` replaced runs go; the last run and the last batch id never do.
+
+        The last run names the query whose batches these are (LOGS.md#P4).
+        """
+        idle_ms = now_ms - found.value.time_ms
+        is_due = idle_ms > self._properties.transaction_retention_ms
+        if len(found.value.runs) <= 1 or not is_due:
+            return
+        if await self._store.registered(self._log_id, app):
+            return
+        shrunk = replace(found.value, runs=found.value.runs[-1:])
+        with contextlib.suppress(MetadataVersionError):  # it came back to life
+            await self._store.write_producer(self._log_id, app, shrunk, found.version)
+
+    async def _forget_job(self, app: str, found: Versioned[ProducerRecord], now_ms: int) -> None:
+        """A producer that was made up for one job goes, `stagingTtlMs` after its last change."""
+        is_job = app.startswith(JOB_APP_PREFIX)
+        if not is_job or now_ms - found.value.time_ms <= self._properties.staging_ttl_ms:
+            return
+        # Refused while a ledger is registered: the job may still be at work.
+        with contextlib.suppress(MetadataVersionError):
+            await self._store.delete_producer(self._log_id, app, found.version)
+
+    async def sweep_deleted(self) -> Swept:
+        """Ledgers first, then the records (LOGS.md#W10); the deletion made every commit fail."""
+        # Not by a node of the log: the process that removed the log's nodes may have died over it.
+        log_id, now_ms = self._log_id, await self._store.recent_ms()
+        self._due.see(now_ms)
+        if now_ms < self._due.removal:
+            return Swept(log_id)
+        deleted_ms = await self._store.deleted_ms(log_id)
+        if deleted_ms is None:
+            return Swept(log_id)
+        self._due.removal = deleted_ms + self._properties.deleted_retention_ms
+        if now_ms < self._due.removal:
+            return Swept(log_id)
+        items = await self._items(log_id, self._head)
+        ledger_ids = dict.fromkeys(sorted(listed_ledgers(self._head, items)))
+        await self._deregister_all(log_id)
+        ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._store.marked(log_id))
+        if self._head.kind is LogKind.LEADER:
+            # A leader that died before it listed a ledger left it to nobody (LOGS.md#U19).
+            checker = LogChecker(self._head.name, log_id, store=self._store, ledgers=self._ledgers)
+            ledger_ids |= dict.fromkeys(sorted(await checker.own_ledgers()))
+        kept: list[int] = []
+        # In any order, so that those that fail do not keep the same ones waiting in each pass.
+        for ledger_id in self._driver.random.sample(list(ledger_ids), len(ledger_ids)):
+            may_seal = len(kept) < FAILED_SEALS_MAX
+            if not await self._driver.drop_ledger(ledger_id, may_seal=may_seal):
+                kept.append(ledger_id)
+        deleted = len(ledger_ids) - len(kept)
+        if kept:
+            await self._keep_marked(kept)
+            self._due.removal = now_ms + LOOK_AGAIN_MS
+            return Swept(log_id, ledgers_deleted=deleted, ledgers_kept=tuple(sorted(kept)))
+        if not await self._store.remove_log(log_id):
+            # Another pass, which failed to seal a ledger, has just marked it: the next one looks.
+            self._due.removal = now_ms
+            return Swept(log_id, ledgers_deleted=deleted)
+        return Swept(log_id, ledgers_deleted=deleted, is_removed=True)
+
+    async def _keep_marked(self, ledger_ids: Sequence[int]) -> None:
+        """Mark what is left of a deleted log, in place of its list: the next pass is as short."""
+        _logger.warning(
+            "deleted log %s still has ledgers that could not be sealed (%s, such as ledger %s): "
+            "start their bookies, or run `ledgerlog ledgers delete`",
+            *(self._head.name, len(ledger_ids), ledger_ids[0]),
+        )
+        for first in range(0, len(ledger_ids), STEP_LEDGERS_MAX):
+            found = await self._store.read_head(self._log_id)
+            if found is None or not found.value.items.count + len(found.value.open_ledgers):
+                return
+            some = tuple(ledger_ids[first : first + STEP_LEDGERS_MAX])
+            is_last = first + STEP_LEDGERS_MAX >= len(ledger_ids)
+            token = uuid.uuid4().hex
+            head = replace(found.value, token=token)
+            if is_last:
+                head = replace(head, items=Paged(), open_ledgers=())
+            write = WriteHead(0, token, head, found.version, unlisted=some)
+            await self._store.write_head(self._log_id, write)
+
+    async def _items(self, log_id: str, head: LogHead) -> tuple[Item, ...]:
+        walk: Walk[Item] = Walk(ITEMS, head.items, 0, head.end_offset)
+        while walk.wanted:
+            pages = await self._store.read_pages(log_id, walk.wanted)
+            if pages is None:
+                raise MetadataVersionError(
+                    f"the pages of deleted log {head.name!r} are going already", log=head.name
+                )
+            walk.feed(pages)
+        return walk.records()
+
+    async def _deregister_all(self, log_id: str) -> None:
+        """Every producer record moves, so no task can register a ledger unseen afterwards."""
+        for app in await self._store.producers(log_id):
+            while True:
+                found = await self._store.read_producer(log_id, app)
+                if found is None:
+                    break
+                ledger_ids = list(await self._store.registered(log_id, app))[:STEP_LEDGERS_MAX]
+                await self._store.write_producer(
+                    log_id, app, found.value, found.version, ledger_ids
+                )
+                if not ledger_ids:
+                    break
+
+
+def due_ledgers(marked: Sequence[MarkedLedger], now_ms: int, grace_ms: int) -> dict[int, int]:
+    """When each ledger was marked whose time of grace is over; one never listed needs none."""
+    return {
+        mark.ledger_id: mark.marked_ms
+        for mark in marked
+        if mark.is_staged or (not mark.is_made and now_ms - mark.marked_ms >= grace_ms)
+    }

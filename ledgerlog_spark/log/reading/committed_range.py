@@ -1,0 +1,112 @@
+"""Reads what a log lists (LOGS.md#R1, LOGS.md#R2, LOGS.md#R3).
+
+A committed range is its own proof: its entries are on their ack quorum, whatever the ledger's state
+and its last add confirmed say. So nothing waits for either, and an absent entry is looked for again
+under fresh metadata before it is called lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import DataLossError, EntryNotFoundError, LedgerNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+
+    from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
+    from ledgerlog_spark.model import LedgerMetadata
+    from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
+
+
+async def read_range(
+    ledgers: Ledgers,
+    ledger_id: int,
+    first_entry_id: int,
+    last_entry_id: int,
+    *,
+    sync: Callable[[], Awaitable[None]],
+    log: str = "",
+    password: bytes = b"",
+    place: ReadPlace | None = None,
+) -> AsyncGenerator[Sequence[Any], None]:
+    """The entries from first to last, both inclusive, in batches and in order.
+
+    Args:
+        ledgers: The client.
+        ledger_id: The ledger.
+        first_entry_id: At least the listed range's first.
+        last_entry_id: At most the listed range's last.
+        sync: Makes later reads of metadata at least as new as now (`LogStore.sync`).
+        log: For messages.
+        password: Of the ledger.
+        place: Bounds what this and other reads hold together; see `ReadHandle.read_batches`.
+
+    Raises:
+        DataLossError: Every replica said twice that it does not have an entry, the second time
+            under metadata read after a sync that had not changed since; or the ledger was closed
+            below the range's end; or it is gone.
+        EntryUnknownError: Some replica could not answer, and none had the entry.
+        DigestMismatchError: No replica had a good copy.
+    """
+    next_entry_id = first_entry_id
+    seen: LedgerMetadata | None = None
+    may_be_outdated = True
+    while next_entry_id <= last_entry_id:
+        reader: LedgerReaderHandle | None = None
+        try:
+            reader = await ledgers.open_ledger(
+                ledger_id, password=password, is_listed=True, may_be_outdated=may_be_outdated
+            )
+            async with contextlib.aclosing(
+                reader.read_batches(next_entry_id, last_entry_id, is_listed=True, place=place)
+            ) as batches:
+                async for batch in batches:
+                    next_entry_id = batch[-1].entry_id + 1
+                    yield batch
+        except LedgerNotFoundError:
+            why = "the ledger is gone"
+            raise _loss(log, ledger_id, next_entry_id, last_entry_id, why) from None
+        except EntryNotFoundError as error:
+            may_be_outdated = False
+            metadata = await _metadata(ledgers, ledger_id, sync)
+            why = _loss_shown(metadata, seen, last_entry_id)
+            if why:
+                raise _loss(log, ledger_id, next_entry_id, last_entry_id, why) from error
+            seen = metadata
+        finally:
+            if reader is not None:
+                await reader.aclose()
+
+
+async def _metadata(
+    ledgers: Ledgers, ledger_id: int, sync: Callable[[], Awaitable[None]]
+) -> LedgerMetadata | None:
+    await sync()
+    try:
+        return await ledgers.ledger_metadata(ledger_id)
+    except LedgerNotFoundError:
+        return None
+
+
+def _loss_shown(
+    metadata: LedgerMetadata | None, seen: LedgerMetadata | None, last_entry_id: int
+) -> str:
+    """Why entries that no bookie has are lost, empty when they have to be looked for again."""
+    if metadata is None:
+        return "the ledger is gone"
+    if metadata.is_closed and metadata.last_entry_id < last_entry_id:
+        return f"the ledger was closed at entry {metadata.last_entry_id}"
+    return "no bookie has them" if metadata == seen else ""
+
+
+def _loss(log: str, ledger_id: int, first: int, last: int, why: str) -> DataLossError:
+    return DataLossError(
+        f"entries {first} to {last} of ledger {ledger_id}, listed by log {log!r}, cannot be read: "
+        f"{why}",
+        log=log,
+        ledger_id=ledger_id,
+        first_entry_id=first,
+        last_entry_id=last,
+    )

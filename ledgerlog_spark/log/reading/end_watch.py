@@ -1,0 +1,128 @@
+"""Tells when a log may have more rows, without asking for it.
+
+A transactional log's end moves with its head: one watch of that. A leader log's end moves with its
+open ledgers too: besides the head, the record and the last add confirmed of each of them are
+watched, the latter on one bookie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.callbacks import notify
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.protocol.log.state.records import LogKind
+from ledgerlog_spark.waits import within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
+    from ledgerlog_spark.metadata.logs.port import LogStore
+    from ledgerlog_spark.metadata.ports import OnChange
+
+PAUSE_MS_FIRST = 50
+PAUSE_MS_MAX = 5_000
+"""Waits while the metadata store does not answer; what it says later is not missed."""
+
+
+class EndWatch:
+    """One watch of one log's end, until it is cancelled or its client is closed."""
+
+    def __init__(
+        self, log_id: str, *, store: LogStore, ledgers: Ledgers, on_change: OnChange
+    ) -> None:
+        """Begins to watch; needs a running event loop, on which `on_change` is called.
+
+        Raises:
+            LocalProtocolError: The client is closed, so nothing would end the watch.
+        """
+        self._log_id = log_id
+        self._store = store
+        self._ledgers = ledgers
+        self._on_change = on_change
+        self._followed: dict[int, LedgerReaderHandle] = {}
+        self._is_transactional = False
+        self._is_stale = True
+        self._is_cancelled = False
+        self._refreshing: asyncio.Task[None] | None = None
+        self._cancelled = asyncio.Event()
+        self._forget = ledgers.when_closed(self.cancel)
+        self._cancel_head = store.watch_head(log_id, self._on_head)
+        self._refresh_soon()
+
+    def cancel(self) -> None:
+        """Watch no more, and call nothing; cancelling again is fine."""
+        if self._is_cancelled:
+            return
+        self._is_cancelled = True
+        self._cancelled.set()
+        self._cancel_head()
+        self._forget()
+        if self._refreshing is None:
+            self._refresh_soon()  # lets go of what is followed
+
+    def _on_head(self) -> None:
+        if self._is_cancelled:
+            return
+        notify(self._on_change)
+        if not self._is_transactional:
+            self._is_stale = True
+            self._refresh_soon()
+
+    def _refresh_soon(self) -> None:
+        if self._refreshing is None:
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
+            self._refreshing.add_done_callback(self._on_refreshed)
+
+    def _on_refreshed(self, task: asyncio.Task[None]) -> None:
+        self._refreshing = None
+        if task.cancelled():
+            return
+        if (bug := task.exception()) is not None:
+            task.get_loop().call_exception_handler(
+                {"message": f"watching the end of log {self._log_id} failed", "exception": bug}
+            )
+        elif self._needs_refresh():
+            self._refresh_soon()
+
+    def _needs_refresh(self) -> bool:
+        return bool(self._followed) if self._is_cancelled else self._is_stale
+
+    async def _refresh(self) -> None:
+        """Follow exactly the open ledgers that the head lists, as soon as that can be done."""
+        pause_ms = PAUSE_MS_FIRST
+        while self._is_stale and not self._is_cancelled:
+            self._is_stale = False
+            try:
+                await self._follow_open_ledgers()
+            except LedgerLogError:
+                self._is_stale = True
+                with contextlib.suppress(TimeoutError):
+                    await within(self._cancelled.wait(), pause_ms / 1e3)
+                pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+        if self._is_cancelled:
+            await self._close_handles(list(self._followed))
+
+    async def _follow_open_ledgers(self) -> None:
+        found = await self._store.read_head(self._log_id)
+        if found is None or found.value.kind is LogKind.TRANSACTIONAL:
+            self._is_transactional = found is not None
+            return
+        listed = [ledger.ledger_id for ledger in found.value.open_ledgers]
+        await self._close_handles(set(self._followed).difference(listed))
+        for ledger_id in listed:
+            if ledger_id not in self._followed and not self._is_cancelled:
+                handle = await self._ledgers.open_ledger(ledger_id, is_listed=True)
+                self._followed[ledger_id] = handle
+                handle.follow(self._on_ledger)
+
+    async def _close_handles(self, ledger_ids: Iterable[int]) -> None:
+        for ledger_id in ledger_ids:
+            await self._followed.pop(ledger_id).aclose()
+
+    def _on_ledger(self) -> None:
+        if not self._is_cancelled:
+            notify(self._on_change)

@@ -1,0 +1,179 @@
+"""What the open ledgers of a leader log hold now (LOGS.md#G9).
+
+The head lists them without an end, because nobody but their bookies knows it. Here each is cut at
+the last add confirmed as it is now, and becomes an item like any other; a ledger behind one that is
+still appended to is not looked at, so that what is seen never has a gap.
+
+Whoever saw the log end at an offset proves that everything before it was acknowledged. Bookies that
+answer now may not have been told that yet, so the entries up to there are read from them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ledgerlog_spark.errors import (
+    DataLossError,
+    EntryNotFoundError,
+    InternalError,
+    LedgerNotFoundError,
+)
+from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol.leader.entry import decode_entry_header
+from ledgerlog_spark.protocol.log.state.records import Item
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
+    from ledgerlog_spark.protocol.log.state.records import LogSnapshot, OpenLedger
+
+
+LISTINGS_MAX = 5
+"""Times that a list is read anew because a ledger that it named was gone."""
+
+ENTRIES_FIRST = 64
+ENTRIES_MAX = 4_096
+"""Entries behind the last add confirmed that are asked for at once: more each time."""
+
+T = TypeVar("T")
+
+
+async def with_open_ends(snapshot: LogSnapshot, ledgers: Ledgers) -> LogSnapshot:
+    """The snapshot with an item for each open ledger that has entries, and its end behind them.
+
+    Its commit time is that of the last entry, if that is later than what the head says. Errors
+    as of `open_items`.
+    """
+    interval = snapshot.interval
+    end_offset, items = await open_items(
+        ledgers,
+        snapshot.open_ledgers,
+        end_offset=interval.end_offset,
+        schema_id=interval.schema_id,
+        log=snapshot.name,
+    )
+    newest_ms = max((item.newest_ms for item in items), default=0)
+    return replace(
+        snapshot,
+        interval=replace(
+            interval,
+            end_offset=end_offset,
+            commit_time_ms=max(interval.commit_time_ms, newest_ms),
+        ),
+        items=(*snapshot.items, *items),
+    )
+
+
+async def open_items(
+    ledgers: Ledgers,
+    open_ledgers: Iterable[OpenLedger],
+    *,
+    end_offset: int,
+    schema_id: int,
+    log: str,
+    seen_offset: int = 0,
+) -> tuple[int, list[Item]]:
+    """The offset behind what is readable now, and the items of open ledgers up to there.
+
+    Args:
+        ledgers: The client.
+        open_ledgers: Of the head, oldest first.
+        end_offset: Of the head: where the oldest begins.
+        schema_id: Of the head.
+        log: Name, for messages.
+        seen_offset: Where the log was seen to end before, by anybody: it ends no earlier now. The
+            list and the records of the ledgers must be younger than that: entries of a ledger that
+            was closed by then are not the log's.
+
+    Raises:
+        LedgerNotFoundError: A ledger is gone: the head has moved, so read it again.
+        EntryUnknownError: Too few bookies answered to know how far a ledger is confirmed, or an
+            entry before `seen_offset` could not be read; retriable.
+        DataLossError: A ledger ends before what is listed in front of it.
+    """
+    items: list[Item] = []
+    for ledger in open_ledgers:
+        handle = await ledgers.open_ledger(ledger.ledger_id)
+        try:
+            last = await _last_entry(handle, end_offset, seen_offset)
+        finally:
+            await handle.aclose()
+        if last is not None:
+            item = _item_of(handle.id, last, end_offset, schema_id, log)
+            items.append(item)
+            end_offset = item.end_offset
+        if not handle.is_closed:
+            break
+    return end_offset, items
+
+
+async def while_ledgers_go(read: Callable[[], Awaitable[T]]) -> T:
+    """What `read` returns, read anew while ledgers that its list names are gone.
+
+    Raises:
+        LedgerNotFoundError: The list keeps naming a ledger that is gone.
+    """
+    for _ in range(LISTINGS_MAX - 1):
+        with contextlib.suppress(LedgerNotFoundError):
+            return await read()
+    return await read()
+
+
+async def _last_entry(handle: LedgerReaderHandle, end_offset: int, seen_offset: int) -> Any:
+    """The last entry that is acknowledged for certain, None when there is none."""
+    last, last_entry_id = None, handle.last_add_confirmed
+    if last_entry_id != NO_ENTRY:
+        last = await read_one(handle, last_entry_id)
+        end_offset = decode_entry_header(last.payload).end_offset
+    count = ENTRIES_FIRST
+    while end_offset < seen_offset and not handle.is_closed:
+        # An entry has one record or more: no more entries than records are missing.
+        first = last_entry_id + 1
+        last_entry_id += min(count, seen_offset - end_offset)
+        batches = handle.read_batches(first, last_entry_id, is_listed=True)
+        try:
+            async with contextlib.aclosing(batches):
+                async for batch in batches:
+                    for entry in batch:
+                        last, end_offset = entry, decode_entry_header(entry.payload).end_offset
+                        if end_offset >= seen_offset:
+                            return last
+        except EntryNotFoundError:
+            break  # what was seen is lost: where the log ends now says so
+        count = min(2 * count, ENTRIES_MAX)
+    return last
+
+
+def _item_of(ledger_id: int, last: Any, first_offset: int, schema_id: int, log: str) -> Item:
+    """A ledger's readable entries, of which there is one at least, as an item."""
+    header = decode_entry_header(last.payload)
+    if header.end_offset <= first_offset:
+        raise DataLossError(
+            f"ledger {ledger_id} of log {log!r} ends at offset {header.end_offset}, but the "
+            f"range listed before it ends at {first_offset}",
+            log=log,
+            ledger_id=ledger_id,
+        )
+    return Item(
+        ledger_id=ledger_id,
+        first_entry_id=0,
+        last_entry_id=last.entry_id,
+        index_entry_id=NO_ENTRY,
+        rows=header.end_offset - first_offset,
+        size_bytes=last.length,
+        first_offset=first_offset,
+        schema_id=schema_id,
+        newest_ms=header.append_time_ms,
+    )
+
+
+async def read_one(handle: LedgerReaderHandle, entry_id: int) -> Any:
+    """One entry that is known to be acknowledged; errors as of `read_batches`."""
+    batches = handle.read_batches(entry_id, entry_id, is_listed=True)
+    async with contextlib.aclosing(batches):
+        async for batch in batches:
+            return batch[0]
+    raise InternalError(f"a read of entry {entry_id} ended without it", ledger_id=handle.id)

@@ -1,0 +1,383 @@
+"""Reads the records or rows of a leader log: a part of it, or on and on.
+
+Closed ledgers are read as listed. An open one is read up to its last add confirmed and followed
+until it is closed; the ledger behind it is not touched before that, so that records come in order
+and without a gap, whatever leaders do (LOGS.md#J13).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    DataLossError,
+    EntryNotFoundError,
+    LedgerNotFoundError,
+    MetadataUnavailableError,
+    PositionNotAvailableError,
+)
+from ledgerlog_spark.log.reading.committed_range import read_range
+from ledgerlog_spark.log.reading.ledger_entries import entry_holding
+from ledgerlog_spark.waits import forever
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
+    from ledgerlog_spark.log.reading.ledger_entries import EntryCursor
+    from ledgerlog_spark.metadata.logs.port import LogStore
+    from ledgerlog_spark.protocol.log.read.view import LogView
+    from ledgerlog_spark.protocol.log.state.records import Item
+
+T = TypeVar("T")
+
+TOLD_SIZE_BYTES_MAX = 64 << 10
+"""Of new entries that come with the news of them, which saves a lone record a request."""
+
+PAUSE_MS_FIRST = 50
+PAUSE_MS_MAX = 2_000
+"""Between attempts to read the list while the metadata store does not answer."""
+
+LISTINGS_MAX = 5
+"""Times that a list is read anew without a record in between, because what it names is gone."""
+
+
+class _Changes:
+    """What a tail waits for.
+
+    Attributes:
+        is_list_stale: The list may have changed since it was last read.
+        is_log_doubtful: The same since it was last seen that the log is there.
+    """
+
+    def __init__(self, ledgers: Ledgers) -> None:
+        self.is_list_stale = False
+        self.is_log_doubtful = False
+        self._ledgers = ledgers
+        self._changed = asyncio.Event()
+
+    def on_list(self) -> None:
+        """The list may have changed."""
+        self.is_list_stale = self.is_log_doubtful = True
+        self._changed.set()
+
+    def on_ledger(self) -> None:
+        """A ledger that is followed may have changed, or the client was closed."""
+        self._changed.set()
+
+    async def following(self) -> None:
+        """Wait for a change after the last one that was waited for.
+
+        Raises:
+            LocalProtocolError: The client was closed.
+        """
+        await forever(self._changed.wait(), "a tail waits for the next record")
+        self._changed.clear()
+        self._ledgers.check_open()
+
+
+class RecordReader(Generic[T]):
+    """Reads one leader log, of records or of batches of rows: here both are records.
+
+    Args:
+        name: Of the log.
+        log_id: Of the log.
+        cursor_of: Makes what decodes its entries.
+        store: Whose watches say when the list changed.
+        ledgers: The client.
+        listed: Reads the list from an offset on: items, and open ledgers without their ends.
+        ended: The same, with the open ledgers as items that are cut where they end now.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        log_id: str,
+        cursor_of: Callable[..., EntryCursor[T]],
+        *,
+        store: LogStore,
+        ledgers: Ledgers,
+        listed: Callable[[int], Awaitable[LogView]],
+        ended: Callable[[int], Awaitable[LogView]],
+    ) -> None:
+        self._name = name
+        self._log_id = log_id
+        self._cursor_of = cursor_of
+        self._store = store
+        self._ledgers = ledgers
+        self._listed = listed
+        self._ended = ended
+
+    async def read(self, start: int | None, end: int | None) -> AsyncGenerator[list[T], None]:
+        """The records from `start` (inclusive) to `end` (exclusive), in batches and in order.
+
+        Args:
+            start: An offset; None for the oldest record there is.
+            end: An offset; None for all that is readable now.
+
+        Raises:
+            PositionNotAvailableError: `start` was truncated away, or the next record was while the
+                caller took its time; or one of them lies behind what is readable now. Has
+                `oldest_offset` and `end_offset`.
+            ConfigurationError: `end` comes before `start`.
+            DataLossError: A listed record cannot be found.
+            LogNotFoundError: The log was deleted.
+            MetadataUnavailableError: The list could not be read, so nobody can tell yet whether a
+                record that was not found is lost; retriable.
+            EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
+        """
+        view = await self._ended(start or 0)
+        first = view.start_offset if start is None else start
+        end = view.end_offset if end is None else end
+        self._check_is_there(first, view)
+        if end < first:
+            raise ConfigurationError(
+                f"log {self._name!r} cannot be read from {first} to {end}: end comes after start",
+                log=self._name,
+            )
+        if end > view.end_offset:
+            raise self._not_available(end, view)
+        cursor = self._cursor(first, end)
+        try:
+            for item in view.items:
+                if item.end_offset > cursor.next_offset and not cursor.is_done:
+                    async with contextlib.aclosing(self._records_of(item, cursor)) as batches:
+                        async for records in batches:
+                            yield records
+        except LedgerNotFoundError as error:
+            self._check_is_kept(cursor, await self._listed(cursor.next_offset))
+            raise self._loss(error, cursor) from error
+        except DataLossError:
+            self._check_is_kept(cursor, await self._listed(cursor.next_offset))
+            raise
+
+    async def tail(self, start: int | None) -> AsyncGenerator[list[T], None]:
+        """All records from `start` on, and each later one soon after it was acknowledged.
+
+        Waits by watches and never ends by itself. While nothing is appended it asks nobody
+        (LOGS.md#H5).
+
+        Args:
+            start: An offset; None for the end as it is now. One behind the end is waited for.
+
+        Raises:
+            PositionNotAvailableError: `start` was truncated away, or the next record was while
+                the caller took its time; has `oldest_offset`.
+            LogNotFoundError: The log was deleted.
+            DataLossError: A listed record cannot be found.
+            EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
+            LocalProtocolError: The client is closed, or was closed meanwhile.
+        """
+        cursor = self._cursor((await self._ended(0)).end_offset if start is None else start)
+        changes = _Changes(self._ledgers)
+        cancels = (
+            self._ledgers.when_closed(changes.on_ledger),
+            self._store.watch_head(self._log_id, changes.on_list),
+        )
+        finished: set[int] = set()
+        listings = 0
+        try:
+            view = await self._listed(cursor.next_offset)
+            while True:
+                if cursor.next_offset < view.start_offset:
+                    raise self._not_available(cursor.next_offset, view)
+                before = cursor.next_offset
+                try:
+                    async with contextlib.aclosing(
+                        self._forward(view, cursor, finished, changes)
+                    ) as batches:
+                        async for records in batches:
+                            yield records
+                    while not changes.is_list_stale:
+                        await changes.following()
+                except MetadataUnavailableError:
+                    pass  # it comes back, and a watch tells what happened meanwhile
+                except DataLossError:
+                    self._check_is_kept(cursor, await self._relisted(cursor))
+                    raise
+                except LedgerNotFoundError as error:
+                    # Truncated meanwhile, in which case the list says so: look at it again.
+                    listings = 1 if cursor.next_offset > before else listings + 1
+                    if listings > LISTINGS_MAX:
+                        raise self._loss(error, cursor) from error
+                changes.is_list_stale = False
+                view = await self._relisted(cursor)
+        finally:
+            for cancel in cancels:
+                cancel()
+
+    async def _relisted(self, cursor: EntryCursor[T]) -> LogView:
+        """The list as it is now, as soon as the metadata store answers."""
+        pause_ms = PAUSE_MS_FIRST
+        while True:
+            self._ledgers.check_open()
+            try:
+                return await self._listed(cursor.next_offset)
+            except MetadataUnavailableError:
+                await asyncio.sleep(pause_ms / 1e3)
+                pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+
+    async def _forward(
+        self, view: LogView, cursor: EntryCursor[T], finished: set[int], changes: _Changes
+    ) -> AsyncGenerator[list[T], None]:
+        """Everything that the list names; ends when each ledger is closed and read to its end."""
+        for item in view.items:
+            if item.end_offset > cursor.next_offset:
+                async with contextlib.aclosing(self._records_of(item, cursor)) as batches:
+                    async for records in batches:
+                        yield records
+        for ledger in view.open_ledgers:
+            if ledger.ledger_id not in finished:
+                async with contextlib.aclosing(
+                    self._followed(ledger.ledger_id, cursor, changes)
+                ) as batches:
+                    async for records in batches:
+                        yield records
+                finished.add(ledger.ledger_id)
+
+    async def _records_of(
+        self, item: Item, cursor: EntryCursor[T]
+    ) -> AsyncGenerator[list[T], None]:
+        """The records of a listed range, from the cursor on."""
+        first_entry_id = item.first_entry_id
+        if cursor.next_offset > item.first_offset:
+            handle = await self._ledgers.open_ledger(item.ledger_id, is_listed=True)
+            try:
+                end_entry_id = item.last_entry_id + 1
+                first_entry_id = await entry_holding(handle, cursor.next_offset, end_entry_id)
+            finally:
+                await handle.aclose()
+        async with contextlib.aclosing(
+            self._range(item.ledger_id, first_entry_id, item.last_entry_id, cursor)
+        ) as batches:
+            async for records in batches:
+                yield records
+        if cursor.next_offset < item.end_offset and not cursor.is_done:
+            raise DataLossError(
+                f"ledger {item.ledger_id} of log {self._name!r} ends at offset "
+                f"{cursor.next_offset}, listed to {item.end_offset}",
+                log=self._name,
+                ledger_id=item.ledger_id,
+            )
+
+    async def _range(
+        self, ledger_id: int, first_entry_id: int, last_entry_id: int, cursor: EntryCursor[T]
+    ) -> AsyncGenerator[list[T], None]:
+        """Entries that are acknowledged for certain; what is missing is looked for twice."""
+        batches = read_range(
+            self._ledgers,
+            ledger_id,
+            first_entry_id,
+            last_entry_id,
+            sync=self._store.sync,
+            log=self._name,
+        )
+        async with contextlib.aclosing(batches):
+            async for batch in batches:
+                for entry in batch:
+                    if records := cursor.take(ledger_id, entry):
+                        yield records
+                    if cursor.is_done:
+                        return
+
+    async def _followed(
+        self, ledger_id: int, cursor: EntryCursor[T], changes: _Changes
+    ) -> AsyncGenerator[list[T], None]:
+        """An open ledger's records from the cursor on, as they come; ends when it is closed."""
+        handle = await self._ledgers.open_ledger(ledger_id, is_listed=True)
+        follower = handle.follow(changes.on_ledger, entries_size_bytes_max=TOLD_SIZE_BYTES_MAX)
+        next_entry_id = -1
+        try:
+            while True:
+                last_entry_id, is_closed = handle.last_add_confirmed, handle.is_closed
+                if next_entry_id < 0 <= last_entry_id:
+                    next_entry_id = await entry_holding(
+                        handle, cursor.next_offset, last_entry_id + 1
+                    )
+                if 0 <= next_entry_id <= last_entry_id:
+                    entries = self._acknowledged(handle, next_entry_id, last_entry_id, cursor)
+                    async with contextlib.aclosing(entries) as batches:
+                        async for records in batches:
+                            yield records
+                    next_entry_id = last_entry_id + 1
+                elif is_closed:
+                    return
+                elif follower.error is not None:
+                    raise follower.error
+                elif changes.is_log_doubtful:
+                    # A deleted log's ledger stays open, and its writer may never come back.
+                    changes.is_log_doubtful = False
+                    await self._relisted(cursor)
+                else:
+                    await changes.following()
+        finally:
+            await handle.aclose()
+
+    async def _acknowledged(
+        self, handle: LedgerReaderHandle, first: int, last: int, cursor: EntryCursor[T]
+    ) -> AsyncGenerator[list[T], None]:
+        """Entries of the ledger that is followed, by its own handle as long as that has them."""
+        next_entry_id = first
+        for entry in handle.told_entries(first, last):
+            next_entry_id = entry.entry_id + 1
+            if records := cursor.take(handle.id, entry):
+                yield records
+        if next_entry_id > last:
+            return
+        batches = handle.read_batches(next_entry_id, last, is_listed=True)
+        try:
+            async with contextlib.aclosing(batches):
+                async for batch in batches:
+                    for entry in batch:
+                        next_entry_id = entry.entry_id + 1
+                        if records := cursor.take(handle.id, entry):
+                            yield records
+        except EntryNotFoundError:
+            async with contextlib.aclosing(
+                self._range(handle.id, next_entry_id, last, cursor)
+            ) as batches:
+                async for records in batches:
+                    yield records
+
+    def _cursor(self, next_offset: int, end_offset: int | None = None) -> EntryCursor[T]:
+        return self._cursor_of(
+            self._name, self._log_id, next_offset=next_offset, end_offset=end_offset
+        )
+
+    def _check_is_kept(self, cursor: EntryCursor[T], view: LogView) -> None:
+        """What was not found is lost only if a list that was read after that still has it.
+
+        Raises:
+            PositionNotAvailableError: It was truncated away meanwhile.
+        """
+        if cursor.next_offset < view.start_offset:
+            raise self._not_available(cursor.next_offset, view)
+
+    def _check_is_there(self, offset: int, view: LogView) -> None:
+        if not view.start_offset <= offset <= view.end_offset:
+            raise self._not_available(offset, view)
+
+    def _not_available(self, offset: int, view: LogView) -> PositionNotAvailableError:
+        oldest, end = view.start_offset, view.end_offset
+        if offset < oldest:
+            why = f"was truncated away: the oldest position is {oldest}"
+        else:
+            why = f"is not readable yet: the log ends at {end} now. A tail waits for it"
+        return PositionNotAvailableError(
+            f"position {offset} of log {self._name!r} {why}",
+            log=self._name,
+            offset=offset,
+            oldest_offset=oldest,
+            end_offset=end,
+        )
+
+    def _loss(self, error: LedgerNotFoundError, cursor: EntryCursor[T]) -> DataLossError:
+        return DataLossError(
+            f"ledger {error.ledger_id}, listed by log {self._name!r} with the records from "
+            f"{cursor.next_offset} on, is gone",
+            log=self._name,
+            ledger_id=error.ledger_id,
+        )

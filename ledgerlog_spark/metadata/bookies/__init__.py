@@ -1,0 +1,1 @@
+"""Bookies in the metadata store: who is available, and cookies."""

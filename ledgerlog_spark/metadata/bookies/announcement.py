@@ -1,0 +1,170 @@
+"""One bookie's ephemeral node, and keeping it there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import (
+    LedgerLogError,
+    LocalProtocolError,
+    MetadataUnknownError,
+    MetadataVersionError,
+)
+from ledgerlog_spark.metadata.tree import (
+    CreateNode,
+    DeleteNode,
+    NodeExistsError,
+    NodeKind,
+    NodeMissingError,
+    NodeStat,
+    SetNode,
+    TransactionFailedError,
+    ZnodeTree,
+    make_persistent,
+    parent_of,
+)
+from ledgerlog_spark.waits import forever
+from ledgerlog_spark.wire.registration import encode_service_info
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.metadata.tree import NodeOperation
+    from ledgerlog_spark.model import BookieInfo
+
+KEEP_DELAY_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class Announcement:
+    """A bookie at one of its two places, `available/<id>` or `available/readonly/<id>`."""
+
+    def __init__(self, tree: ZnodeTree, info: BookieInfo, *, place: str, other_place: str) -> None:
+        """Announces nothing yet.
+
+        Args:
+            tree: The session whose nodes they are.
+            info: What is announced.
+            place: Where.
+            other_place: Where the same bookie must not be at the same time.
+        """
+        self._tree = tree
+        self._bookie_id = info.bookie_id
+        self._data = encode_service_info(info)
+        self._place = place
+        self._other_place = other_place
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def announce(self) -> None:
+        """Returns when our node is there and no other of this bookie.
+
+        The node of an older session of the bookie is waited out: it goes within that session's
+        timeout, unless the session is alive.
+
+        Raises:
+            LocalProtocolError: Another live session holds the bookie id.
+        """
+        loop = asyncio.get_running_loop()
+        patience_seconds = self._tree.session_timeout_ms * 1.5 / 1000 + 0.5
+        deadline = loop.time() + patience_seconds
+        changed = asyncio.Event()
+        cancels = [self._tree.watch(p, changed.set) for p in (self._place, self._other_place)]
+        try:
+            while True:
+                changed.clear()
+                foreign = await self._try()
+                if foreign is None:
+                    return
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(deadline):
+                        await changed.wait()
+                        continue
+                raise LocalProtocolError(
+                    f"another live session ({foreign:#x}) has registered bookie "
+                    f"{self._bookie_id} and kept it for {patience_seconds:g} s: stop that bookie, "
+                    "or give this one an id of its own",
+                    bookie_id=self._bookie_id,
+                )
+        finally:
+            for cancel in cancels:
+                cancel()
+
+    async def withdraw(self) -> None:
+        """Returns when no node of ours is there."""
+        for path in (self._place, self._other_place):
+            stat = await self._synced_stat(path)
+            if stat is not None and stat.owner == self._tree.session_id:
+                with contextlib.suppress(NodeMissingError):
+                    await self._tree.delete(path, stat.version)
+
+    def keep(self) -> None:
+        """From now on announce again whenever the session is replaced or the node is gone."""
+        self._keeper = asyncio.get_running_loop().create_task(self._keep())
+
+    async def stop_keeping(self) -> None:
+        """Returns when nothing runs in the background any more."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        changed = asyncio.Event()
+        cancel = self._tree.watch(self._place, changed.set)
+        # Looks once at the start: the node may have gone before the watch was set.
+        changed.set()
+        try:
+            while True:
+                await forever(changed.wait(), "a bookie is announced until it stops")
+                changed.clear()
+                try:
+                    await self.announce()
+                except LedgerLogError as error:
+                    _log.warning("bookie %s is not announced: %s", self._bookie_id, error)
+                    changed.set()
+                    await asyncio.sleep(KEEP_DELAY_SECONDS)
+        finally:
+            cancel()
+
+    async def _try(self) -> int | None:
+        """One attempt or more; None when announced, else the other session in the way."""
+        while True:
+            here = await self._synced_stat(self._place)
+            there = await self._tree.stat(self._other_place)
+            own = self._tree.session_id
+            for stat in (here, there):
+                if stat is not None and stat.owner != own:
+                    return stat.owner
+            operations = await self._operations(here, there)
+            if not operations:
+                return None
+            try:
+                await self._tree.transact(operations)
+            except TransactionFailedError as failure:
+                if isinstance(failure.cause, NodeMissingError):
+                    await make_persistent(self._tree, parent_of(self._place))
+                elif not isinstance(failure.cause, NodeExistsError | MetadataVersionError):
+                    raise failure.cause from failure
+            except MetadataUnknownError:
+                continue  # the next look tells
+            else:
+                return None
+
+    async def _operations(
+        self, here: NodeStat | None, there: NodeStat | None
+    ) -> list[NodeOperation]:
+        """What is left to do, given nodes that are ours or not there."""
+        operations: list[NodeOperation] = []
+        if there is not None:
+            operations.append(DeleteNode(self._other_place, there.version))
+        if here is None:
+            operations.append(CreateNode(self._place, self._data, NodeKind.EPHEMERAL))
+        elif (await self._tree.get(self._place)).value != self._data:
+            operations.append(SetNode(self._place, self._data, here.version))
+        return operations
+
+    async def _synced_stat(self, path: str) -> NodeStat | None:
+        await self._tree.sync(path)
+        return await self._tree.stat(path)

@@ -1,0 +1,206 @@
+"""The `Registration` port on a tree of nodes: `available`, `cookies`, `INSTANCEID`, `LAYOUT`."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import (
+    BookieUnavailableError,
+    ConfigurationError,
+    MetadataError,
+    MetadataFormatError,
+    MetadataVersionError,
+)
+from ledgerlog_spark.metadata.bookies.announcement import Announcement
+from ledgerlog_spark.metadata.ledgers.ids import require_cluster
+from ledgerlog_spark.metadata.ledgers.layout import read_layout
+from ledgerlog_spark.metadata.tree import (
+    NodeExistsError,
+    NodeMissingError,
+    ZnodeTree,
+    make_persistent,
+)
+from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.wire.layout import HIERARCHICAL, Layout
+from ledgerlog_spark.wire.registration import decode_service_info
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
+    from ledgerlog_spark.model import BookieInfo
+
+READ_ONLY = "readonly"
+_BOOKIE_ID = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
+
+
+class TreeRegistration:
+    """Bookies of the cluster at one root."""
+
+    def __init__(self, tree: ZnodeTree, root: str) -> None:
+        """Bookies at `root` of `tree`."""
+        self._tree = tree
+        self._root = root
+        self._available = f"{root}/available"
+        self._read_only = f"{root}/available/{READ_ONLY}"
+        self._cookies = f"{root}/cookies"
+        self._announcements: dict[str, Announcement] = {}
+
+    async def register(self, info: BookieInfo, *, read_only: bool = False) -> None:
+        """See `Registration.register`.
+
+        The bookie stays announced until `unregister` or `close`: a lost session or a deleted node
+        is answered by a new one. Calling it again changes what is announced.
+        """
+        name = _checked(info.bookie_id)
+        before = self._announcements.pop(name, None)
+        if before is not None:
+            await before.stop_keeping()
+        places = [f"{self._available}/{name}", f"{self._read_only}/{name}"]
+        if read_only:
+            places.reverse()
+        announcement = Announcement(self._tree, info, place=places[0], other_place=places[1])
+        await announcement.announce()
+        self._announcements[name] = announcement
+        announcement.keep()
+
+    async def unregister(self, bookie_id: str) -> None:
+        """See `Registration.unregister`."""
+        announcement = self._announcements.pop(_checked(bookie_id), None)
+        if announcement is not None:
+            await announcement.stop_keeping()
+            await announcement.withdraw()
+
+    async def writable(self) -> Sequence[str]:
+        """See `Registration.writable`."""
+        return [name for name in await self._names(self._available) if name != READ_ONLY]
+
+    async def read_only(self) -> Sequence[str]:
+        """See `Registration.read_only`."""
+        return await self._names(self._read_only)
+
+    async def known(self) -> Sequence[str]:
+        """See `Registration.known`."""
+        return await self._names(self._cookies)
+
+    async def info(self, bookie_id: str) -> BookieInfo:
+        """See `Registration.info`."""
+        name = _checked(bookie_id)
+        for directory in (self._available, self._read_only, self._available):
+            # The third look finds a bookie that became writable between the first two.
+            try:
+                record = await self._tree.get(f"{directory}/{name}")
+            except NodeMissingError:
+                continue
+            return decode_service_info(bookie_id, record.value)
+        raise BookieUnavailableError(
+            f"bookie {bookie_id} is not registered at {self._root}: it is down, or cut off from "
+            "ZooKeeper",
+            bookie_id=bookie_id,
+        )
+
+    def watch_writable(self, on_change: OnChange) -> CancelWatch:
+        """See `Registration.watch_writable`."""
+        return self._tree.watch_children(self._available, on_change)
+
+    async def read_cookie(self, bookie_id: str) -> Versioned[bytes] | None:
+        """See `Registration.read_cookie`."""
+        try:
+            return await self._tree.get(self._cookie_path(bookie_id))
+        except NodeMissingError:
+            return None
+
+    async def write_cookie(self, bookie_id: str, cookie: bytes, version: Version | None) -> None:
+        """See `Registration.write_cookie`."""
+        path = self._cookie_path(bookie_id)
+        try:
+            if version is None:
+                await self._tree.create(path, cookie)
+            else:
+                await self._tree.set(path, cookie, version)
+        except NodeExistsError:
+            raise MetadataVersionError(
+                f"bookie {bookie_id} has a cookie already", bookie_id=bookie_id
+            ) from None
+        except NodeMissingError:
+            await require_cluster(self._tree, self._root)
+            raise MetadataVersionError(
+                f"the cookie of bookie {bookie_id} is gone, or {self._cookies} is",
+                bookie_id=bookie_id,
+            ) from None
+
+    async def delete_cookie(self, bookie_id: str, version: Version) -> None:
+        """See `Registration.delete_cookie`."""
+        try:
+            await self._tree.delete(self._cookie_path(bookie_id), version)
+        except NodeMissingError:
+            raise MetadataVersionError(
+                f"the cookie of bookie {bookie_id} is gone", bookie_id=bookie_id
+            ) from None
+
+    async def instance_id(self) -> str:
+        """See `Registration.instance_id`."""
+        path = f"{self._root}/INSTANCEID"
+        try:
+            record = await self._tree.get(path)
+        except NodeMissingError:
+            await require_cluster(self._tree, self._root)
+            raise MetadataError(
+                f"the cluster at {self._root} has no INSTANCEID: a bookie makes it when it starts",
+                root=self._root,
+            ) from None
+        try:
+            return record.value.decode("ascii").strip()
+        except UnicodeDecodeError as error:
+            raise MetadataFormatError(f"{path} is not text", path=path) from error
+
+    async def initialize(self, layout: Layout = HIERARCHICAL) -> None:
+        """See `Registration.initialize`.
+
+        Args:
+            layout: Written when the cluster has none yet.
+        """
+        await self._make(f"{self._root}/LAYOUT", layout.encode())
+        await read_layout(self._tree, self._root)
+        await self._make(f"{self._root}/INSTANCEID", str(uuid.uuid4()).encode())
+        await make_persistent(self._tree, self._read_only)
+        await make_persistent(self._tree, self._cookies)
+
+    async def sync(self) -> None:
+        """See `Registration.sync`."""
+        await self._tree.sync(self._root)
+
+    async def close(self) -> None:
+        """Stop announcing anew. The nodes go when the session ends, which stays open here."""
+        announcements, self._announcements = self._announcements, {}
+        for announcement in announcements.values():
+            await announcement.stop_keeping()
+
+    async def _names(self, directory: str) -> list[str]:
+        try:
+            return await self._tree.children(directory)
+        except NodeMissingError:
+            await require_cluster(self._tree, self._root)
+            return []
+
+    async def _make(self, path: str, data: bytes) -> None:
+        if await self._tree.stat(path) is None:
+            try:
+                await self._tree.create(path, data, make_parents=True)
+            except NodeExistsError:
+                return
+
+    def _cookie_path(self, bookie_id: str) -> str:
+        return f"{self._cookies}/{_checked(bookie_id)}"
+
+
+def _checked(bookie_id: str) -> str:
+    if not _BOOKIE_ID.fullmatch(bookie_id) or bookie_id in (".", "..", READ_ONLY):
+        raise ConfigurationError(
+            f"{bookie_id!r} cannot be a bookie id: use letters, digits, dots, dashes, underscores "
+            f"and colons, and not {READ_ONLY!r}",
+            bookie_id=bookie_id,
+        )
+    return bookie_id

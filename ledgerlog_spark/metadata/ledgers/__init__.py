@@ -1,0 +1,1 @@
+"""Ledgers in the metadata store: their records, ids and paths."""

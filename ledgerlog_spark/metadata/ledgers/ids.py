@@ -1,0 +1,160 @@
+"""New ledger ids, from the counter that Apache BookKeeper's clients use too.
+
+A counter of our own would hand out ids that a Java client gets again. An id is the number of an
+EPHEMERAL_SEQUENTIAL node under `idgen`; a block of them is one transaction. When the 31 bits of
+that counter are used up, ids are made of the number of a directory `idgen-long/HOB-<n>` (high 32
+bits) and of a node's below it (low 31 bits), as Apache does from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from ledgerlog_spark.errors import (
+    LocalProtocolError,
+    MetadataError,
+    MetadataUnavailableError,
+    MetadataUnknownError,
+    RemoteProtocolError,
+)
+from ledgerlog_spark.metadata.tree import (
+    Created,
+    CreateNode,
+    DeleteNode,
+    NodeExistsError,
+    NodeKind,
+    NodeMissingError,
+    TransactionFailedError,
+    ZnodeTree,
+    make_persistent,
+)
+
+COUNT_MAX = 64
+ATTEMPTS_MAX = 3
+NUMBER_END = (1 << 31) - 1
+HIGH_PREFIX = "HOB-"
+
+
+class LedgerIds:
+    """Ids that nobody was or will be given; those not used are lost."""
+
+    def __init__(self, tree: ZnodeTree, root: str) -> None:
+        """Counts below `root`."""
+        self._tree = tree
+        self._root = root
+        self._short = f"{root}/idgen"
+        self._long = f"{root}/idgen-long"
+        self._is_short: bool | None = None
+        self._high: int | None = None
+        self._removals: set[asyncio.Task[None]] = set()
+
+    async def take(self, count: int) -> list[int]:
+        """`count` (1 to 64) ids, rising.
+
+        Raises:
+            LocalProtocolError: Another count.
+            MetadataError: There is no cluster at the root.
+        """
+        if not 1 <= count <= COUNT_MAX:
+            raise LocalProtocolError(f"1 to {COUNT_MAX} ids at a time, not {count}", count=count)
+        if self._is_short is None:
+            self._is_short = await self._tree.stat(self._long) is None
+        if self._is_short:
+            numbers = await self._numbers(self._short, count)
+            if numbers is not None:
+                return numbers
+            # Used up for everybody, and for good: the counter would go round and repeat itself.
+            self._is_short = False
+        return await self._take_long(count)
+
+    async def close(self) -> None:
+        """Returns when the names of ids already given out are gone, or cannot be removed."""
+        while self._removals:
+            await asyncio.gather(*self._removals, return_exceptions=True)
+
+    async def _take_long(self, count: int) -> list[int]:
+        for _ in range(ATTEMPTS_MAX):
+            high = self._high or await self._highest()
+            directory = f"{self._long}/{HIGH_PREFIX}{high:010d}"
+            await make_persistent(self._tree, directory)
+            numbers = await self._numbers(directory, count)
+            if numbers is not None:
+                self._high = high
+                return [(high << 32) | number for number in numbers]
+            with contextlib.suppress(NodeExistsError):
+                await self._tree.create(f"{self._long}/{HIGH_PREFIX}{high + 1:010d}")
+            self._high = None
+        raise RemoteProtocolError(f"the ledger id counters below {self._long} are all used up")
+
+    async def _highest(self) -> int:
+        """Number of the directory that ids come from now; 1 when there is none."""
+        await self._tree.sync(self._root)
+        try:
+            names = await self._tree.children(self._long)
+        except NodeMissingError:
+            return 1
+        numbers = [n.removeprefix(HIGH_PREFIX) for n in names if n.startswith(HIGH_PREFIX)]
+        return max((int(n) for n in numbers if n.isdecimal()), default=1)
+
+    async def _numbers(self, directory: str, count: int) -> list[int] | None:
+        """`count` fresh numbers of a directory's counter, None when it is used up.
+
+        A lost reply loses numbers, nothing else: the next attempt gets others.
+        """
+        create = CreateNode(f"{directory}/ID-", kind=NodeKind.EPHEMERAL_SEQUENTIAL)
+        lost: MetadataUnknownError | None = None
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                outcomes = await self._tree.transact([create] * count)
+            except TransactionFailedError as failure:
+                if not isinstance(failure.cause, NodeMissingError):
+                    raise failure.cause from failure
+                await require_cluster(self._tree, self._root)
+                await make_persistent(self._tree, directory)
+            except MetadataUnknownError as error:
+                lost = error
+            else:
+                paths = [outcome.path for outcome in outcomes if isinstance(outcome, Created)]
+                self._remove_later(paths)
+                numbers = [_number(path) for path in paths]
+                is_used_up = not all(0 <= number < NUMBER_END for number in numbers)
+                return None if is_used_up else numbers
+        raise lost or MetadataUnavailableError(
+            f"the directory {directory} was deleted as often as it was made", path=directory
+        )
+
+    def _remove_later(self, paths: list[str]) -> None:
+        """Ephemeral names go with the session anyway; this only keeps the directory small."""
+        task = asyncio.get_running_loop().create_task(self._remove(paths))
+        self._removals.add(task)
+        task.add_done_callback(self._removals.discard)
+
+    async def _remove(self, paths: list[str]) -> None:
+        with contextlib.suppress(MetadataError):
+            await self._tree.transact([DeleteNode(path) for path in paths])
+
+
+async def require_cluster(tree: ZnodeTree, root: str) -> None:
+    """Returns when there is a cluster at `root`.
+
+    Raises:
+        MetadataError: There is none; says what to do.
+    """
+    if await tree.stat(root) is None:
+        await tree.sync(root)
+        if await tree.stat(root) is None:
+            raise MetadataError(
+                f"no cluster at {root} of {tree.address}: check the path of the metadata service "
+                "URI, or create a cluster there by starting a bookie",
+                root=root,
+                address=tree.address,
+            )
+
+
+def _number(path: str) -> int:
+    text = path.rpartition("/ID-")[2]
+    try:
+        return int(text)
+    except ValueError:
+        raise RemoteProtocolError(f"{path} is not the name of a sequential node") from None

@@ -1,0 +1,112 @@
+"""Which paths ledgers have below a root, by the cluster's LAYOUT."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from ledgerlog_spark.errors import ConfigurationError, MetadataFormatError, WireFormatError
+from ledgerlog_spark.metadata.tree import NodeMissingError, ZnodeTree
+from ledgerlog_spark.wire.layout import HIERARCHICAL, Layout
+from ledgerlog_spark.wire.ledger_path import LEDGER_ID_MAX, ledger_id_of, ledger_path
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LONG_HIERARCHICAL: Final = Layout(
+    "org.apache.bookkeeper.meta.LongHierarchicalLedgerManagerFactory", 1
+)
+BY_NAME: Final = {"hierarchical": HIERARCHICAL, "longhierarchical": LONG_HIERARCHICAL}
+
+SHORT_LEVELS: Final = tuple(map(re.compile, ("[0-9]{2}", "[0-9]{4}", "L[0-9]{4}")))
+LONG_LEVELS: Final = tuple(
+    map(re.compile, ("[0-9]{3}", "[0-9]{4}", "[0-9]{4}", "[0-9]{4}", "L[0-9]{4}"))
+)
+_LONG_PATH = re.compile(r"/([0-9]{3})/([0-9]{4})/([0-9]{4})/([0-9]{4})/L([0-9]{4})")
+
+
+class LedgerLayout:
+    """Paths of ledgers; the long layout writes every id with nineteen digits.
+
+    Attributes:
+        levels: For each tree below the root, in rising order of ids, what its names look like.
+    """
+
+    def __init__(self, layout: Layout = HIERARCHICAL) -> None:
+        """One of the layouts that we know."""
+        self._is_long = layout == LONG_HIERARCHICAL
+        self.levels: Sequence[tuple[re.Pattern[str], ...]] = (
+            (LONG_LEVELS,) if self._is_long else (SHORT_LEVELS, LONG_LEVELS)
+        )
+
+    def path(self, ledger_id: int) -> str:
+        """The path below the root, with a slash in front.
+
+        Raises:
+            WireFormatError: No ledger can have this id.
+        """
+        path = ledger_path(ledger_id)
+        if self._is_long:
+            digits = f"{ledger_id:019d}"
+            path = f"/{digits[:3]}/{digits[3:7]}/{digits[7:11]}/{digits[11:15]}/L{digits[15:]}"
+        return path
+
+    def ledger_id(self, path: str) -> int:
+        """The ledger at a path below the root.
+
+        Raises:
+            MetadataFormatError: It is the path of no ledger.
+        """
+        match = _LONG_PATH.fullmatch(path) if self._is_long else None
+        if match is not None and int("".join(match.groups())) <= LEDGER_ID_MAX:
+            return int("".join(match.groups()))
+        try:
+            return ledger_id_of(path)
+        except WireFormatError as error:
+            raise MetadataFormatError(
+                f"{path} below the ledgers root is no ledger: {error}", path=path
+            ) from error
+
+
+async def read_layout(tree: ZnodeTree, root: str) -> Layout | None:
+    """The cluster's layout, None when it has no LAYOUT node.
+
+    Raises:
+        MetadataFormatError: The node cannot be read, or names a layout that we do not know.
+    """
+    path = f"{root}/LAYOUT"
+    try:
+        record = await tree.get(path)
+    except NodeMissingError:
+        return None
+    try:
+        layout = Layout.decode(record.value)
+    except WireFormatError as error:
+        raise MetadataFormatError(f"{path} cannot be read: {error}", path=path) from error
+    if layout not in BY_NAME.values():
+        raise MetadataFormatError(
+            f"{path} names the layout {layout.factory}:{layout.version}, which only "
+            f"Apache BookKeeper can read; ledgerlog reads {' and '.join(BY_NAME)}",
+            path=path,
+            factory=layout.factory,
+        )
+    return layout
+
+
+def settled_layout(stored: Layout | None, asked: str | None, root: str) -> Layout:
+    """The layout to use, from what the cluster has and what the URI asks for.
+
+    Raises:
+        ConfigurationError: They differ.
+    """
+    if asked is None:
+        return stored or HIERARCHICAL
+    wanted = BY_NAME[asked]
+    if stored is not None and stored != wanted:
+        raise ConfigurationError(
+            f"the metadata service URI names the layout {asked!r}, and the cluster at {root} "
+            f"has {stored.factory}: write zk:// to take the cluster's layout",
+            layout=asked,
+            factory=stored.factory,
+        )
+    return wanted

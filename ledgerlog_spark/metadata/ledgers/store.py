@@ -1,0 +1,199 @@
+"""The `LedgerStore` port on a tree of nodes, in Apache BookKeeper's paths and formats.
+
+Ledger ids are never given out twice, so the path of a ledger is never made twice. That is what
+makes the version number alone a sound condition of a write; incarnations are
+compared all the same wherever one is seen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import (
+    LedgerExistsError,
+    LedgerNotFoundError,
+    MetadataFormatError,
+    MetadataUnavailableError,
+    MetadataUnknownError,
+)
+from ledgerlog_spark.metadata.ledgers.ids import LedgerIds, require_cluster
+from ledgerlog_spark.metadata.ledgers.layout import LedgerLayout
+from ledgerlog_spark.metadata.tree import (
+    NodeExistsError,
+    NodeMissingError,
+    ZnodeTree,
+    make_persistent,
+    parent_of,
+    unsure_after,
+)
+from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
+from ledgerlog_spark.wire.ledger_metadata.record import (
+    decode_ledger_metadata,
+    encode_ledger_metadata,
+)
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import AsyncIterator, Sequence
+
+    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
+
+CREATE_ATTEMPTS_MAX = 4
+
+
+class TreeLedgerStore:
+    """Ledgers below one root."""
+
+    def __init__(self, tree: ZnodeTree, root: str, layout: LedgerLayout | None = None) -> None:
+        """Ledgers at `root` of `tree`."""
+        self._tree = tree
+        self._root = root
+        self._layout = layout or LedgerLayout()
+        self._ids = LedgerIds(tree, root)
+
+    def path(self, ledger_id: int) -> str:
+        """Where a ledger's record is, for transactions that hold more than the record."""
+        return self._root + self._layout.path(ledger_id)
+
+    async def new_ids(self, count: int = 1) -> Sequence[int]:
+        """See `LedgerStore.new_ids`."""
+        return await self._ids.take(count)
+
+    async def create(self, ledger_id: int, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
+        """See `LedgerStore.create`.
+
+        A lost reply is settled by creating again: either the record appears now, or it is there,
+        and its token says whose it is.
+        """
+        path, data = self.path(ledger_id), encode_ledger_metadata(metadata)
+        lost: MetadataUnknownError | None = None
+        for _ in range(CREATE_ATTEMPTS_MAX):
+            with unsure_after(lost):
+                try:
+                    created = await self._tree.create(path, data)
+                except NodeMissingError:
+                    await require_cluster(self._tree, self._root)
+                    await make_persistent(self._tree, parent_of(path))
+                except NodeExistsError:
+                    return await self._settle(ledger_id, metadata, lost)
+                except MetadataUnknownError as error:
+                    if metadata.token is None:
+                        raise
+                    lost = error
+                else:
+                    return Versioned(metadata, created.version)
+        raise lost or MetadataUnavailableError(
+            f"the directory of {path} was deleted as often as it was made", path=path
+        )
+
+    async def load(self, ledger_id: int) -> Versioned[LedgerMetadata]:
+        """See `LedgerStore.load`."""
+        try:
+            record = await self._tree.get(self.path(ledger_id))
+        except NodeMissingError:
+            raise _not_found(ledger_id) from None
+        try:
+            return Versioned(decode_ledger_metadata(record.value), record.version)
+        except MetadataFormatError as error:
+            raise MetadataFormatError(
+                f"the record of ledger {ledger_id} is left alone: {error}", ledger_id=ledger_id
+            ) from error
+
+    async def write(
+        self, ledger_id: int, metadata: LedgerMetadata, version: Version
+    ) -> Versioned[LedgerMetadata]:
+        """See `LedgerStore.write`."""
+        data = encode_ledger_metadata(metadata)
+        try:
+            written = await self._tree.set(self.path(ledger_id), data, version)
+        except NodeMissingError:
+            raise _not_found(ledger_id) from None
+        return Versioned(metadata, written)
+
+    async def delete(self, ledger_id: int, version: Version | None = None) -> None:
+        """See `LedgerStore.delete`."""
+        try:
+            await self._tree.delete(self.path(ledger_id), version)
+        except NodeMissingError:
+            if version is not None:
+                raise _not_found(ledger_id) from None
+
+    async def ids(self) -> AsyncIterator[int]:
+        """See `LedgerStore.ids`."""
+        try:
+            names = await self._tree.children(self._root)
+        except NodeMissingError:
+            await require_cluster(self._tree, self._root)
+            names = await self._tree.children(self._root)
+        for levels in self._layout.levels:
+            for name in names:
+                if levels[0].fullmatch(name):
+                    async for path in self._below(f"/{name}", levels[1:]):
+                        yield self._layout.ledger_id(path)
+
+    def watch(self, ledger_id: int, on_change: OnChange) -> CancelWatch:
+        """See `LedgerStore.watch`."""
+        return self._tree.watch(self.path(ledger_id), on_change)
+
+    async def sync(self) -> None:
+        """See `LedgerStore.sync`."""
+        await self._tree.sync(self._root)
+
+    async def close(self) -> None:
+        """Finish what runs in the background. The tree stays open."""
+        await self._ids.close()
+
+    async def _settle(
+        self, ledger_id: int, metadata: LedgerMetadata, lost: MetadataUnknownError | None
+    ) -> Versioned[LedgerMetadata]:
+        """The record at a taken id, if it is the one we made.
+
+        Raises:
+            LedgerExistsError: Somebody else made it.
+            MetadataUnavailableError: The record cannot be read.
+            MetadataUnknownError: A request of ours is lost, and the record has gone since.
+        """
+        try:
+            await self.sync()
+            found = await self.load(ledger_id)
+        except MetadataFormatError:
+            raise _exists(ledger_id) from None
+        except LedgerNotFoundError:
+            raise lost or _exists(ledger_id) from None
+        if metadata.token is not None and found.value.token == metadata.token:
+            return found
+        raise _exists(ledger_id)
+
+    async def _below(
+        self, directory: str, levels: tuple[re.Pattern[str], ...]
+    ) -> AsyncIterator[str]:
+        """Paths of ledgers in a directory, rising. A name that does not belong there is an error.
+
+        A directory that went meanwhile held no ledger.
+        """
+        try:
+            names = await self._tree.children(self._root + directory)
+        except NodeMissingError:
+            return
+        for name in names:
+            path = f"{directory}/{name}"
+            if not levels[0].fullmatch(name):
+                raise MetadataFormatError(
+                    f"{self._root}{path} does not belong among the ledgers", path=path
+                )
+            if len(levels) == 1:
+                yield path
+            else:
+                async for deeper in self._below(path, levels[1:]):
+                    yield deeper
+
+
+def _not_found(ledger_id: int) -> LedgerNotFoundError:
+    return LedgerNotFoundError(
+        f"ledger {ledger_id} does not exist: `ledgerlog ledgers list` lists the ledgers",
+        ledger_id=ledger_id,
+    )
+
+
+def _exists(ledger_id: int) -> LedgerExistsError:
+    return LedgerExistsError(f"the ledger id {ledger_id} is taken", ledger_id=ledger_id)

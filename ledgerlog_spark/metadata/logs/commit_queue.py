@@ -1,0 +1,65 @@
+"""The `CommitQueue` port on a tree of nodes: a sequential ephemeral node for each that waits.
+
+Names are `<token>-<ten digits>`; the digits, which the tree counts, say who is first. A member's
+node goes with its session, so a process that dies keeps its place for a session timeout at most.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import MetadataUnknownError
+from ledgerlog_spark.metadata.tree import (
+    NodeExistsError,
+    NodeKind,
+    NodeMissingError,
+    ZnodeTree,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class TreeCommitQueue:
+    """The writers of one log that wait for their turn."""
+
+    def __init__(self, tree: ZnodeTree, directory: str) -> None:
+        """The queue whose members are the children of `directory`."""
+        self._tree = tree
+        self._directory = directory
+
+    async def join(self, token: str) -> str:
+        """See `CommitQueue.join`. A lost reply is settled by the token in the name."""
+        path = f"{self._directory}/{token}-"
+        try:
+            try:
+                created = await self._tree.create(path, kind=NodeKind.EPHEMERAL_SEQUENTIAL)
+            except NodeMissingError:
+                # A log of an earlier release. Without ancestors: a removed log must not come back.
+                with contextlib.suppress(NodeExistsError):
+                    await self._tree.create(self._directory)
+                created = await self._tree.create(path, kind=NodeKind.EPHEMERAL_SEQUENTIAL)
+        except MetadataUnknownError:
+            await self._tree.sync(self._directory)
+            for name in await self.members():
+                if name.startswith(f"{token}-"):
+                    return name
+            raise
+        return created.path.rpartition("/")[2]
+
+    async def members(self) -> Sequence[str]:
+        """See `CommitQueue.members`."""
+        with contextlib.suppress(NodeMissingError):
+            names = await self._tree.children(self._directory)
+            return sorted(names, key=lambda name: name.rpartition("-")[2])
+        return ()
+
+    async def until_gone(self, name: str) -> bool:
+        """See `CommitQueue.until_gone`."""
+        return await self._tree.until_gone(f"{self._directory}/{name}")
+
+    async def leave(self, name: str) -> None:
+        """See `CommitQueue.leave`."""
+        with contextlib.suppress(NodeMissingError):
+            await self._tree.delete(f"{self._directory}/{name}")

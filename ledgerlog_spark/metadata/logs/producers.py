@@ -1,0 +1,364 @@
+"""Producers of logs: their records, the ledgers that they registered, and what is let go of those.
+
+A ledger that no version names any more, or never did, has a *mark*: the sweeper deletes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from ledgerlog_spark.errors import (
+    LedgerExistsError,
+    LedgerNotFoundError,
+    LogNotFoundError,
+    MetadataUnknownError,
+    MetadataVersionError,
+)
+from ledgerlog_spark.metadata.logs.paths import LogPaths, app_of_segment
+from ledgerlog_spark.metadata.logs.port import MarkedLedger
+from ledgerlog_spark.metadata.tree import (
+    CheckNode,
+    Created,
+    CreateNode,
+    DeleteNode,
+    NodeExistsError,
+    NodeMissingError,
+    NodeNotEmptyError,
+    NodeOperation,
+    SetNode,
+    TransactionFailedError,
+    ZnodeTree,
+    make_persistent,
+    parent_of,
+    unsure_after,
+)
+from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
+from ledgerlog_spark.protocol.log.messages import StagedRegistration
+from ledgerlog_spark.protocol.log.state.codec import decode_producer, encode_producer
+from ledgerlog_spark.protocol.log.state.records import ProducerRecord
+from ledgerlog_spark.wire.ledger_metadata.record import encode_ledger_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from ledgerlog_spark.metadata.ledgers.store import TreeLedgerStore
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+REQUESTS_AT_ONCE = 64
+ATTEMPTS_MAX = 5
+LISTED, STAGED, MADE = b"listed", b"staged", b"made"
+"""What a mark says that its ledger was; a leader made it, and may list it still."""
+
+
+class TreeLogProducers:
+    """The part of the `LogStore` port that is about who writes, and into which ledgers."""
+
+    def __init__(self, tree: ZnodeTree, root: str, ledgers: TreeLedgerStore) -> None:
+        """Of the cluster at `root`; `ledgers` is the store of the same tree and root."""
+        self._tree = tree
+        self._root = root
+        self._paths = LogPaths(root)
+        self._ledgers = ledgers
+
+    async def read_producer(self, log_id: str, app: str) -> Versioned[ProducerRecord] | None:
+        """See `LogStore.read_producer`."""
+        with contextlib.suppress(NodeMissingError):
+            node = await self._tree.get(self._paths.producer(log_id, app))
+            return Versioned(decode_producer(node.value), node.version)
+        return None
+
+    async def producers(self, log_id: str) -> Sequence[str]:
+        """See `LogStore.producers`."""
+        segments = await self._children(self._paths.producers(log_id))
+        return sorted(map(app_of_segment, segments))
+
+    async def write_producer(
+        self,
+        log_id: str,
+        app: str,
+        producer: ProducerRecord,
+        version: Version | None,
+        deregistered: Sequence[int] = (),
+        released: Sequence[int] = (),
+    ) -> Version:
+        """See `LogStore.write_producer`."""
+        path, data = self._paths.producer(log_id, app), encode_producer(producer)
+        operations: list[NodeOperation]
+        if version is None:
+            assert not (*deregistered, *released), "a new producer has no registrations"
+            operations = [CreateNode(path, data), CreateNode(f"{path}/ledgers")]
+        else:
+            operations = [SetNode(path, data, version)]
+        operations += await self._ended(log_id, app, deregistered, released)
+        return version_of((await self._transact(operations))[0])
+
+    async def delete_producer(
+        self,
+        log_id: str,
+        app: str,
+        version: Version,
+        deregistered: Sequence[int] = (),
+        released: Sequence[int] = (),
+    ) -> None:
+        """See `LogStore.delete_producer`."""
+        path = self._paths.producer(log_id, app)
+        operations = await self._ended(log_id, app, deregistered, released)
+        operations += [DeleteNode(f"{path}/ledgers"), DeleteNode(path, version)]
+        await self._transact(operations)
+
+    async def _ended(
+        self, log_id: str, app: str, deregistered: Sequence[int], released: Sequence[int]
+    ) -> list[NodeOperation]:
+        """The end of these registrations; ledgers that were never listed get a mark."""
+        operations: list[NodeOperation] = [
+            DeleteNode(self._paths.registration(log_id, app, ledger_id))
+            for ledger_id in (*deregistered, *released)
+        ]
+        return operations + await self._marks(log_id, deregistered, STAGED)
+
+    async def registered(self, log_id: str, app: str) -> Sequence[int]:
+        """See `LogStore.registered`."""
+        return sorted(map(int, await self._children(self._paths.registrations(log_id, app))))
+
+    async def registered_before(self, log_id: str, app: str, epoch: int) -> Sequence[int]:
+        """See `LogStore.registered_before`."""
+        ledger_ids = await self.registered(log_id, app)
+        epochs = await asked_of_each(partial(self._epoch_of, log_id, app), ledger_ids)
+        return [i for i, found in zip(ledger_ids, epochs, strict=True) if -1 < found < epoch]
+
+    async def staged(self, log_id: str, app: str) -> Sequence[StagedRegistration]:
+        """See `LogStore.staged`."""
+        return [
+            StagedRegistration(ledger_id, created_ms)
+            async for ledger_id, created_ms, _ in self._ledgers_below(
+                self._paths.registrations(log_id, app)
+            )
+        ]
+
+    async def register_ledger(
+        self,
+        log_id: str,
+        app: str,
+        epoch: int,
+        version: Version,
+        ledger_id: int,
+        metadata: LedgerMetadata,
+    ) -> Versioned[LedgerMetadata]:
+        """See `LogStore.register_ledger`."""
+        path = self._ledgers.path(ledger_id)
+        registration = self._paths.registration(log_id, app, ledger_id)
+        operations: list[NodeOperation] = [
+            CheckNode(self._paths.producer(log_id, app), version),
+            CreateNode(path, encode_ledger_metadata(metadata)),
+            CreateNode(registration, str(epoch).encode()),
+        ]
+        return await self._create_ledger(operations, registration, ledger_id, metadata)
+
+    async def make_ledger(
+        self, log_id: str, ledger_id: int, metadata: LedgerMetadata
+    ) -> Versioned[LedgerMetadata]:
+        """See `LogStore.make_ledger`."""
+        mark = self._paths.mark(log_id, ledger_id)
+        record = CreateNode(self._ledgers.path(ledger_id), encode_ledger_metadata(metadata))
+        operations: list[NodeOperation] = [CreateNode(mark, MADE), record]
+        return await self._create_ledger(operations, mark, ledger_id, metadata)
+
+    async def claim_made(self, log_id: str, ledger_id: int) -> None:
+        """See `LogStore.claim_made`."""
+        path = self._paths.mark(log_id, ledger_id)
+        with contextlib.suppress(NodeMissingError, MetadataVersionError):
+            mark = await self._tree.get(path)
+            if mark.value == MADE:
+                await self._tree.set(path, STAGED, mark.version)
+
+    async def _create_ledger(
+        self,
+        operations: Sequence[NodeOperation],
+        proof: str,
+        ledger_id: int,
+        metadata: LedgerMetadata,
+    ) -> Versioned[LedgerMetadata]:
+        """Carry them out; the second one makes the record, and `proof` stands as long as it counts.
+
+        Raises:
+            As of `LogStore.register_ledger` and `LogStore.make_ledger`.
+        """
+        path = self._ledgers.path(ledger_id)
+        lost: MetadataUnknownError | None = None
+        for _ in range(ATTEMPTS_MAX):
+            with unsure_after(lost):
+                try:
+                    done = await self._tree.transact(operations)
+                except MetadataUnknownError as error:
+                    lost = error
+                except TransactionFailedError as error:
+                    if not isinstance(error.cause, NodeMissingError) or error.index != 1:
+                        return await self._settle_creation(error, proof, ledger_id, metadata, lost)
+                    await make_persistent(self._tree, parent_of(path))
+                else:
+                    return Versioned(metadata, version_of(done[1]))
+        raise lost or MetadataUnknownError(
+            f"whether ledger {ledger_id} was created is unknown: abandon it",
+            ledger_id=ledger_id,
+        )
+
+    async def created_ms(self, ledger_ids: Sequence[int]) -> Sequence[int | None]:
+        """See `LogStore.created_ms`."""
+        stats = await asked_of_each(self._tree.stat, list(map(self._ledgers.path, ledger_ids)))
+        return [None if stat is None else stat.created_ms for stat in stats]
+
+    async def marked(self, log_id: str) -> Sequence[MarkedLedger]:
+        """See `LogStore.marked`."""
+        found = [each async for each in self._ledgers_below(self._paths.marks(log_id))]
+        states = await asked_of_each(partial(self._was, log_id), [ledger for ledger, _, _ in found])
+        return [
+            MarkedLedger(ledger_id, changed_ms, is_staged=was == STAGED, is_made=was == MADE)
+            for (ledger_id, _, changed_ms), was in zip(found, states, strict=True)
+            if was is not None
+        ]
+
+    async def marked_ms(self, log_id: str, ledger_id: int) -> int | None:
+        """See `LogStore.marked_ms`."""
+        stat = await self._tree.stat(self._paths.mark(log_id, ledger_id))
+        return None if stat is None else stat.changed_ms
+
+    async def forget_mark(self, log_id: str, ledger_id: int) -> None:
+        """See `LogStore.forget_mark`."""
+        await self._delete(self._paths.mark(log_id, ledger_id))
+
+    async def sync(self) -> None:
+        """See `LogStore.sync`."""
+        await self._tree.sync()
+
+    async def _was(self, log_id: str, ledger_id: int) -> bytes | None:
+        """What a ledger's mark says that it was, None when the mark is gone."""
+        with contextlib.suppress(NodeMissingError):
+            return (await self._tree.get(self._paths.mark(log_id, ledger_id))).value
+        return None
+
+    async def _epoch_of(self, log_id: str, app: str, ledger_id: int) -> int:
+        """The epoch that the ledger is registered under, -1 when it is not any more."""
+        with contextlib.suppress(NodeMissingError):
+            path = self._paths.registration(log_id, app, ledger_id)
+            return int((await self._tree.get(path)).value)
+        return -1
+
+    async def _settle_creation(
+        self,
+        failed: TransactionFailedError,
+        proof: str,
+        ledger_id: int,
+        metadata: LedgerMetadata,
+        lost: MetadataUnknownError | None,
+    ) -> Versioned[LedgerMetadata]:
+        """Ours, when an earlier transaction got through and what it made besides still stands."""
+        await self.sync()
+        if lost is not None and await self._tree.stat(proof) is not None:
+            with contextlib.suppress(LedgerNotFoundError):
+                found = await self._ledgers.load(ledger_id)
+                if found.value.token == metadata.token:
+                    return found
+        if isinstance(failed.cause, NodeExistsError):
+            raise LedgerExistsError(
+                f"ledger id {ledger_id} is taken: use a new one", ledger_id=ledger_id
+            )
+        if isinstance(failed.cause, NodeMissingError):
+            raise LogNotFoundError(
+                f"the log of ledger {ledger_id} is gone; the ledger was not created",
+                ledger_id=ledger_id,
+            ) from failed
+        raise MetadataVersionError(
+            f"the producer of ledger {ledger_id} changed meanwhile; the ledger was not created",
+            ledger_id=ledger_id,
+        ) from failed
+
+    async def _marks(
+        self, log_id: str, ledger_ids: Sequence[int], was: bytes
+    ) -> list[NodeOperation]:
+        """Marks for these ledgers; one that is there begins its time of grace anew.
+
+        The longer this takes, the more often a commit crosses the change that it is part of.
+        """
+        operations: list[NodeOperation] = []
+        paths = [self._paths.mark(log_id, ledger_id) for ledger_id in ledger_ids]
+        for path, stat in zip(paths, await asked_of_each(self._tree.stat, paths), strict=True):
+            if stat is None:
+                operations.append(CreateNode(path, was))
+            elif was == LISTED:
+                operations.append(SetNode(path, was, None))
+        return operations
+
+    async def _listings(
+        self, log_id: str, ledger_ids: Sequence[int], head_version: Version
+    ) -> list[NodeOperation]:
+        """The end of the marks of ledgers that are listed now; errors as of `write_head`."""
+        return [await self._listing(log_id, each, head_version) for each in ledger_ids]
+
+    async def _listing(self, log_id: str, ledger_id: int, head_version: Version) -> NodeOperation:
+        path = self._paths.mark(log_id, ledger_id)
+        for is_synced in (False, True):
+            if is_synced:
+                await self.sync()
+            with contextlib.suppress(NodeMissingError):
+                mark = await self._tree.get(path)
+                if mark.value == MADE:
+                    return DeleteNode(path, mark.version)
+        # What takes a mark off that was made is the listing of its ledger, which changes the head
+        # too, or the sweeper: so under the same head the ledger was not listed, and never will be.
+        head = await self._tree.stat(self._paths.head(log_id))
+        if head is None or head.version != head_version:
+            raise MetadataVersionError(
+                f"ledger {ledger_id} may be listed already: the head has changed", path=path
+            )
+        raise LedgerNotFoundError(
+            f"ledger {ledger_id} was deleted before it was listed, or is being deleted, because "
+            "it was made longer than stagingTtlMs ago: open the log again",
+            ledger_id=ledger_id,
+        )
+
+    async def _ledgers_below(self, path: str) -> AsyncIterator[tuple[int, int, int]]:
+        """Ledger id, created and changed ms of each child, by ledger id."""
+        ledger_ids = sorted(map(int, await self._children(path)))
+        paths = [f"{path}/{ledger_id}" for ledger_id in ledger_ids]
+        stats = await asked_of_each(self._tree.stat, paths)
+        for ledger_id, stat in zip(ledger_ids, stats, strict=True):
+            if stat is not None:
+                yield ledger_id, stat.created_ms, stat.changed_ms
+
+    async def _children(self, path: str) -> list[str]:
+        with contextlib.suppress(NodeMissingError):
+            return await self._tree.children(path)
+        return []
+
+    async def _delete(self, path: str) -> None:
+        with contextlib.suppress(NodeMissingError, NodeNotEmptyError):
+            await self._tree.delete(path)
+
+    async def _transact(
+        self, operations: Sequence[NodeOperation]
+    ) -> list[Created | Version | None]:
+        try:
+            return await self._tree.transact(operations)
+        except TransactionFailedError as error:
+            raise MetadataVersionError(
+                f"another process changed the log first: {error.cause}", cause=str(error.cause)
+            ) from error
+
+
+async def asked_of_each(ask: Callable[[V], Awaitable[T]], values: Sequence[V]) -> list[T]:
+    """The answer for each value, in their order; some are asked for at the same time."""
+    answers: list[T] = []
+    for first in range(0, len(values), REQUESTS_AT_ONCE):
+        answers += await asyncio.gather(*map(ask, values[first : first + REQUESTS_AT_ONCE]))
+    return answers
+
+
+def version_of(result: Created | Version | None) -> Version:
+    """The version that an operation of a transaction left behind."""
+    assert result is not None
+    return result.version if isinstance(result, Created) else result

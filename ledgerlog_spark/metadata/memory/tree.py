@@ -1,0 +1,336 @@
+"""A `ZnodeTree` in memory: several sessions on one store, with the failures of a real one at will.
+
+Used for clusters inside one process and for tests. Stale reads, lost requests, lost replies,
+delayed requests and expired sessions are switched on by the methods below `close`; without them
+it is a store that never fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import (
+    MetadataUnavailableError,
+    MetadataUnknownError,
+    MetadataVersionError,
+)
+from ledgerlog_spark.metadata.memory.nodes import Change, MemoryNodes, NodeMap, Outcome
+from ledgerlog_spark.metadata.tree import (
+    Created,
+    CreateNode,
+    DeleteNode,
+    NodeKind,
+    NodeOperation,
+    NodeStat,
+    SetNode,
+    TransactionFailedError,
+    checked_path,
+    checked_size,
+    make_persistent,
+    operations_size_bytes,
+    parent_of,
+)
+from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.waits import forever
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
+    from ledgerlog_spark.metadata.store_clock import Clock
+
+SESSION_TIMEOUT_MS = 10_000
+
+
+class Fault(Enum):
+    """What goes wrong with a write."""
+
+    NOT_SENT = "not_sent"
+    REQUEST_LOST = "request_lost"
+    REPLY_LOST = "reply_lost"
+    DELAYED = "delayed"
+
+
+class MemoryTree:
+    """One session with `MemoryNodes`."""
+
+    def __init__(
+        self, nodes: MemoryNodes | None = None, *, session_timeout_ms: int = SESSION_TIMEOUT_MS
+    ) -> None:
+        """A session on `nodes`, or on a store of its own."""
+        self.nodes = nodes or MemoryNodes()
+        self._session_timeout_ms = session_timeout_ms
+        self._session_id = self.nodes.new_session_id(self.expire_session)
+        self._held: NodeMap | None = None
+        self._held_changes: list[Change] = []
+        self._faults: deque[Fault] = deque()
+        self._delayed: list[tuple[list[NodeOperation], int]] = []
+        self._is_connected = True
+        self._is_closed = False
+        self._keys = itertools.count()
+        self._watches: dict[Change, dict[int, OnChange]] = {}
+        self._session_watches: dict[int, OnChange] = {}
+        self._stop_listening = self.nodes.listen(self._committed)
+
+    @property
+    def address(self) -> str:
+        """Where the store is."""
+        return "memory"
+
+    @property
+    def session_id(self) -> int:
+        """The present session."""
+        return self._session_id
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """How long waiting for another session's ephemeral node makes sense."""
+        return self._session_timeout_ms
+
+    @property
+    def session_secret(self) -> bytes:
+        """See `ZnodeTree.session_secret`."""
+        return self._session_id.to_bytes(8, "big")
+
+    @property
+    def clock(self) -> Clock:
+        """See `ZnodeTree.clock`."""
+        return self.nodes
+
+    @property
+    def is_connected(self) -> bool:
+        """See `Session.is_connected`."""
+        return self._is_connected and not self._is_closed
+
+    async def is_orphaned(self) -> bool:
+        """Never: nobody else has this store's nodes."""
+        return False
+
+    async def get(self, path: str) -> Versioned[bytes]:
+        """See `ZnodeTree.get`."""
+        node = (await self._view()).node(checked_path(path))
+        return Versioned(node.data, node.version)
+
+    async def stat(self, path: str) -> NodeStat | None:
+        """See `ZnodeTree.stat`."""
+        return (await self._view()).stat(checked_path(path))
+
+    async def children(self, path: str) -> list[str]:
+        """See `ZnodeTree.children`."""
+        return (await self._view()).children(checked_path(path))
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        kind: NodeKind = NodeKind.PERSISTENT,
+        make_parents: bool = False,
+    ) -> Created:
+        """See `ZnodeTree.create`."""
+        if make_parents:
+            await make_persistent(self, parent_of(path))
+        outcome = await self._write_one(CreateNode(path, data, kind))
+        assert isinstance(outcome, Created)
+        return outcome
+
+    async def set(self, path: str, data: bytes, version: Version | None) -> Version:
+        """See `ZnodeTree.set`."""
+        outcome = await self._write_one(SetNode(path, data, version), version)
+        assert isinstance(outcome, Version)
+        return outcome
+
+    async def delete(self, path: str, version: Version | None = None) -> None:
+        """See `ZnodeTree.delete`."""
+        await self._write_one(DeleteNode(path, version), version)
+
+    async def transact(self, operations: Sequence[NodeOperation]) -> list[Created | Version | None]:
+        """See `ZnodeTree.transact`."""
+        return await self._write(list(operations))
+
+    async def sync(self, path: str = "/") -> None:
+        """See `ZnodeTree.sync`."""
+        checked_path(path)
+        await self._view()
+        self._catch_up()
+
+    def watch(self, path: str, on_change: OnChange) -> CancelWatch:
+        """See `ZnodeTree.watch`."""
+        return self._watch(Change(checked_path(path), is_of_children=False), on_change)
+
+    def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
+        """See `ZnodeTree.watch_children`."""
+        return self._watch(Change(checked_path(path), is_of_children=True), on_change)
+
+    async def until_gone(self, path: str) -> bool:
+        """See `ZnodeTree.until_gone`."""
+        changed = asyncio.Event()
+        cancel = self.watch(path, changed.set)
+        try:
+            if path not in (await self._view()).nodes:
+                return True
+            await forever(changed.wait(), "callers have a deadline")
+            return path not in (self._held or self.nodes.current).nodes
+        finally:
+            cancel()
+
+    def watch_session(self, on_replaced: OnChange) -> CancelWatch:
+        """See `ZnodeTree.watch_session`."""
+        return _add(self._session_watches, next(self._keys), on_replaced)
+
+    async def end_session(self, secret: bytes) -> None:
+        """See `ZnodeTree.end_session`."""
+        await self._view()
+        self.nodes.expire(int.from_bytes(secret, "big"))
+
+    async def close(self) -> None:
+        """See `ZnodeTree.close`."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._stop_listening()
+            self._watches.clear()
+            self._session_watches.clear()
+            self.nodes.end_session(self._session_id)
+
+    def inject(self, *faults: Fault) -> None:
+        """The next writes meet these faults, one each, in this order."""
+        self._faults.extend(faults)
+
+    def deliver_delayed(self) -> None:
+        """Carry out what `Fault.DELAYED` kept back, if its session still lives; errors are lost."""
+        delayed, self._delayed = self._delayed, []
+        for operations, session_id in delayed:
+            if session_id == self._session_id:
+                try:
+                    self.nodes.commit(operations, session_id)
+                except TransactionFailedError:
+                    continue
+
+    def hold_reads(self) -> None:
+        """From now on reads show the present moment, until `sync`, a write of ours or release."""
+        self._held = self.nodes.current.copy()
+
+    def release_reads(self) -> None:
+        """Reads are current again."""
+        self._catch_up()
+        self._held = None
+
+    def disconnect(self) -> None:
+        """No request gets through until `connect`."""
+        self._is_connected = False
+
+    def connect(self) -> None:
+        """Undo `disconnect`; watches are called, as after any reconnection."""
+        self._is_connected = True
+        self._call_all_watches()
+
+    def expire_session(self) -> None:
+        """Lose the session and get another: ephemeral nodes go, watches are called."""
+        old = self._session_id
+        self._session_id = self.nodes.new_session_id(self.expire_session)
+        self._delayed.clear()
+        self.nodes.end_session(old)
+        for key in list(self._session_watches):
+            _soon(self._session_watches, key)
+        self._call_all_watches()
+
+    async def _view(self) -> NodeMap:
+        await asyncio.sleep(0)
+        self._require_connection()
+        return self.nodes.current if self._held is None else self._held
+
+    def _require_connection(self) -> None:
+        if self._is_closed:
+            raise MetadataUnavailableError("the session is closed", retriable=False)
+        if not self._is_connected:
+            raise MetadataUnavailableError("the metadata store in memory is disconnected")
+
+    async def _write_one(self, operation: NodeOperation, version: Version | None = None) -> Outcome:
+        try:
+            return (await self._write([operation], version))[0]
+        except TransactionFailedError as failure:
+            raise failure.cause from None
+
+    async def _write(
+        self, operations: list[NodeOperation], version: Version | None = None
+    ) -> list[Outcome]:
+        for operation in operations:
+            checked_path(operation.path)
+        if operations:
+            checked_size(operations[0].path, operations_size_bytes(operations))
+        await asyncio.sleep(0)
+        self._require_connection()
+        fault = self._faults.popleft() if self._faults else None
+        if fault is Fault.NOT_SENT:
+            raise MetadataUnavailableError("connection lost before the request was sent")
+        if fault is Fault.DELAYED:
+            self._delayed.append((operations, self._session_id))
+        if fault in (Fault.DELAYED, Fault.REQUEST_LOST):
+            raise MetadataUnknownError("connection lost after the request was sent")
+        try:
+            self._check_incarnation(operations, version)
+            outcomes = self.nodes.commit(operations, self._session_id)
+        except (TransactionFailedError, MetadataVersionError):
+            if fault is Fault.REPLY_LOST:
+                raise MetadataUnknownError("connection lost before the reply") from None
+            raise
+        if fault is Fault.REPLY_LOST:
+            raise MetadataUnknownError("connection lost before the reply")
+        self._catch_up()
+        return outcomes
+
+    def _check_incarnation(self, operations: list[NodeOperation], version: Version | None) -> None:
+        if version is None:
+            return
+        path = operations[0].path
+        node = self.nodes.current.nodes.get(path)
+        if node is not None and node.version.incarnation != version.incarnation:
+            raise MetadataVersionError(
+                f"{path} was deleted and created again",
+                path=path,
+                expected=version,
+                found=node.version,
+            )
+
+    def _watch(self, change: Change, on_change: OnChange) -> CancelWatch:
+        return _add(self._watches.setdefault(change, {}), next(self._keys), on_change)
+
+    def _committed(self, changes: list[Change]) -> None:
+        if self._held is None:
+            self._deliver(changes)
+        else:
+            self._held_changes.extend(changes)
+
+    def _catch_up(self) -> None:
+        if self._held is not None:
+            self._held = self.nodes.current.copy()
+            changes, self._held_changes = self._held_changes, []
+            self._deliver(changes)
+
+    def _deliver(self, changes: list[Change]) -> None:
+        for change in changes:
+            for key in list(self._watches.get(change, ())):
+                _soon(self._watches[change], key)
+
+    def _call_all_watches(self) -> None:
+        self._deliver(list(self._watches))
+
+
+def _add(callbacks: dict[int, OnChange], key: int, on_change: OnChange) -> CancelWatch:
+    callbacks[key] = on_change
+    return lambda: callbacks.pop(key, None) and None
+
+
+def _soon(callbacks: dict[int, OnChange], key: int) -> None:
+    """Call a watch on the loop's next turn, unless it is cancelled before."""
+
+    def call() -> None:
+        on_change = callbacks.get(key)
+        if on_change is not None:
+            on_change()
+
+    asyncio.get_running_loop().call_soon(call)

@@ -1,0 +1,1 @@
+"""A tree of nodes on ZooKeeper, by kazoo."""

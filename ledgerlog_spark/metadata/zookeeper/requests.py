@@ -1,0 +1,200 @@
+"""What kazoo is asked and what its answers mean: requests, results and the classes of failure.
+
+kazoo's own transaction answers a create with a path alone. `Multi` asks with the newer create,
+whose answer carries the node's stat, so that a node made in a transaction has a version at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.protocol.serialization import (
+    CheckVersion,
+    Create2,
+    Delete,
+    MultiHeader,
+    SetData,
+    Transaction,
+    int_struct,
+    read_string,
+    stat_struct,
+)
+from kazoo.protocol.states import ZnodeStat
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from ledgerlog_spark.errors import (
+    LedgerLogError,
+    LocalProtocolError,
+    MetadataError,
+    MetadataVersionError,
+    RemoteProtocolError,
+)
+from ledgerlog_spark.metadata.tree import (
+    CheckNode,
+    Created,
+    CreateNode,
+    DeleteNode,
+    NodeExistsError,
+    NodeKind,
+    NodeMissingError,
+    NodeNotEmptyError,
+    NodeOperation,
+    NodeStat,
+    SetNode,
+    TransactionFailedError,
+)
+from ledgerlog_spark.model import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ANY_VERSION = -1
+MULTI_ERROR = -1
+
+LOST = (
+    kazoo_errors.ConnectionLoss,
+    kazoo_errors.SessionExpiredError,
+    kazoo_errors.ConnectionClosedError,
+    kazoo_errors.OperationTimeoutError,
+    kazoo_errors.SessionMovedError,
+    kazoo_errors.CancelledError,
+)
+"""The request was sent, or may have been, and no answer will come."""
+
+NOT_CARRIED_OUT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+"""What operations of a failed transaction answer when another one was to blame."""
+
+
+class Multi(Transaction):  # type: ignore[misc]
+    """A transaction whose creates answer with path and stat."""
+
+    @classmethod
+    def deserialize(cls, data: bytes, offset: int) -> list[Any]:
+        """One result or exception for each operation."""
+        results: list[Any] = []
+        header, offset = MultiHeader.deserialize(data, offset)
+        while not header.done:
+            result: Any = True
+            if header.type == Create2.type:
+                path, offset = read_string(data, offset)
+                result = path, ZnodeStat._make(stat_struct.unpack_from(data, offset))
+                offset += stat_struct.size
+            elif header.type == SetData.type:
+                result = ZnodeStat._make(stat_struct.unpack_from(data, offset))
+                offset += stat_struct.size
+            elif header.type == MULTI_ERROR:
+                result = kazoo_errors.EXCEPTIONS[int_struct.unpack_from(data, offset)[0]]()
+                offset += int_struct.size
+            results.append(result)
+            header, offset = MultiHeader.deserialize(data, offset)
+        return results
+
+    @staticmethod
+    def unchroot(_client: object, response: list[Any]) -> list[Any]:
+        """Paths as they are: no client of ours has a chroot."""
+        return response
+
+
+def multi_of(operations: Sequence[NodeOperation]) -> Multi:
+    """The request for a transaction."""
+    return Multi([_request_of(operation) for operation in operations])
+
+
+def _request_of(operation: NodeOperation) -> Any:
+    match operation:
+        case CheckNode(path, version):
+            return CheckVersion(path, version.number)
+        case CreateNode(path, data, kind):
+            return Create2(path, data, OPEN_ACL_UNSAFE, flags_of(kind))
+        case SetNode(path, data, version):
+            return SetData(path, data, number_of(version))
+        case DeleteNode(path, version):
+            return Delete(path, number_of(version))
+
+
+def flags_of(kind: NodeKind) -> int:
+    """ZooKeeper's create flags."""
+    return (1 if kind.is_ephemeral else 0) | (2 if kind.is_sequential else 0)
+
+
+def number_of(version: Version | None) -> int:
+    """The version number that ZooKeeper compares."""
+    return ANY_VERSION if version is None else version.number
+
+
+def version_of(stat: Any) -> Version:
+    """Our version from ZooKeeper's stat."""
+    return Version(incarnation=stat.czxid, number=stat.version)
+
+
+def stat_of(stat: Any) -> NodeStat:
+    """Our stat from ZooKeeper's."""
+    return NodeStat(
+        version=version_of(stat),
+        owner=stat.ephemeralOwner,
+        size_bytes=stat.dataLength,
+        children_count=stat.numChildren,
+        created_ms=stat.ctime,
+        changed_ms=stat.mtime,
+    )
+
+
+def outcomes_of(
+    operations: Sequence[NodeOperation], results: Sequence[Any]
+) -> list[Created | Version | None]:
+    """What a transaction returned, one outcome for each operation.
+
+    Raises:
+        TransactionFailedError: One failed, so all were rolled back.
+    """
+    failures = [(i, r) for i, r in enumerate(results) if isinstance(r, Exception)]
+    if failures:
+        blamed = [f for f in failures if not isinstance(f[1], NOT_CARRIED_OUT)] or failures
+        index, failure = blamed[0]
+        cause = error_of(failure, operations[index].path)
+        raise TransactionFailedError(
+            f"operation {index} of {len(operations)} failed: {cause}", index=index, cause=cause
+        )
+    return [_outcome_of(o, r) for o, r in zip(operations, results, strict=True)]
+
+
+def written_ms_of(results: Sequence[Any]) -> int | None:
+    """When ZooKeeper carried out a transaction, None when no result of it says."""
+    stats = (result[1] if isinstance(result, tuple) else result for result in results)
+    return next((stat.mtime for stat in stats if hasattr(stat, "mtime")), None)
+
+
+def _outcome_of(operation: NodeOperation, result: Any) -> Created | Version | None:
+    match operation:
+        case CreateNode():
+            path, stat = result
+            return Created(path, version_of(stat))
+        case SetNode():
+            return version_of(result)
+        case _:
+            return None
+
+
+def error_of(failure: BaseException, path: str) -> Exception:
+    """Our error for a definite refusal by the server."""
+    for kind, error, says in _REFUSALS:
+        if isinstance(failure, kind):
+            return error(f"{path} {says}", path=path)
+    if isinstance(failure, kazoo_errors.ZookeeperError):
+        return MetadataError(f"ZooKeeper refused {path}: {failure!r}", path=path)
+    return RemoteProtocolError(
+        f"ZooKeeper's answer about {path} makes no sense: {failure!r}", definite=False, path=path
+    )
+
+
+_FORBIDDEN = "is closed to us by ZooKeeper's access list: check its ACL and our credentials"
+_REFUSALS: tuple[tuple[type[Exception], type[LedgerLogError], str], ...] = (
+    (kazoo_errors.NoNodeError, NodeMissingError, "or the node above it does not exist"),
+    (kazoo_errors.NodeExistsError, NodeExistsError, "exists"),
+    (kazoo_errors.BadVersionError, MetadataVersionError, "is at another version"),
+    (kazoo_errors.NotEmptyError, NodeNotEmptyError, "has children"),
+    (kazoo_errors.NoChildrenForEphemeralsError, LocalProtocolError, "is below an ephemeral node"),
+    (kazoo_errors.NoAuthError, MetadataError, _FORBIDDEN),
+    (kazoo_errors.AuthFailedError, MetadataError, _FORBIDDEN),
+)

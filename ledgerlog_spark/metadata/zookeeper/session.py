@@ -1,0 +1,492 @@
+"""A `ZnodeTree` on ZooKeeper: one kazoo client, whose threads hand their results to the loop.
+
+Every wait has an end. When ZooKeeper is away, a request waits for the connection up to the
+request timeout and then fails with `MetadataUnavailableError`, nothing sent. A write that was
+handed to kazoo and got no answer is `MetadataUnknownError`: kazoo does not say whether it left
+the machine. A read is simply asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from typing import TYPE_CHECKING, Any, Self
+
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.states import EventType, KazooState
+from kazoo.retry import KazooRetry
+
+from ledgerlog_spark.errors import (
+    MetadataUnavailableError,
+    MetadataUnknownError,
+    MetadataVersionError,
+    RemoteProtocolError,
+)
+from ledgerlog_spark.metadata.store_clock import StoreClock
+from ledgerlog_spark.metadata.tree import (
+    Created,
+    NodeKind,
+    NodeMissingError,
+    NodeOperation,
+    NodeStat,
+    checked_path,
+    checked_size,
+    make_persistent,
+    operations_size_bytes,
+    parent_of,
+)
+from ledgerlog_spark.metadata.zookeeper.probe import newest_transaction_id, stop
+from ledgerlog_spark.metadata.zookeeper.requests import (
+    LOST,
+    error_of,
+    multi_of,
+    number_of,
+    outcomes_of,
+    stat_of,
+    version_of,
+    written_ms_of,
+)
+from ledgerlog_spark.metadata.zookeeper.watches import ZookeeperWatches
+from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.waits import Deadline, forever, within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
+
+SESSION_TIMEOUT_MS = 10_000
+REQUEST_TIMEOUT_MS = 15_000
+RECONNECT_DELAY_SECONDS = 0.05
+RECONNECT_DELAY_SECONDS_MAX = 1.0
+SESSION_ID_SIZE_BYTES = 8
+PROBE_SECONDS = 2.0
+
+# kazoo tells of each failed attempt to connect; what matters of it reaches callers as an error.
+_log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())
+
+
+class _Client(KazooClient):  # type: ignore[misc]
+    """Shows the servers of a new session what the one before it saw: those behind it refuse it.
+
+    Without that a read could be older than a sync that an earlier session had answered.
+    """
+
+    def _reset(self) -> None:
+        seen = getattr(self, "last_zxid", 0)
+        super()._reset()
+        self.last_zxid = seen
+
+
+class ZookeeperSession:
+    """One session with a ZooKeeper ensemble; make it with `connect`, end it with `close`.
+
+    A lost session is replaced by itself: `session_id` changes, ephemeral nodes are gone, watches
+    and `watch_session` are called.
+
+    Attributes:
+        clock: ZooKeeper's.
+    """
+
+    def __init__(self, hosts: str, *, session_timeout_ms: int, request_timeout_ms: int) -> None:
+        """For `connect`, which starts it too; must run on the event loop."""
+        self._hosts = hosts
+        self._request_timeout = request_timeout_ms / 1000
+        self._loop = asyncio.get_running_loop()
+        self._session_timeout_ms = session_timeout_ms
+        self._stop_seconds_max = 2 * session_timeout_ms / 1000 + 1
+        self._session_id = 0
+        self._requests_sent = 0
+        self._is_closed = False
+        self._connected = asyncio.Event()
+        self._pending: set[asyncio.Future[Any]] = set()
+        self._session_watches: dict[int, OnChange] = {}
+        self._keys = itertools.count()
+        self.clock = StoreClock()
+        handler = SequentialThreadingHandler()
+        self._client = _Client(
+            hosts=hosts,
+            timeout=session_timeout_ms / 1000,
+            handler=handler,
+            connection_retry=KazooRetry(
+                max_tries=-1,
+                delay=RECONNECT_DELAY_SECONDS,
+                max_delay=RECONNECT_DELAY_SECONDS_MAX,
+                sleep_func=handler.sleep_func,
+            ),
+            logger=_log,
+        )
+        self._client.add_listener(self._state_changed)
+        self._watches = ZookeeperWatches(self._client, self._loop, self._on_loop)
+
+    @classmethod
+    async def connect(
+        cls,
+        hosts: str,
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        connect_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> Self:
+        """A connected session.
+
+        Args:
+            hosts: `host:port`, several divided by commas.
+            session_timeout_ms: Asked for; the server may grant another.
+            connect_timeout_ms: Until the first connection stands.
+            request_timeout_ms: For one request, waiting for the connection included.
+
+        Raises:
+            MetadataUnavailableError: No server answered in time.
+        """
+        session = cls(
+            hosts, session_timeout_ms=session_timeout_ms, request_timeout_ms=request_timeout_ms
+        )
+        try:
+            session._client.start_async()
+            seconds = connect_timeout_ms / 1000
+            async with Deadline(seconds, lambda: session._unavailable(seconds)):
+                await session._connected.wait()
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+    @property
+    def address(self) -> str:
+        """`host:port`, several divided by commas."""
+        return self._hosts
+
+    @property
+    def session_id(self) -> int:
+        """The present session, or the last one while none stands."""
+        return self._session_id
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """As asked for; servers bound it to 2 to 20 of their ticks."""
+        return self._session_timeout_ms
+
+    @property
+    def session_secret(self) -> bytes:
+        """See `ZnodeTree.session_secret`: id (8 bytes, signed), then ZooKeeper's password for it.
+
+        Empty while no session stands.
+        """
+        client_id: tuple[int, bytes] | None = self._client.client_id
+        if client_id is None:
+            return b""
+        return client_id[0].to_bytes(SESSION_ID_SIZE_BYTES, "big", signed=True) + client_id[1]
+
+    @property
+    def requests_sent(self) -> int:
+        """Requests so far, each a round trip: reads, writes, transactions, syncs, watches set.
+
+        Pings and what makes a session are left out.
+        """
+        return self._requests_sent + self._watches.requests_sent
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether requests go out at once."""
+        return self._connected.is_set() and not self._is_closed
+
+    async def is_orphaned(self) -> bool:
+        """Whether another ensemble answers at this address than the one of this session.
+
+        ZooKeeper refuses a session that saw later transactions than it has, for as long as it has
+        not caught up: behind an address that was given to a new cluster, a session would wait for
+        hours. Asked of a connected session, this costs nothing; else up to `PROBE_SECONDS`.
+        """
+        if self.is_connected or self._is_closed:
+            return False
+        newest = await asyncio.to_thread(newest_transaction_id, self._hosts, PROBE_SECONDS)
+        if newest is None or newest >= self._client.last_zxid:
+            return False
+        return not self._connected.is_set()
+
+    async def get(self, path: str) -> Versioned[bytes]:
+        """See `ZnodeTree.get`."""
+        checked_path(path)
+        data, stat = await self._read(path, lambda: self._client.get_async(path))
+        return Versioned(bytes(data), version_of(stat))
+
+    async def stat(self, path: str) -> NodeStat | None:
+        """See `ZnodeTree.stat`."""
+        checked_path(path)
+        stat = await self._read(path, lambda: self._client.exists_async(path))
+        return None if stat is None else stat_of(stat)
+
+    async def children(self, path: str) -> list[str]:
+        """See `ZnodeTree.children`."""
+        checked_path(path)
+        return sorted(await self._read(path, lambda: self._client.get_children_async(path)))
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        kind: NodeKind = NodeKind.PERSISTENT,
+        make_parents: bool = False,
+    ) -> Created:
+        """See `ZnodeTree.create`."""
+        checked_path(path)
+        checked_size(path, len(data))
+        if make_parents:
+            await make_persistent(self, parent_of(path))
+        created, stat = await self._write(
+            path,
+            lambda: self._client.create_async(
+                path,
+                data,
+                ephemeral=kind.is_ephemeral,
+                sequence=kind.is_sequential,
+                include_data=True,
+            ),
+        )
+        self.clock.note(stat.mtime)
+        return Created(created, version_of(stat))
+
+    async def set(self, path: str, data: bytes, version: Version | None) -> Version:
+        """See `ZnodeTree.set`."""
+        checked_path(path)
+        checked_size(path, len(data))
+        await self._refuse_later_incarnation(path, version)
+        stat = await self._write(
+            path, lambda: self._client.set_async(path, data, number_of(version))
+        )
+        if version is not None and stat.czxid != version.incarnation:
+            raise RemoteProtocolError(
+                f"{path} was deleted and created again while it was written, and the write met "
+                "the new one: no path with versions may be created twice",
+                definite=False,
+                path=path,
+            )
+        self.clock.note(stat.mtime)
+        return version_of(stat)
+
+    async def delete(self, path: str, version: Version | None = None) -> None:
+        """See `ZnodeTree.delete`."""
+        checked_path(path)
+        await self._refuse_later_incarnation(path, version)
+        await self._write(path, lambda: self._client.delete_async(path, number_of(version)))
+
+    async def transact(self, operations: Sequence[NodeOperation]) -> list[Created | Version | None]:
+        """See `ZnodeTree.transact`."""
+        if not operations:
+            return []
+        path = operations[0].path
+        for operation in operations:
+            checked_path(operation.path)
+        checked_size(path, operations_size_bytes(operations))
+        request = multi_of(operations)
+
+        def send() -> Any:
+            result = self._client.handler.async_result()
+            self._client._call(request, result)  # noqa: SLF001 (kazoo's transactions call it too)
+            return result
+
+        results = await self._write(path, send)
+        outcomes = outcomes_of(operations, results)
+        written_ms = written_ms_of(results)
+        if written_ms is not None:
+            self.clock.note(written_ms)
+        return outcomes
+
+    async def sync(self, path: str = "/") -> None:
+        """See `ZnodeTree.sync`."""
+        checked_path(path)
+        await self._read(path, lambda: self._client.sync_async(path))
+
+    def watch(self, path: str, on_change: OnChange) -> CancelWatch:
+        """See `ZnodeTree.watch`."""
+        return self._watches.add(checked_path(path), on_change, is_of_children=False)
+
+    def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
+        """See `ZnodeTree.watch_children`."""
+        return self._watches.add(checked_path(path), on_change, is_of_children=True)
+
+    async def until_gone(self, path: str) -> bool:
+        """See `ZnodeTree.until_gone`.
+
+        A read that finds no node sets no watch in ZooKeeper, and a watch ends with its node.
+        """
+        checked_path(path)
+        happened: asyncio.Future[bool] = self._loop.create_future()
+
+        def fired(event: Any) -> None:  # on a thread of kazoo's
+            self._on_loop(_first_result, happened, event.type == EventType.DELETED)
+
+        self._pending.add(happened)
+        try:
+            await self._read(path, lambda: self._client.get_async(path, watch=fired))
+            return await forever(happened, "callers have a deadline")
+        except NodeMissingError:
+            return True
+        finally:
+            self._pending.discard(happened)
+
+    def watch_session(self, on_replaced: OnChange) -> CancelWatch:
+        """See `ZnodeTree.watch_session`."""
+        key = next(self._keys)
+        self._session_watches[key] = on_replaced
+        return lambda: self._session_watches.pop(key, None) and None
+
+    async def end_session(self, secret: bytes) -> None:
+        """See `ZnodeTree.end_session`: a connection takes the session up again and closes it."""
+        session_id = int.from_bytes(secret[:SESSION_ID_SIZE_BYTES], "big", signed=True)
+        # A session that has ended is answered by a new one, which is closed instead.
+        client = KazooClient(
+            hosts=self._hosts,
+            timeout=self._session_timeout_ms / 1000,
+            client_id=(session_id, secret[SESSION_ID_SIZE_BYTES:]),
+            logger=_log,
+        )
+        try:
+            await asyncio.to_thread(client.start, self._request_timeout)
+        except KazooTimeoutError:
+            raise self._unavailable(self._request_timeout) from None
+        finally:
+            await asyncio.to_thread(stop, client)
+
+    async def close(self) -> None:
+        """See `ZnodeTree.close`."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._connected.set()  # wakes those who wait for it, to be told of the end
+        self._watches.disconnected()
+        self._watches.clear()
+        self._session_watches.clear()
+        for future in self._pending:
+            if not future.done():
+                future.set_exception(self._closed())
+        # kazoo has no deadline of its own for this; the thread may outlive the wait.
+        with contextlib.suppress(TimeoutError):
+            await within(asyncio.to_thread(self._stop_client), self._stop_seconds_max)
+
+    def _stop_client(self) -> None:
+        """Blocks for a moment; up to a session timeout when the server is silent."""
+        self._client.remove_listener(self._state_changed)
+        stop(self._client)
+
+    async def _refuse_later_incarnation(self, path: str, version: Version | None) -> None:
+        """Transaction ids rise, so only a *later* incarnation than ours shows a path made again.
+
+        An earlier one, or none, is a stale read: the write itself will find out.
+        """
+        if version is None:
+            return
+        stat = await self.stat(path)
+        if stat is not None and stat.version.incarnation > version.incarnation:
+            raise MetadataVersionError(
+                f"{path} was deleted and created again",
+                path=path,
+                expected=version,
+                found=stat.version,
+            )
+
+    async def _read(self, path: str, send: Callable[[], Any]) -> Any:
+        """The answer to a request that changes nothing, asked again while replies are lost."""
+        deadline = self._loop.time() + self._request_timeout
+        while True:
+            await self._wait_until_connected(deadline)
+            try:
+                return await self._answer(path, send, deadline)
+            except LOST:
+                # The loss may be known here before the connection's state is: let it arrive.
+                await asyncio.sleep(RECONNECT_DELAY_SECONDS)
+            except (TimeoutError, KazooTimeoutError):
+                raise self._unavailable(self._request_timeout) from None
+
+    async def _write(self, path: str, send: Callable[[], Any]) -> Any:
+        deadline = self._loop.time() + self._request_timeout
+        await self._wait_until_connected(deadline)
+        try:
+            return await self._answer(path, send, deadline)
+        except (*LOST, TimeoutError, KazooTimeoutError) as loss:
+            raise MetadataUnknownError(
+                f"a write of {path} was sent to ZooKeeper at {self._hosts}, and no answer came "
+                f"({type(loss).__name__}): it may have happened. Read it again after a sync.",
+                path=path,
+                address=self._hosts,
+            ) from None
+
+    async def _answer(self, path: str, send: Callable[[], Any], deadline: float) -> Any:
+        self._requests_sent += 1
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._pending.add(future)
+        future.add_done_callback(self._pending.discard)
+        send().rawlink(lambda result: self._on_loop(_settle, future, result))
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await future
+        except (*LOST, TimeoutError, KazooTimeoutError, MetadataUnavailableError):
+            raise
+        except Exception as failure:  # noqa: BLE001 (kazoo's answer, whatever it is)
+            raise error_of(failure, path) from None
+
+    async def _wait_until_connected(self, deadline: float) -> None:
+        if not self._connected.is_set():
+            left = deadline - self._loop.time()
+            async with Deadline(left, lambda: self._unavailable(self._request_timeout)):
+                await self._connected.wait()
+        if self._is_closed:
+            raise self._closed()
+
+    def _unavailable(self, waited_seconds: float) -> MetadataUnavailableError:
+        return MetadataUnavailableError(
+            f"no answer from ZooKeeper at {self._hosts} within {waited_seconds:g} s: check that it "
+            "runs and that the address is right (`ledgerlog doctor` looks at both)",
+            address=self._hosts,
+        )
+
+    def _closed(self) -> MetadataUnavailableError:
+        return MetadataUnavailableError(
+            f"the session with ZooKeeper at {self._hosts} is closed: open another one",
+            retriable=False,
+            address=self._hosts,
+        )
+
+    def _on_loop(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call on the loop, from any thread; nothing when the loop is gone."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _state_changed(self, state: str) -> None:
+        """Called by kazoo on its connection thread."""
+        client_id = self._client.client_id if state == KazooState.CONNECTED else None
+        self._on_loop(self._take_state, None if client_id is None else client_id[0])
+
+    def _take_state(self, session_id: int | None) -> None:
+        if self._is_closed:
+            return
+        if session_id is None:
+            self._connected.clear()
+            self._watches.disconnected()
+            return
+        before, self._session_id = self._session_id, session_id
+        self._connected.set()
+        self._watches.connected()
+        if before not in (0, session_id):
+            for on_replaced in list(self._session_watches.values()):
+                self._loop.call_soon(on_replaced)
+
+
+def _first_result(future: asyncio.Future[bool], result: bool) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _settle(future: asyncio.Future[Any], result: Any) -> None:
+    if future.done():
+        return
+    if result.exception is None:
+        future.set_result(result.value)
+    else:
+        future.set_exception(result.exception)

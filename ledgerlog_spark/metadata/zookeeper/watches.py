@@ -1,0 +1,128 @@
+"""Watches that last, from ZooKeeper's, which fire once and are lost with the connection."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.protocol.states import EventType
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from kazoo.client import KazooClient
+
+    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One path, and who wants to know of it. Equal only to itself."""
+
+    path: str
+    is_of_children: bool
+    callbacks: dict[int, OnChange] = field(default_factory=dict)
+
+
+class ZookeeperWatches:
+    """All watches of one session.
+
+    A watch that fired is set again *before* its callbacks run, so that what they read is followed
+    by another call when it changes. After each reconnection everything is set again and called:
+    nobody knows what happened in between.
+    """
+
+    def __init__(
+        self,
+        client: KazooClient,
+        loop: asyncio.AbstractEventLoop,
+        on_loop: Callable[..., None],
+    ) -> None:
+        """No watches yet, not connected.
+
+        Args:
+            client: Asked only while connected.
+            loop: Where callbacks run.
+            on_loop: Calls a function on `loop` from any thread.
+        """
+        self._client = client
+        self._loop = loop
+        self._on_loop = on_loop
+        self.requests_sent = 0
+        self._is_connected = False
+        self._keys = itertools.count()
+        self._watched: dict[tuple[str, bool], _Watched] = {}
+
+    def add(self, path: str, on_change: OnChange, *, is_of_children: bool) -> CancelWatch:
+        """Watch a node, or its children, until cancelled."""
+        place = path, is_of_children
+        watched = self._watched.get(place)
+        key = next(self._keys)
+        if watched is None:
+            watched = self._watched[place] = _Watched(path, is_of_children)
+            self._arm(watched, announce=False)
+        watched.callbacks[key] = on_change
+
+        def cancel() -> None:
+            watched.callbacks.pop(key, None)
+            if not watched.callbacks and self._watched.get(place) is watched:
+                del self._watched[place]
+
+        return cancel
+
+    def connected(self) -> None:
+        """Set and call all: the connection stands (again)."""
+        self._is_connected = True
+        for watched in list(self._watched.values()):
+            self._arm(watched, announce=True)
+
+    def disconnected(self) -> None:
+        """Set nothing until connected again."""
+        self._is_connected = False
+
+    def clear(self) -> None:
+        """Forget all."""
+        for watched in self._watched.values():
+            watched.callbacks.clear()
+        self._watched.clear()
+
+    def _arm(self, watched: _Watched, *, announce: bool, by_existence: bool = False) -> None:
+        if not self._is_connected:
+            return
+
+        def fired(event: Any) -> None:  # on a thread of kazoo's
+            if event.type != EventType.NONE:
+                self._on_loop(self._fired, watched)
+
+        self.requests_sent += 1
+        if watched.is_of_children and not by_existence:
+            result = self._client.get_children_async(watched.path, watch=fired)
+        else:
+            result = self._client.exists_async(watched.path, watch=fired)
+        result.rawlink(lambda r: self._on_loop(self._armed, watched, r, announce, by_existence))
+
+    def _armed(self, watched: _Watched, result: Any, announce: bool, by_existence: bool) -> None:
+        failure = result.exception
+        if isinstance(failure, kazoo_errors.NoNodeError):
+            # No node has no children to watch: wait for the node itself.
+            self._arm(watched, announce=True, by_existence=True)
+        elif by_existence and failure is None and result.value is not None:
+            # It was made between the two requests, and its children are what is asked for.
+            self._arm(watched, announce=True)
+        elif failure is None and announce:
+            for key in list(watched.callbacks):
+                self._loop.call_soon(_call, watched, key)
+        # Any other failure is a lost connection, and `connected` will set the watch.
+
+    def _fired(self, watched: _Watched) -> None:
+        if watched.callbacks:
+            self._arm(watched, announce=True)
+
+
+def _call(watched: _Watched, key: int) -> None:
+    on_change = watched.callbacks.get(key)
+    if on_change is not None:
+        on_change()

@@ -1,0 +1,1 @@
+"""The one writer of a leader log, from ledger to ledger."""

@@ -1,0 +1,287 @@
+"""Appends of a leader that are not acknowledged yet, in the order of their offsets (LOGS.md#J7-J9).
+
+An append waits, or was ordered into one ledger. It is acknowledged when it and every append before
+it are confirmed; when its ledger was closed without it, it waits again and keeps its offset.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import LocalProtocolError
+from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol.leader import errors as leader_end
+from ledgerlog_spark.protocol.leader.entry import OFFSET_END
+from ledgerlog_spark.protocol.leader.messages import (
+    AppendEntry,
+    AppendRequested,
+    AppendsAcknowledged,
+    LeaderStopped,
+    LedgerEnd,
+)
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledgerlog_spark.errors import LeaderDeposedError, LedgerLogError, LogNotFoundError
+
+
+class LeaderLedger:
+    """A ledger that this leader made.
+
+    Attributes:
+        ledger_id: The ledger.
+        first_offset: Of the first record in it, known from its first entry on.
+        entries: Ordered so far; also the next entry's id.
+        size_bytes: Ordered so far.
+        last_confirmed: Last entry that its writer confirmed.
+        confirmed_end_offset: Behind the last record of that entry.
+        confirmed_ms: Append time of that entry.
+        opened_ms: When appends began to go to it, by the store's clock.
+        is_broken: Its writer failed.
+        end: What it holds, once it is closed by this leader.
+    """
+
+    __slots__ = (
+        "confirmed_end_offset",
+        "confirmed_ms",
+        "end",
+        "entries",
+        "first_offset",
+        "is_broken",
+        "last_confirmed",
+        "ledger_id",
+        "opened_ms",
+        "size_bytes",
+    )
+
+    def __init__(self, ledger_id: int) -> None:
+        self.ledger_id = ledger_id
+        self.first_offset = 0
+        self.entries = 0
+        self.size_bytes = 0
+        self.last_confirmed = NO_ENTRY
+        self.confirmed_end_offset = 0
+        self.confirmed_ms = 0
+        self.opened_ms = 0
+        self.is_broken = False
+        self.end: LedgerEnd | None = None
+
+    def __repr__(self) -> str:
+        return f"LeaderLedger({self.ledger_id}: {self.last_confirmed + 1} of {self.entries})"
+
+    def close_at(self, last_entry_id: int, size_bytes: int) -> None:
+        """Note that the ledger is closed there, which is where its last confirmed entry is."""
+        assert last_entry_id == self.last_confirmed, (self, last_entry_id)
+        if last_entry_id == NO_ENTRY:
+            self.end = LedgerEnd()
+            return
+        self.end = LedgerEnd(
+            last_entry_id=last_entry_id,
+            size_bytes=size_bytes,
+            first_offset=self.first_offset,
+            end_offset=self.confirmed_end_offset,
+            append_time_ms=self.confirmed_ms,
+        )
+
+
+class PendingAppend:
+    """One append, and the ledger that it was ordered into last."""
+
+    __slots__ = (
+        "append_time_ms",
+        "entry_id",
+        "first_offset",
+        "ledger",
+        "number",
+        "records",
+        "size_bytes",
+    )
+
+    def __init__(
+        self, number: int, first_offset: int, append_time_ms: int, records: int, size_bytes: int
+    ) -> None:
+        self.number = number
+        self.first_offset = first_offset
+        self.append_time_ms = append_time_ms
+        self.records = records
+        self.size_bytes = size_bytes
+        self.ledger: LeaderLedger | None = None
+        self.entry_id = NO_ENTRY
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the entry that it was ordered as is on its ack quorum."""
+        return self.ledger is not None and self.entry_id <= self.ledger.last_confirmed
+
+
+class LeaderAppends:
+    """The queue of one leader.
+
+    Attributes:
+        next_offset: Of the next record that is appended.
+        end_offset: Behind the last record that was acknowledged.
+        last_ms: Append time of the last append; times never fall.
+        next_append: Number of the next append.
+    """
+
+    __slots__ = (
+        "_log",
+        "_ordered",
+        "_size_bytes",
+        "_waiting",
+        "_window",
+        "end_offset",
+        "last_ms",
+        "next_append",
+        "next_offset",
+    )
+
+    def __init__(self, log: str, window: Window) -> None:
+        self._log = log
+        self.next_offset = 0
+        self.end_offset = 0
+        self.last_ms = 0
+        self.next_append = 0
+        self._window = window
+        self._size_bytes = 0
+        self._ordered: deque[PendingAppend] = deque()
+        self._waiting: deque[PendingAppend] = deque()
+
+    def begin(self, *, next_offset: int, last_ms: int) -> None:
+        """Go on behind what the log holds."""
+        assert self.next_append == 0, "appends were taken before the log was led"
+        self.next_offset = self.end_offset = next_offset
+        self.last_ms = last_ms
+
+    @property
+    def can_append(self) -> bool:
+        """Whether the window has room; one append may go beyond it, so that any fits."""
+        pending = len(self._ordered) + len(self._waiting)
+        return pending < self._window.entries_max and self._size_bytes < self._window.size_bytes_max
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything was acknowledged."""
+        return not self._ordered and not self._waiting
+
+    @property
+    def has_ordered(self) -> bool:
+        """Whether an append was ordered into a ledger and is not acknowledged."""
+        return bool(self._ordered)
+
+    @property
+    def first_unknown_append(self) -> int | None:
+        """The oldest append that is not acknowledged but may be in a ledger."""
+        return self._ordered[0].number if self._ordered else None
+
+    @property
+    def first_unsent_append(self) -> int:
+        """Appends from this number on are in no ledger, nor on their way to one."""
+        return self._waiting[0].number if self._waiting else self.next_append
+
+    def check(self, event: AppendRequested) -> None:
+        """Refuse an append that cannot be taken.
+
+        Raises:
+            LocalProtocolError: The window is full, or it has no records or too many.
+        """
+        if not self.can_append:
+            raise LocalProtocolError(
+                "the window is full: wait until can_append is true again", log=self._log
+            )
+        if event.records < 1 or self.next_offset + event.records > OFFSET_END:
+            raise LocalProtocolError(f"an append of {event.records} records", log=self._log)
+
+    def deposed(self, reason: LedgerLogError) -> LeaderDeposedError:
+        """The error of the leader when another one has taken over; `reason` shows that."""
+        return leader_end.deposed(
+            self._log,
+            reason,
+            end_offset=self.end_offset,
+            pending_end_offset=self.next_offset,
+        )
+
+    def deleted(self) -> LogNotFoundError:
+        """The error of the leader when its log was deleted."""
+        return leader_end.deleted(
+            self._log, end_offset=self.end_offset, pending_end_offset=self.next_offset
+        )
+
+    def stopped(self, error: LedgerLogError) -> LeaderStopped:
+        """The end of the leader: what is acknowledged, and what may be in the log."""
+        return LeaderStopped(
+            error,
+            end_offset=self.end_offset,
+            first_unknown_append=self.first_unknown_append,
+            first_unsent_append=self.first_unsent_append,
+        )
+
+    def add(self, event: AppendRequested) -> None:
+        """Take an append; it waits."""
+        self.last_ms = max(self.last_ms, event.now_ms)
+        self._waiting.append(
+            PendingAppend(
+                self.next_append, self.next_offset, self.last_ms, event.records, event.size_bytes
+            )
+        )
+        self.next_append += 1
+        self.next_offset += event.records
+        self._size_bytes += event.size_bytes
+
+    def order(self, ledger: LeaderLedger) -> Iterator[AppendEntry]:
+        """Order everything that waits into a ledger."""
+        waiting, self._waiting = self._waiting, deque()
+        for append in waiting:
+            append.ledger = ledger
+            append.entry_id = ledger.entries
+            if not ledger.entries:
+                ledger.first_offset = append.first_offset
+            ledger.entries += 1
+            ledger.size_bytes += append.size_bytes
+            self._ordered.append(append)
+            yield AppendEntry(
+                ledger.ledger_id,
+                append.entry_id,
+                append.number,
+                append.first_offset,
+                append.append_time_ms,
+                append.records,
+            )
+
+    def take_back(self) -> int:
+        """Everything that is ordered and not acknowledged waits again; how many appends.
+
+        Only when the ledger that it was ordered into is closed without it.
+        """
+        count = len(self._ordered)
+        self._ordered.extend(self._waiting)
+        self._waiting, self._ordered = self._ordered, deque()
+        return count
+
+    def confirm(self, ledger: LeaderLedger, last_entry_id: int) -> list[AppendsAcknowledged]:
+        """What is acknowledged now that the ledger is confirmed up to there (inclusive)."""
+        ledger.last_confirmed = max(ledger.last_confirmed, last_entry_id)
+        acknowledged: list[AppendsAcknowledged] = []
+        while self._ordered and self._ordered[0].is_confirmed:
+            acknowledged.append(self._acknowledge_oldest())
+        return acknowledged
+
+    def _acknowledge_oldest(self) -> AppendsAcknowledged:
+        """Every oldest append of one ledger that is confirmed."""
+        ordered = self._ordered
+        first = last = ordered[0]
+        ledger = first.ledger
+        assert ledger is not None
+        confirmed = ledger.last_confirmed
+        while ordered and ordered[0].ledger is ledger and ordered[0].entry_id <= confirmed:
+            last = ordered.popleft()
+            self._size_bytes -= last.size_bytes
+        self.end_offset = last.first_offset + last.records
+        ledger.confirmed_end_offset = self.end_offset
+        ledger.confirmed_ms = last.append_time_ms
+        return AppendsAcknowledged(
+            first.number, last.number, ledger.ledger_id, last.entry_id, self.end_offset
+        )

@@ -1,0 +1,103 @@
+"""Attempts of a leader at one thing that has to succeed in the end: a delay between two of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.protocol.ledger.messages import StartTimer
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.errors import LedgerLogError
+    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+    from ledgerlog_spark.protocol.retry import RetryPolicy
+
+
+class Attempts:
+    """One request at a time, and a timer after each that failed.
+
+    Attributes:
+        request: The request that is out, 0 for none.
+        error: Of the newest attempt, None after one that succeeded.
+    """
+
+    __slots__ = ("_failures", "_numbers", "_policy", "_timer", "error", "request")
+
+    def __init__(self, policy: RetryPolicy, numbers: RequestNumbers) -> None:
+        self.request = 0
+        self.error: LedgerLogError | None = None
+        self._policy = policy
+        self._numbers = numbers
+        self._failures = 0
+        self._timer = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether an attempt may begin: none is out and no delay runs."""
+        return not self.request and not self._timer
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether as many attempts failed in a row as the policy allows."""
+        return self._failures >= self._policy.attempts_max
+
+    def forgive(self) -> None:
+        """Count failures anew."""
+        self._failures = 0
+
+    def begin(self) -> int:
+        """The number of the request of a new attempt."""
+        assert self.is_idle
+        self.request = self._numbers.next()
+        return self.request
+
+    def succeed(self) -> None:
+        """The attempt that is out did what it should."""
+        self.request = self._failures = 0
+        self.error = None
+
+    def fail(self, error: LedgerLogError) -> StartTimer:
+        """The attempt that is out did not; wait before the next one."""
+        self.request = 0
+        self.error = error
+        self._failures += 1
+        retried = max(1, min(self._failures, self._policy.attempts_max - 1))
+        self._timer = self._numbers.next()
+        return StartTimer(self._timer, self._policy.delay_ms(retried) or self._policy.delay_max_ms)
+
+    def wake(self, request: int) -> bool:
+        """Whether that was the timer of this delay; if so the delay is over."""
+        if request != self._timer or not self._timer:
+            return False
+        self._timer = 0
+        return True
+
+
+class LeaderAttempts:
+    """What a leader tries, each of it one at a time.
+
+    Attributes:
+        listing: Changes of the list.
+        creating: A next ledger.
+        closing: The ledger that was left.
+    """
+
+    __slots__ = ("closing", "creating", "listing")
+
+    def __init__(self, policy: RetryPolicy, numbers: RequestNumbers) -> None:
+        self.listing = Attempts(policy, numbers)
+        self.creating = Attempts(policy, numbers)
+        self.closing = Attempts(policy, numbers)
+
+    @property
+    def errors(self) -> tuple[LedgerLogError | None, ...]:
+        """Of the newest attempt at closing, at creating and at listing."""
+        return self.closing.error, self.creating.error, self.listing.error
+
+    def forgive(self) -> None:
+        """Failures of a time when nothing depended on it do not count now that something does."""
+        for attempts in (self.listing, self.creating, self.closing):
+            attempts.forgive()
+
+    def wake(self, request: int) -> bool:
+        """Whether that was the timer of a delay; if so the delay is over."""
+        return any(a.wake(request) for a in (self.listing, self.creating, self.closing))

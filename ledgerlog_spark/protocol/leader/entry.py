@@ -1,0 +1,161 @@
+"""An entry of a leader log as bytes (LOGS.md#formats, LOGS.md#G10).
+
+    2s   magic b"LE"
+    u8   format: 1
+    u8   codec: 0 plain, 1 LZ4 block, 2 Arrow record batch message
+    i64  offset of the first record or row
+    i64  append time, ms since the epoch
+    i32  count of records or rows, at least 1
+    u32  size of the body before compression
+
+The body follows. With codec 0 it is one i32 length for each record, then the records one behind the
+other; with codec 1 it is that, as one LZ4 block without a size of its own; with codec 2 it is one
+encapsulated Arrow record batch message of `count` rows. All numbers are big-endian.
+
+Decoders take any bytes and raise `WireFormatError` for what is no such entry, before anything of
+the size that the bytes claim is allocated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import accumulate, pairwise
+from struct import Struct, pack, unpack_from
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import LocalProtocolError, MetadataFormatError, WireFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.protocol.ledger.messages import Payload
+
+BODY_SIZE_BYTES_MAX = 16 << 20
+"""Of a body before compression; a larger claim is refused unread."""
+
+COUNT_MAX = (1 << 31) - 1
+OFFSET_END = (1 << 63) - 1
+"""No record has this offset or a larger one."""
+
+_HEADER = Struct(">2sBBqqiI")
+HEADER_SIZE_BYTES = _HEADER.size
+_MAGIC = b"LE"
+_FORMAT = 1
+_LENGTH_SIZE_BYTES = 4
+
+
+class LeaderCodec(IntEnum):
+    """What the body of an entry is."""
+
+    PLAIN = 0
+    LZ4 = 1
+    ARROW = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderEntryHeader:
+    """What an entry says about itself.
+
+    Attributes:
+        codec: What the body is.
+        first_offset: Of the first record or row.
+        append_time_ms: When the leader took the append, by the store's clock, ms since the epoch.
+        count: Records or rows, at least 1.
+        body_size_bytes: Of the body before compression.
+    """
+
+    codec: LeaderCodec
+    first_offset: int
+    append_time_ms: int
+    count: int
+    body_size_bytes: int
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the last record or row (exclusive)."""
+        return self.first_offset + self.count
+
+
+def encode_entry_header(header: LeaderEntryHeader) -> bytes:
+    """The header as stored; the body goes behind it.
+
+    Raises:
+        LocalProtocolError: A header that no decoder would take.
+    """
+    wrong = _what_is_wrong(header)
+    if wrong:
+        raise LocalProtocolError(f"an entry of a leader log with {wrong}: split it")
+    return _HEADER.pack(
+        _MAGIC,
+        _FORMAT,
+        header.codec,
+        header.first_offset,
+        header.append_time_ms,
+        header.count,
+        header.body_size_bytes,
+    )
+
+
+def decode_entry_header(entry: Payload) -> LeaderEntryHeader:
+    """The header of a whole entry.
+
+    A body that is not compressed is checked to be as long as the header says.
+
+    Raises:
+        WireFormatError: The bytes are no entry of a leader log.
+        MetadataFormatError: A later version of ledgerlog wrote it.
+    """
+    if len(entry) < HEADER_SIZE_BYTES or bytes(entry[:2]) != _MAGIC:
+        raise WireFormatError(f"{len(entry)} bytes that are no entry of a leader log")
+    _, entry_format, codec, first_offset, time_ms, count, size = _HEADER.unpack_from(entry)
+    if entry_format != _FORMAT:
+        raise MetadataFormatError(
+            f"an entry of a leader log in format {entry_format}, this version reads {_FORMAT}: "
+            "use the version of ledgerlog that wrote it, or a later one",
+            entry_format=entry_format,
+        )
+    if codec not in LeaderCodec.__members__.values():
+        raise WireFormatError(f"an entry of a leader log with unknown codec {codec}")
+    header = LeaderEntryHeader(LeaderCodec(codec), first_offset, time_ms, count, size)
+    wrong = _what_is_wrong(header)
+    if wrong:
+        raise WireFormatError(f"an entry of a leader log with {wrong}")
+    stored = len(entry) - HEADER_SIZE_BYTES
+    if header.codec is not LeaderCodec.LZ4 and stored != size:
+        raise WireFormatError(f"an entry of a leader log with a body of {stored}, not {size} bytes")
+    return header
+
+
+def encode_records(records: Sequence[Payload]) -> bytes:
+    """The body of an entry of records, before compression: lengths, then records."""
+    return b"".join((pack(f">{len(records)}i", *map(len, records)), *records))
+
+
+def split_records(body: Payload, count: int) -> list[memoryview]:
+    """The records of a body, which is not compressed any more; views into it.
+
+    Raises:
+        WireFormatError: The lengths do not add up to the body.
+    """
+    start = count * _LENGTH_SIZE_BYTES
+    if count < 1 or start > len(body):
+        raise WireFormatError(f"a body of {len(body)} bytes that claims {count} records")
+    lengths = unpack_from(f">{count}i", body)
+    if min(lengths) < 0 or start + sum(lengths) != len(body):
+        raise WireFormatError(f"{count} records whose lengths are not those of the body")
+    view = memoryview(body).toreadonly()
+    return [view[first:end] for first, end in pairwise(accumulate(lengths, initial=start))]
+
+
+def _what_is_wrong(header: LeaderEntryHeader) -> str:
+    if not 1 <= header.count <= COUNT_MAX:
+        return f"{header.count} records"
+    if header.first_offset < 0 or header.end_offset > OFFSET_END:
+        return f"offset {header.first_offset}"
+    if header.append_time_ms < 0:
+        return f"append time {header.append_time_ms}"
+    lengths = 0 if header.codec is LeaderCodec.ARROW else header.count * _LENGTH_SIZE_BYTES
+    if not lengths <= header.body_size_bytes <= BODY_SIZE_BYTES_MAX:
+        return f"{header.count} records in {header.body_size_bytes} bytes"
+    return ""

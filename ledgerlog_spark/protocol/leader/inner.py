@@ -1,0 +1,72 @@
+"""Machines of one request at a time inside one that has several out, which numbers them anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log.change.head import HeadChanger
+from ledgerlog_spark.protocol.log.messages import Failed, Finished, Written
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.log.machine import LogMachine
+    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+
+Ended = Finished[Any] | Failed
+
+_MAY_HAVE_PASSED = {MetadataOutcome.OK, MetadataOutcome.UNKNOWN}
+
+
+class InnerMachine:
+    """Runs one machine after the other.
+
+    Attributes:
+        machine: The one that runs, or ran last; None before the first.
+        request: Number of its request that is out, 0 when none runs.
+    """
+
+    __slots__ = ("_asked", "_numbers", "machine", "request")
+
+    def __init__(self, numbers: RequestNumbers) -> None:
+        self.machine: LogMachine[Any] | None = None
+        self.request = 0
+        self._numbers = numbers
+        self._asked = -1
+
+    def start(self, machine: LogMachine[Any]) -> tuple[list[Any], Ended | None]:
+        """Requests to make, or how it ended."""
+        assert not self.request, "one at a time"
+        self.machine = machine
+        return self._pass_on(machine.start())
+
+    def handle(self, reply: Any) -> tuple[list[Any], Ended | None]:
+        """The same after the reply to `request`."""
+        assert self.machine is not None
+        assert reply.request == self.request, reply
+        self.request = 0
+        return self._pass_on(self.machine.handle(replace(reply, request=self._asked)))
+
+    @property
+    def may_write(self) -> bool:
+        """Whether an attempt of the one that runs may change the head, without another reply."""
+        return (
+            bool(self.request) and isinstance(self.machine, HeadChanger) and self.machine.may_write
+        )
+
+    def take_refusal(self, reply: Any) -> HeadChanger[Any] | None:
+        """The machine whose write that reply refused for certain, with no other one out."""
+        machine = self.machine
+        if reply.request != self.request or not isinstance(machine, HeadChanger):
+            return None
+        self.request = 0
+        is_refusal = isinstance(reply, Written) and reply.outcome not in _MAY_HAVE_PASSED
+        return machine if is_refusal and machine.leave() else None
+
+    def _pass_on(self, effects: list[Any]) -> tuple[list[Any], Ended | None]:
+        (effect,) = effects
+        if isinstance(effect, Finished | Failed):
+            return [], effect
+        self._asked = effect.request
+        self.request = self._numbers.next()
+        return [replace(effect, request=self.request)], None

@@ -1,0 +1,499 @@
+"""The one writer of a leader log (LOGS.md#J1-J12).
+
+`LeaderLog` opens the log as its leader, gives every append its offset, orders it into the current
+ledger and acknowledges it in order; it rolls to new ledgers, closes the old ones and keeps the list
+in the head. It stops for good as soon as another leader may have taken over.
+
+What has to be done follows from what is there: after each event `_advance` starts whatever is due
+and not under way yet. One creation, one close and one change of the list at a time.
+"""
+
+# ruff: noqa: SLF001 (the table below the class holds its methods)
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import (
+    LeaderDeposedError,
+    LedgerLogError,
+    LedgerNotFoundError,
+    LogNotFoundError,
+)
+from ledgerlog_spark.protocol.dispatch import Table, dispatch, on, on_each, row
+from ledgerlog_spark.protocol.leader.appends import LeaderAppends, LeaderLedger
+from ledgerlog_spark.protocol.leader.attempts import Attempts, LeaderAttempts
+from ledgerlog_spark.protocol.leader.inner import InnerMachine
+from ledgerlog_spark.protocol.leader.list import ClosedLedger, ListChange
+from ledgerlog_spark.protocol.leader.look import HeadLook
+from ledgerlog_spark.protocol.leader.messages import (
+    AppendRequested,
+    CloseAnswered,
+    CloseLedger,
+    CreateLedger,
+    EntriesConfirmed,
+    GiveUp,
+    HeadChanged,
+    LeaderClosed,
+    LeaderOpened,
+    LedgerBroken,
+    LedgerCreated,
+    LedgerOutcome,
+    LedgerRolled,
+    ListChanged,
+    RollRequested,
+)
+from ledgerlog_spark.protocol.leader.opening import LeaderOpening, Opened
+from ledgerlog_spark.protocol.leader.phases import (
+    ASKED,
+    LIST_REPLIES,
+    OPENING_REPLIES,
+    TOO_LATE,
+    LeaderPhase,
+)
+from ledgerlog_spark.protocol.leader.rolling import AgeTimer, LeaderLedgers, RollStep
+from ledgerlog_spark.protocol.leader.settings import LeaderSettings
+from ledgerlog_spark.protocol.leader.tokens import LeaderTokens
+from ledgerlog_spark.protocol.ledger.messages import CloseRequested, Start, StartTimer, TimerFired
+from ledgerlog_spark.protocol.log.messages import DropLedger, Finished
+from ledgerlog_spark.protocol.log.properties import LogProperties
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.leader.inner import Ended
+    from ledgerlog_spark.protocol.leader.messages import LeaderEffect, LeaderEvent
+    from ledgerlog_spark.protocol.leader.phases import ListReply, OpeningReply
+    from ledgerlog_spark.protocol.log.messages import HeadRead, Synced
+    from ledgerlog_spark.protocol.log.state.records import LogHead
+
+
+class LeaderLog:
+    """One client's leadership of one log, from `Start` to `LeaderClosed` or `LeaderStopped`.
+
+    Attributes:
+        log: Name of the log.
+        phase: Where it is.
+        properties: Of the log, as last read.
+    """
+
+    def __init__(self, log: str, *, token: str, settings: LeaderSettings | None = None) -> None:
+        """A leader that begins with `Start`.
+
+        Args:
+            log: Name, for messages.
+            token: 32 random hexadecimal digits, never used before.
+            settings: Limits.
+        """
+        self.log = log
+        self.phase = LeaderPhase.NEW
+        self.properties = LogProperties()
+        self._settings = settings or LeaderSettings()
+        self._tokens = LeaderTokens(token)
+        self._numbers = RequestNumbers()
+        self._appends = LeaderAppends(log, self._settings.window)
+        self._ledgers: LeaderLedgers | None = None
+        self._list = InnerMachine(self._numbers)
+        self._change: tuple[list[ClosedLedger], LeaderLedger | None] | None = None
+        self._attempts = LeaderAttempts(self._settings.retry, self._numbers)
+        self._look = HeadLook(self._settings.retry, self._numbers)
+        self._to_close: LeaderLedger | None = None
+        self._open_timer = 0
+        self._age_timer = AgeTimer(self._numbers)
+        self._dropping: set[int] = set()
+        self._is_unsure = False
+        self._broken_early: set[int] = set()
+        self._now_ms = 0
+
+    @property
+    def can_append(self) -> bool:
+        """Whether `AppendRequested` is allowed now."""
+        return self.phase is LeaderPhase.LEADING and self._appends.can_append
+
+    @property
+    def next_offset(self) -> int:
+        """Offset that the next append gets."""
+        return self._appends.next_offset
+
+    @property
+    def next_append(self) -> int:
+        """Number that the next append gets; the first one has 0."""
+        return self._appends.next_append
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the last acknowledged record; never falls while the log is led."""
+        return self._appends.end_offset
+
+    @property
+    def roll_wait(self) -> tuple[RollStep, LedgerLogError | None]:
+        """What a roll waits for, and why the newest attempt at that failed, if one did."""
+        assert self._ledgers is not None
+        return self._ledgers.roll_wait(self._attempts.errors, is_closing=self._is_finishing)
+
+    def handle(self, event: LeaderEvent) -> list[LeaderEffect]:
+        """Take one event; the host performs the effects in order after this returned.
+
+        Raises:
+            LocalProtocolError: An append beyond `can_append`, or after a close; nothing changed.
+            AssertionError: Our bug.
+        """
+        return dispatch(self, LEADER_TABLE, self.phase, event)
+
+    # --- opening ---
+
+    def _on_start(self, _event: Start) -> list[LeaderEffect]:
+        self.phase = LeaderPhase.OPENING
+        self._open_timer = self._numbers.next()
+        timer = StartTimer(self._open_timer, self._settings.open_timeout_ms)
+        return [timer, *self._start_list(LeaderOpening(self.log, token=self._tokens.take()))]
+
+    def _on_open_timer(self, event: TimerFired) -> list[LeaderEffect]:
+        if event.request != self._open_timer:
+            return []
+        assert isinstance(self._list.machine, LeaderOpening)
+        return self._on_opening_failed(self._list.machine.give_up(self._settings.open_timeout_ms))
+
+    def _on_opening_given_up(self, _event: GiveUp) -> list[LeaderEffect]:
+        assert isinstance(self._list.machine, LeaderOpening)
+        return self._on_opening_failed(self._list.machine.cancel())
+
+    def _on_opened(self, opened: Opened) -> list[LeaderEffect]:
+        head = opened.head
+        first = LeaderLedger(opened.ledger_id)
+        first.opened_ms = head.open_ledgers[-1].opened_ms
+        first.is_broken = first.ledger_id in self._broken_early
+        self._ledgers = LeaderLedgers(first)
+        self._now_ms = first.opened_ms
+        self.properties = self.properties.updated(head.properties)
+        self._appends.begin(next_offset=head.end_offset, last_ms=head.commit_time_ms)
+        self.phase = LeaderPhase.LEADING
+        opened_now = LeaderOpened(head, opened.ledger_id, head.end_offset)
+        return [opened_now, *self._arm_age_timer(), *self._look.begin(), *self._advance()]
+
+    def _on_opening_failed(self, error: LedgerLogError) -> list[LeaderEffect]:
+        assert isinstance(self._list.machine, LeaderOpening)
+        ledger_id = self._list.machine.unlisted_ledger
+        dropped = [] if ledger_id is None else self._drop(ledger_id)
+        return [*dropped, *self._stop(error)]
+
+    def _on_broken_early(self, event: LedgerBroken) -> list[LeaderEffect]:
+        """Perhaps a ledger whose `LedgerCreated` is on its way."""
+        self._broken_early.add(event.ledger_id)
+        return []
+
+    # --- appends ---
+
+    def _on_append(self, event: AppendRequested) -> list[LeaderEffect]:
+        appends, ledgers = self._appends, self._ledgers
+        assert ledgers is not None
+        appends.check(event)
+        if ledgers.current.is_broken and appends.is_empty:
+            self._attempts.forgive()
+        appends.add(event)
+        self._now_ms = event.now_ms
+        if not ledgers.takes_entries:
+            return []
+        effects: list[LeaderEffect] = [*appends.order(ledgers.current)]
+        ledgers.look_at_size_and_age(self.properties, event.now_ms)
+        if ledgers.wants_roll:
+            effects += self._advance()
+        return effects
+
+    def _on_confirmed(self, event: EntriesConfirmed) -> list[LeaderEffect]:
+        assert self._ledgers is not None
+        ledger = self._ledgers.find(event.ledger_id)
+        if ledger is None:
+            return []
+        effects: list[LeaderEffect] = [*self._appends.confirm(ledger, event.last_entry_id)]
+        if self._ledgers.next is not None or self.phase is LeaderPhase.CLOSING:
+            effects += self._advance()
+        return effects
+
+    def _on_broken(self, event: LedgerBroken) -> list[LeaderEffect]:
+        assert self._ledgers is not None
+        ledger = self._ledgers.find(event.ledger_id)
+        if ledger is None:
+            return self._on_broken_early(event)
+        if event.is_lost:
+            return self._stop(self._appends.deposed(event.error))
+        ledger.is_broken = True
+        self._attempts.forgive()
+        return self._advance()
+
+    def _on_roll_requested(self, _event: RollRequested) -> list[LeaderEffect]:
+        assert self._ledgers is not None
+        self._ledgers.wants_roll = self._ledgers.wants_roll or self._ledgers.current.entries > 0
+        return self._advance()
+
+    def _on_given_up(self, event: GiveUp) -> list[LeaderEffect]:
+        return self._stop(event.error)
+
+    def _on_close_requested(self, _event: CloseRequested) -> list[LeaderEffect]:
+        self.phase = LeaderPhase.CLOSING
+        assert self._ledgers is not None
+        self._ledgers.wants_roll = False
+        self._attempts.forgive()
+        return self._advance()
+
+    def _advance(self) -> list[LeaderEffect]:
+        """Start everything that is due and not under way."""
+        effects = self._switch()
+        effects += self._close_one()
+        effects += self._create()
+        effects += self._change_list()
+        if self._is_all_done():
+            self.phase = LeaderPhase.CLOSED
+            effects.append(LeaderClosed(self._appends.end_offset))
+        return effects
+
+    @property
+    def _is_finishing(self) -> bool:
+        """Whether only closing and listing is left to do."""
+        return self.phase is LeaderPhase.CLOSING and self._appends.is_empty
+
+    def _switch(self) -> list[LeaderEffect]:
+        ledgers, appends = self._ledgers, self._appends
+        assert ledgers is not None
+        if self._is_finishing or not ledgers.may_switch(appends):
+            return []
+        ledgers.switch(self._now_ms)
+        again = appends.take_back()
+        rolled = LedgerRolled(ledgers.current.ledger_id, appends.end_offset, again)
+        effects: list[LeaderEffect] = [rolled]
+        if ledgers.takes_entries:
+            effects += appends.order(ledgers.current)
+        return [*effects, *self._arm_age_timer()]
+
+    def _close_one(self) -> list[LeaderEffect]:
+        assert self._ledgers is not None
+        if not self._attempts.closing.is_idle:
+            return []
+        self._to_close = self._ledgers.to_close(is_closing=self._is_finishing)
+        if self._to_close is None:
+            return []
+        return [CloseLedger(self._attempts.closing.begin(), self._to_close.ledger_id)]
+
+    def _on_close_answered(self, event: CloseAnswered) -> list[LeaderEffect]:
+        ledger = self._to_close
+        assert ledger is not None
+        assert event.request == self._attempts.closing.request
+        if event.outcome is LedgerOutcome.OK:
+            self._attempts.closing.succeed()
+            acknowledged = self._appends.confirm(ledger, event.last_entry_id)
+            ledger.close_at(event.last_entry_id, event.size_bytes)
+            return [*acknowledged, *self._advance()]
+        assert event.error is not None
+        if event.outcome is LedgerOutcome.LOST:
+            return self._stop(self._appends.deposed(event.error))
+        return self._try_again(self._attempts.closing, event.error)
+
+    def _create(self) -> list[LeaderEffect]:
+        assert self._ledgers is not None
+        if (
+            self._is_finishing
+            or not self._attempts.creating.is_idle
+            or not self._ledgers.may_create()
+        ):
+            return []
+        return [CreateLedger(self._attempts.creating.begin(), self.properties)]
+
+    def _on_created(self, event: LedgerCreated) -> list[LeaderEffect]:
+        assert self._ledgers is not None
+        assert event.request == self._attempts.creating.request
+        if event.outcome is not LedgerOutcome.OK:
+            assert event.error is not None
+            return self._try_again(self._attempts.creating, event.error)
+        self._attempts.creating.succeed()
+        self._ledgers.next = LeaderLedger(event.ledger_id)
+        self._ledgers.next.is_broken = event.ledger_id in self._broken_early
+        return self._advance()
+
+    def _on_created_too_late(self, event: LedgerCreated) -> list[LeaderEffect]:
+        return self._drop(event.ledger_id) if event.outcome is LedgerOutcome.OK else []
+
+    def _try_again(self, attempts: Attempts, error: LedgerLogError) -> list[LeaderEffect]:
+        """Wait, then begin anew; but not for ever when appends wait for it."""
+        assert self._ledgers is not None
+        timer = attempts.fail(error)
+        is_needed = self._ledgers.current.is_broken and not self._appends.is_empty
+        if attempts.is_hopeless and (is_needed or self.phase is LeaderPhase.CLOSING):
+            return self._stop(error)
+        return [timer, *self._advance()]
+
+    # --- the list ---
+
+    def _change_list(self) -> list[LeaderEffect]:
+        """An attempt that failed is made again as it was: it may still get through (LOGS.md#J4)."""
+        ledgers = self._ledgers
+        assert ledgers is not None
+        if self._list.request or not self._attempts.listing.is_idle:
+            return []
+        dropped: list[LeaderEffect] = []
+        if self._change is None:
+            dropped = self._drop_next() if self._is_finishing else []
+            self._change = ledgers.change_due(is_closing=self._is_finishing)
+            if self._change is None:
+                return dropped
+        closed, added = self._change
+        change = ListChange(
+            self.log,
+            mine=[ledger.ledger_id for ledger in ledgers.listed],
+            closed=closed,
+            added=None if added is None else added.ledger_id,
+            token=self._tokens.take(),
+        )
+        return [*dropped, *self._start_list(change)]
+
+    def _start_list(self, machine: LeaderOpening | ListChange) -> list[LeaderEffect]:
+        return self._on_list_step(*self._list.start(machine))
+
+    def _on_list_reply(self, event: OpeningReply) -> list[LeaderEffect]:
+        if self._look.is_answer(event):
+            return self._on_looked(event)
+        if event.request not in self._dropping:
+            return self._on_list_step(*self._list.handle(event))
+        self._dropping.remove(event.request)
+        return self._advance()
+
+    def _on_list_step(self, requests: list[Any], ended: Ended | None) -> list[LeaderEffect]:
+        if ended is None:
+            return requests
+        if isinstance(ended, Finished):
+            return self._on_list_done(ended.result)
+        return self._on_list_failed(ended.error)
+
+    def _on_list_done(self, result: Opened | LogHead) -> list[LeaderEffect]:
+        if isinstance(result, Opened):
+            return self._on_opened(result)
+        assert self._ledgers is not None
+        assert self._change is not None
+        self._attempts.listing.succeed()
+        self._ledgers.relist(*self._change)
+        self._change = None
+        self._is_unsure = False
+        self.properties = self.properties.updated(result.properties)
+        return [ListChanged(result), *self._advance()]
+
+    def _on_list_failed(self, error: LedgerLogError) -> list[LeaderEffect]:
+        if self.phase is LeaderPhase.OPENING:
+            return self._on_opening_failed(error)
+        if isinstance(error, LeaderDeposedError | LedgerNotFoundError):
+            self._change, self._is_unsure = None, False  # no attempt can get through any more
+        if isinstance(error, LeaderDeposedError):
+            return self._stop(self._appends.deposed(error))
+        if isinstance(error, LedgerNotFoundError):
+            return [*self._drop_next(), *self._try_again(self._attempts.listing, error)]
+        self._is_unsure = self._is_unsure or not error.definite
+        if error.retriable:
+            return self._try_again(self._attempts.listing, error)
+        return self._stop(self._appends.deleted() if isinstance(error, LogNotFoundError) else error)
+
+    # --- the head, when somebody changed it ---
+
+    def _on_head_changed(self, _event: HeadChanged) -> list[LeaderEffect]:
+        self._look.note()
+        return [] if self.phase is LeaderPhase.OPENING else [*self._look.begin()]
+
+    def _on_looked(self, event: HeadRead | Synced) -> list[LeaderEffect]:
+        is_gone, timers = self._look.take(event)
+        return self._stop(self._appends.deleted()) if is_gone else [*timers, *self._look.begin()]
+
+    # --- the end ---
+
+    def _is_all_done(self) -> bool:
+        assert self._ledgers is not None
+        is_idle = not (
+            self._attempts.creating.request or self._attempts.closing.request or self._dropping
+        )
+        return (
+            self._is_finishing and is_idle and not self._list.request and not self._ledgers.listed
+        )
+
+    def _stop(self, error: LedgerLogError) -> list[LeaderEffect]:
+        self.phase = LeaderPhase.STOPPED
+        return [*self._drop_next(), self._appends.stopped(error)]
+
+    def _drop_next(self) -> list[LeaderEffect]:
+        """Drop a next ledger, unless the list names it or an attempt may list it."""
+        ledgers = self._ledgers
+        if ledgers is None or ledgers.next is None or ledgers.is_next_listed:
+            return []
+        is_tried = self._change is not None and self._change[1] is ledgers.next
+        if is_tried and (self._is_unsure or self._list.may_write):
+            return []
+        unused, ledgers.next = ledgers.next, None
+        return self._drop(unused.ledger_id)
+
+    def _on_late_reply(self, event: ListReply) -> list[LeaderEffect]:
+        """An attempt to list a ledger was out at the end: one that was refused lists nothing."""
+        self._dropping.discard(event.request)
+        refused = self._list.take_refusal(event)
+        if refused is None or self._is_unsure:
+            return []
+        if not isinstance(refused, LeaderOpening):
+            return self._drop_next()
+        ledger_id = refused.unlisted_ledger
+        return [] if ledger_id is None else self._drop(ledger_id)
+
+    # --- timers and numbers ---
+
+    def _on_timer(self, event: TimerFired) -> list[LeaderEffect]:
+        if self._age_timer.wake(event.request):
+            return self._on_age_timer()
+        if self._look.wake(event.request):
+            return [*self._look.begin()]
+        return self._advance() if self._attempts.wake(event.request) else []
+
+    def _arm_age_timer(self) -> list[StartTimer]:
+        assert self._ledgers is not None
+        return self._age_timer.arm(self._ledgers.current, self.properties.roll_age_ms)
+
+    def _on_age_timer(self) -> list[LeaderEffect]:
+        assert self._ledgers is not None
+        if self._age_timer.is_of(self._ledgers.current) and self.phase is LeaderPhase.LEADING:
+            self._ledgers.wants_roll = self._ledgers.wants_roll or self._ledgers.current.entries > 0
+        return [*self._arm_age_timer(), *self._advance()]
+
+    def _drop(self, ledger_id: int) -> list[LeaderEffect]:
+        """Let go of a ledger that no attempt can list any more."""
+        request = self._numbers.next()
+        self._dropping.add(request)
+        return [DropLedger(request, ledger_id)]
+
+
+_OPENS = (
+    *on_each(OPENING_REPLIES, LeaderLog._on_list_reply),
+    on(LedgerBroken, LeaderLog._on_broken_early),
+    on(TimerFired, LeaderLog._on_open_timer),
+    on(HeadChanged, LeaderLog._on_head_changed),
+    on(GiveUp, LeaderLog._on_opening_given_up),
+)
+_LEADS = (
+    *on_each(LIST_REPLIES, LeaderLog._on_list_reply),
+    on(EntriesConfirmed, LeaderLog._on_confirmed),
+    on(LedgerBroken, LeaderLog._on_broken),
+    on(LedgerCreated, LeaderLog._on_created),
+    on(CloseAnswered, LeaderLog._on_close_answered),
+    on(TimerFired, LeaderLog._on_timer),
+    on(HeadChanged, LeaderLog._on_head_changed),
+    on(GiveUp, LeaderLog._on_given_up),
+)
+_LATE = (
+    *on_each(LIST_REPLIES, LeaderLog._on_late_reply),
+    on(LedgerCreated, LeaderLog._on_created_too_late),
+)
+
+LEADER_TABLE: Table[LeaderLog, LeaderEffect] = {
+    LeaderPhase.NEW: row(on(Start, LeaderLog._on_start), refused=ASKED),
+    LeaderPhase.OPENING: row(*_OPENS, refused=ASKED),
+    LeaderPhase.LEADING: row(
+        *_LEADS,
+        on(AppendRequested, LeaderLog._on_append),
+        on(RollRequested, LeaderLog._on_roll_requested),
+        on(CloseRequested, LeaderLog._on_close_requested),
+    ),
+    LeaderPhase.CLOSING: row(*_LEADS, refused=ASKED),
+    LeaderPhase.CLOSED: row(*_LATE, ignored=TOO_LATE, refused=ASKED),
+    LeaderPhase.STOPPED: row(*_LATE, ignored=TOO_LATE, refused=ASKED),
+}
+"""Phases x events of a leader."""

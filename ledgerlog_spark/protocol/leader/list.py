@@ -1,0 +1,203 @@
+"""How a leader changes the list in the head of its log (LOGS.md#J1-J5).
+
+The list is the items, which are closed ledgers, and behind them at most two open ledgers. A change
+moves the oldest open ledgers, closed by now, to the items, and adds one new open ledger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import DataLossError, LeaderDeposedError
+from ledgerlog_spark.protocol.log.change.head import HeadChanger
+from ledgerlog_spark.protocol.log.state import pages as log_pages
+from ledgerlog_spark.protocol.log.state.pages import Loaded, PageRequest, PageWriter
+from ledgerlog_spark.protocol.log.state.records import (
+    NO_SCHEMA,
+    OPEN_LEDGERS_MAX,
+    Item,
+    LogContent,
+    LogHead,
+    LogKind,
+    OpenLedger,
+)
+from ledgerlog_spark.protocol.log.state.rows import ITEMS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.protocol.leader.messages import LedgerEnd
+    from ledgerlog_spark.protocol.log.messages import LogEffects
+    from ledgerlog_spark.protocol.log.state.walk import Walk
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedLedger:
+    """An open ledger of the list, and what it holds now that it is closed."""
+
+    ledger_id: int
+    end: LedgerEnd
+
+
+@dataclass(frozen=True, slots=True)
+class ListEdit:
+    """One change of the list, before its token is chosen and its pages are written.
+
+    Attributes:
+        head: What it changes.
+        closed: The oldest of the head's open ledgers, in the order of the list.
+        added: Ledger that becomes the youngest open one, None for none.
+        now_ms: The store's clock, for the ledger that is added.
+
+    Raises:
+        DataLossError: A closed ledger does not begin where the one before it ends (LOGS.md#J6).
+    """
+
+    head: LogHead
+    closed: tuple[ClosedLedger, ...]
+    added: int | None
+    now_ms: int
+
+    def __post_init__(self) -> None:
+        oldest = self.head.open_ledgers[: len(self.closed)]
+        assert [o.ledger_id for o in oldest] == [c.ledger_id for c in self.closed]
+        offset = self.head.end_offset
+        for ledger in self._filled:
+            if ledger.end.first_offset != offset:
+                raise DataLossError(
+                    f"ledger {ledger.ledger_id} of log {self.head.name!r} begins at offset "
+                    f"{ledger.end.first_offset} where {offset} belongs: entries before it are "
+                    "lost, an operator has to look at its ledgers",
+                    log=self.head.name,
+                    ledger_id=ledger.ledger_id,
+                    expected_offset=offset,
+                    first_offset=ledger.end.first_offset,
+                )
+            offset = ledger.end.end_offset
+
+    @property
+    def unlisted(self) -> tuple[int, ...]:
+        """Ledgers that leave the list because they are empty."""
+        return tuple(ledger.ledger_id for ledger in self.closed if ledger.end.is_empty)
+
+    def pages_to_merge(self) -> tuple[PageRequest, ...]:
+        """Pages that have to be read before `build`."""
+        return tuple(log_pages.pages_to_merge(ITEMS, self.head.items, self._items))
+
+    def build(self, token: str, loaded: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
+        """The new head, and the pages to write under `token` before it."""
+        writer = PageWriter(token)
+        new = self._items
+        end_offset = new[-1].end_offset if new else self.head.end_offset
+        newest_ms = max((item.newest_ms for item in new), default=0)
+        head = replace(
+            self.head,
+            token=token,
+            end_offset=end_offset,
+            commit_time_ms=max(self.head.commit_time_ms, newest_ms),
+            items=log_pages.append(ITEMS, self.head.items, new, writer, loaded),
+            open_ledgers=self._open_ledgers(end_offset),
+        )
+        return head, tuple(writer.pages)
+
+    @property
+    def _filled(self) -> list[ClosedLedger]:
+        return [ledger for ledger in self.closed if not ledger.end.is_empty]
+
+    @property
+    def _items(self) -> tuple[Item, ...]:
+        schema_id = self.head.schema_id if self.head.content is LogContent.ROWS else NO_SCHEMA
+        return tuple(item_of(ledger, schema_id) for ledger in self._filled)
+
+    def _open_ledgers(self, end_offset: int) -> tuple[OpenLedger, ...]:
+        """What stays open, the first offset of the oldest exact (LOGS.md#G9)."""
+        kept = self.head.open_ledgers[len(self.closed) :]
+        if self.added is not None:
+            kept = (*kept, OpenLedger(self.added, end_offset, self.now_ms))
+        assert len(kept) <= OPEN_LEDGERS_MAX, kept
+        return tuple(
+            replace(
+                ledger, first_offset=max(ledger.first_offset, end_offset) if place else end_offset
+            )
+            for place, ledger in enumerate(kept)
+        )
+
+
+def item_of(ledger: ClosedLedger, schema_id: int) -> Item:
+    """The item that a closed ledger with entries becomes: all of it."""
+    end = ledger.end
+    return Item(
+        ledger_id=ledger.ledger_id,
+        first_entry_id=0,
+        last_entry_id=end.last_entry_id,
+        index_entry_id=-1,
+        rows=end.end_offset - end.first_offset,
+        size_bytes=end.size_bytes,
+        first_offset=end.first_offset,
+        schema_id=schema_id,
+        newest_ms=end.append_time_ms,
+    )
+
+
+def open_ids(head: LogHead) -> tuple[int, ...]:
+    """The open ledgers of a leader log, oldest first."""
+    return tuple(ledger.ledger_id for ledger in head.open_ledgers)
+
+
+class ListChange(HeadChanger[LogHead]):
+    """One change of the list by the leader that has it; ends with `Finished(LogHead)`.
+
+    It is looked for in the head before it is made, so a lost reply needs no guess: only this leader
+    ever lists its ledgers, and whoever takes them off the list has taken over (LOGS.md#J2,
+    LOGS.md#J4). Or
+    `Failed` with `LeaderDeposedError`: none of its attempts can happen any more, because the head
+    moved on to another leader's list; or with `LedgerNotFoundError`, because the ledger to be added
+    was deleted: another one is needed. Or with `LogNotFoundError`, or the store's errors: try
+    again.
+    """
+
+    __slots__ = ("_added", "_closed", "_mine")
+
+    def __init__(
+        self,
+        log: str,
+        *,
+        mine: Sequence[int],
+        closed: Sequence[ClosedLedger],
+        added: int | None,
+        token: str,
+    ) -> None:
+        """Machine of one change.
+
+        Args:
+            log: Name, for messages.
+            mine: All open ledgers of the list before the change, oldest first.
+            closed: The oldest of those, which become items or leave the list.
+            added: A ledger that becomes the youngest open one, None for none.
+            token: 32 random hexadecimal digits.
+        """
+        super().__init__(log, token=token)
+        self._mine = tuple(mine)
+        self._closed = tuple(closed)
+        self._added = added
+
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        self._head_of(head, writes=LogKind.LEADER)
+        return []
+
+    def _done(self, head: LogHead, walked: list[Any]) -> LogEffects[LogHead]:
+        del walked
+        added = () if self._added is None else (self._added,)
+        wanted = (*self._mine[len(self._closed) :], *added)
+        if open_ids(head) == wanted:
+            return self._finish(head)
+        if open_ids(head) != self._mine:
+            raise LeaderDeposedError(
+                f"log {self.log!r} has another leader", log=self.log, ledger_ids=open_ids(head)
+            )
+        edit = ListEdit(head, self._closed, self._added, self._now_ms)
+        return self._replace_head(edit, edit.unlisted, added)
+
+    def _changed(self, head: LogHead) -> LogHead:
+        return head

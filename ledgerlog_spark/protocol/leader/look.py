@@ -1,0 +1,71 @@
+"""How a leader learns that its log was deleted: a look at the head (LOGS.md#J12)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeGuard
+
+from ledgerlog_spark.errors import MetadataUnavailableError
+from ledgerlog_spark.protocol.leader.attempts import Attempts
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log.messages import HeadRead, ReadHead, Sync, Synced
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.ledger.messages import StartTimer
+    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+    from ledgerlog_spark.protocol.retry import RetryPolicy
+
+
+_ANSWERED = {MetadataOutcome.OK, MetadataOutcome.GONE, MetadataOutcome.UNREADABLE}
+"""What is wrong with a head that cannot be read, the next change of the list says."""
+
+
+class HeadLook:
+    """One read of the head at a time, and one more when it changed meanwhile.
+
+    It is not synchronised, until it does not find the head: a replica of the store that is behind
+    may not have it, so the store is synchronised before the log counts as gone. A read that fails
+    is tried again for ever, for the leader goes on without the store.
+    """
+
+    __slots__ = ("_attempts", "_is_due", "_is_missed", "_is_synced")
+
+    def __init__(self, policy: RetryPolicy, numbers: RequestNumbers) -> None:
+        self._attempts = Attempts(policy, numbers)
+        self._is_due = False
+        self._is_missed = False
+        self._is_synced = False
+
+    def note(self) -> None:
+        """The head may have changed."""
+        self._is_due = True
+
+    def begin(self) -> list[Sync | ReadHead]:
+        """The request that is due, if it can be made now."""
+        if not self._is_due or not self._attempts.is_idle:
+            return []
+        self._is_due = False
+        request = self._attempts.begin()
+        return [Sync(request) if self._is_missed and not self._is_synced else ReadHead(request)]
+
+    def is_answer(self, event: object) -> TypeGuard[HeadRead | Synced]:
+        """Whether it is the reply to the request that is out."""
+        return isinstance(event, HeadRead | Synced) and event.request == self._attempts.request
+
+    def take(self, reply: HeadRead | Synced) -> tuple[bool, list[StartTimer]]:
+        """Whether the log is gone for certain, and how long to wait before the next request."""
+        if reply.outcome not in _ANSWERED:
+            self._is_due = True
+            return False, [self._attempts.fail(MetadataUnavailableError("no answer"))]
+        self._attempts.succeed()
+        if isinstance(reply, Synced):
+            self._is_due = self._is_synced = True
+            return False, []
+        if reply.outcome is MetadataOutcome.GONE:
+            self._is_due = self._is_missed = True
+            return self._is_synced, []
+        self._is_missed = self._is_synced = False
+        return reply.head is not None and bool(reply.head.value.deleted_ms), []
+
+    def wake(self, request: int) -> bool:
+        """Whether that was the timer after a read that failed."""
+        return self._attempts.wake(request)

@@ -1,0 +1,388 @@
+"""What goes into the machine of a leader log (events) and what comes out (effects).
+
+The host is in `ledgerlog_spark.log`, the rules in LOGS.md#leader-logs. There are three kinds of
+effects:
+
+- A *request* carries a number in `request`, and the host answers it with exactly one reply that
+  repeats the number, whatever happens; several may be out at once. Those about the head and its
+  pages (`Sync`, `ReadHead`, `ReadPages`, `WritePages`, `WriteHead`, `DropLedger`) are those of
+  `protocol/log/messages.py`, answered as there; `StartTimer` is that of `messages`. The machine itself waits
+  before it tries again, so the host answers without delay.
+- An *order* (`AppendEntry`) has no reply of its own. The host hands entries to the ledger's writer
+  in the order in which they are ordered; what is confirmed comes back as `EntriesConfirmed`.
+- An *indication* tells the application something. `LeaderClosed` or `LeaderStopped` is the last.
+  Requests that are out then are still answered: a ledger that comes too late is dropped again.
+
+Duties of the host towards the writer of each ledger that `CreateLedger` made:
+
+1. `EntriesConfirmed` is passed on in order, before a later `LedgerBroken` or `CloseAnswered` of
+   the same ledger, and never for an entry that the writer withdrew.
+2. The first failure of a writer is one `LedgerBroken`; nothing but `CloseAnswered` follows it.
+3. With `changes_ensemble` false the writer may not replace a bookie: the first one that fails
+   breaks the ledger (`WriterSettings.ensemble_changes_max=0`).
+4. The payload of an append is kept until `AppendsAcknowledged` names it: it may be ordered again,
+   into another ledger, with the same offset and time, so the encoded entry can be kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol.ledger.messages import CloseRequested, Start, StartTimer, TimerFired
+from ledgerlog_spark.protocol.log.messages import (
+    DropLedger,
+    HeadRead,
+    PagesRead,
+    PagesWritten,
+    ReadHead,
+    ReadPages,
+    Sync,
+    Synced,
+    WriteHead,
+    WritePages,
+    Written,
+)
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.errors import LedgerLogError
+    from ledgerlog_spark.protocol.log.properties import LogProperties
+    from ledgerlog_spark.protocol.log.state.records import LogHead
+
+
+class LedgerOutcome(Enum):
+    """What became of a request about a ledger.
+
+    `FAILED` is definite only in so far as the error in the reply says so.
+    """
+
+    OK = "ok"
+    LOST = "another client recovered the ledger, or closed it at another entry"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateLedger:
+    """Make a ledger and a writer for it. Answered by `LedgerCreated`.
+
+    Attributes:
+        properties: Quorum and digest, and whether bookies are replaced
+            (`properties.changes_ensemble`).
+    """
+
+    request: int
+    properties: LogProperties
+
+
+@dataclass(frozen=True, slots=True)
+class SealLedger:
+    """Fence, recover and close a ledger of an earlier leader. Answered by `LedgerSealed`.
+
+    Then read its first and its last entry, and decode their headers.
+    """
+
+    request: int
+    ledger_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseLedger:
+    """Close a ledger of this leader at its last add confirmed. Answered by `CloseAnswered`.
+
+    Asked for when nothing is pending in it, or after `LedgerBroken`: what is pending then is cut
+    off. May be asked again for the same ledger after an answer that was `FAILED`.
+    """
+
+    request: int
+    ledger_id: int
+
+
+class AppendEntry(NamedTuple):
+    """Order: append one entry to a ledger.
+
+    Attributes:
+        ledger_id: Of this leader.
+        entry_id: That the entry will have; dense from 0 in each ledger.
+        append: Number of the append, as `AppendRequested` were counted from 0.
+        first_offset: Of its first record.
+        append_time_ms: For its header.
+        records: Or rows, in it.
+    """
+
+    ledger_id: int
+    entry_id: int
+    append: int
+    first_offset: int
+    append_time_ms: int
+    records: int
+
+
+class AppendRequested(NamedTuple):
+    """Append one entry; only while the machine says `can_append`.
+
+    Appends are numbered from 0 in the order of these events, and get consecutive offsets.
+
+    Attributes:
+        records: Or rows, in it; at least 1.
+        size_bytes: Of the entry as it will be stored, its header included, about.
+        now_ms: The store's clock, ms since the epoch; times in the log never fall all the same.
+    """
+
+    records: int
+    size_bytes: int
+    now_ms: int
+
+
+class EntriesConfirmed(NamedTuple):
+    """Every entry of the ledger up to and including `last_entry_id` is on its ack quorum."""
+
+    ledger_id: int
+    last_entry_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerBroken:
+    """A ledger's writer failed, and withdrew everything that is not confirmed.
+
+    Attributes:
+        is_lost: Another client recovers or closed the ledger, or deleted it.
+        error: Why.
+    """
+
+    ledger_id: int
+    is_lost: bool
+    error: LedgerLogError
+
+
+@dataclass(frozen=True, slots=True)
+class RollRequested:
+    """Go on in a new ledger as soon as possible, whatever size and age say.
+
+    Nothing happens when the ledger in use is empty, or a roll is under way.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """End now, and close nothing: whoever leads next seals what is open.
+
+    Attributes:
+        error: What `LeaderStopped` says; an opening says by itself whether it may lead.
+    """
+
+    error: LedgerLogError
+
+
+@dataclass(frozen=True, slots=True)
+class HeadChanged:
+    """The head was changed, by whomever, or may have been; told from `Start` to the end.
+
+    Changes close together may be one event, and none is missed: a read of the head that begins
+    after this event is at least as new as the change.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCreated:
+    """Reply to `CreateLedger`.
+
+    Attributes:
+        outcome: OK, or FAILED. A ledger that may or may not exist is FAILED, and never used.
+        ledger_id: With OK.
+        error: With FAILED.
+    """
+
+    request: int
+    outcome: LedgerOutcome
+    ledger_id: int = -1
+    error: LedgerLogError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEnd:
+    """What a closed ledger of a leader log holds.
+
+    Attributes:
+        last_entry_id: Inclusive; NO_ENTRY when it is empty, and all below is 0 then.
+        size_bytes: Payload bytes, as the ledger's record says.
+        first_offset: Of the first record of entry 0.
+        end_offset: Behind the last record of the last entry.
+        append_time_ms: Of the last entry.
+    """
+
+    last_entry_id: int = NO_ENTRY
+    size_bytes: int = 0
+    first_offset: int = 0
+    end_offset: int = 0
+    append_time_ms: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no entries."""
+        return self.last_entry_id == NO_ENTRY
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSealed:
+    """Reply to `SealLedger`.
+
+    Attributes:
+        outcome: OK, or FAILED.
+        end: What it holds, with OK.
+        error: With FAILED; the machine ends with it.
+    """
+
+    request: int
+    outcome: LedgerOutcome
+    end: LedgerEnd | None = None
+    error: LedgerLogError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CloseAnswered:
+    """Reply to `CloseLedger`.
+
+    Attributes:
+        outcome: OK: the record is CLOSED at `last_entry_id`, by this writer or as it would have
+            done. LOST: somebody else decides, or decided, otherwise. FAILED: ask again later.
+        last_entry_id: With OK; the writer's last add confirmed.
+        size_bytes: With OK; payload bytes, as the ledger's record says.
+        error: Without OK.
+    """
+
+    request: int
+    outcome: LedgerOutcome
+    last_entry_id: int = NO_ENTRY
+    size_bytes: int = 0
+    error: LedgerLogError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderOpened:
+    """The log is led: the list names the new ledger, and appends are taken from now on.
+
+    Attributes:
+        head: As this leader wrote it.
+        ledger_id: That appends go to.
+        next_offset: Of the next record.
+    """
+
+    head: LogHead
+    ledger_id: int
+    next_offset: int
+
+
+class AppendsAcknowledged(NamedTuple):
+    """Appends `first_append` to `last_append` (inclusive) are in the log for good.
+
+    In order, without gaps. Their entries are consecutive and end with `last_entry_id`.
+
+    Attributes:
+        ledger_id: That all of them lie in.
+        last_entry_id: Of `last_append`; that of append n is `last_entry_id - last_append + n`.
+        end_offset: Behind the last record of `last_append`: everything below it is safe.
+    """
+
+    first_append: int
+    last_append: int
+    ledger_id: int
+    last_entry_id: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRolled:
+    """Appends go to another ledger from now on.
+
+    Attributes:
+        ledger_id: The new one.
+        first_offset: Of the first record in it.
+        reordered: Appends that were ordered again, because the earlier ledger was closed without
+            them.
+    """
+
+    ledger_id: int
+    first_offset: int
+    reordered: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListChanged:
+    """This leader changed the list, and `head` is what it is now."""
+
+    head: LogHead
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderClosed:
+    """Everything was acknowledged and every ledger is closed and listed; the last indication.
+
+    Attributes:
+        end_offset: Of the log.
+    """
+
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderStopped:
+    """This leader does nothing any more; the last indication.
+
+    Attributes:
+        error: Why; `LeaderDeposedError` when another client took the log over, `LogNotFoundError`
+            when it was deleted. Their fields say what is known: `end_offset` (behind the last
+            acknowledged record: if the log is still there, all below is safe),
+            `pending_end_offset` (behind the last record that was appended).
+        end_offset: As in the error.
+        first_unknown_append: The oldest append that was not acknowledged but may be in the log;
+            None when there is none.
+        first_unsent_append: Appends from this number on were not sent, or were cut off: they are
+            certainly not in the log.
+    """
+
+    error: LedgerLogError
+    end_offset: int
+    first_unknown_append: int | None
+    first_unsent_append: int
+
+
+LeaderReply = (
+    Synced
+    | HeadRead
+    | PagesRead
+    | PagesWritten
+    | Written
+    | LedgerCreated
+    | LedgerSealed
+    | CloseAnswered
+    | TimerFired
+)
+LeaderEvent = (
+    Start
+    | AppendRequested
+    | EntriesConfirmed
+    | LedgerBroken
+    | RollRequested
+    | CloseRequested
+    | GiveUp
+    | HeadChanged
+    | LeaderReply
+)
+LeaderRequest = (
+    Sync
+    | ReadHead
+    | ReadPages
+    | WritePages
+    | WriteHead
+    | DropLedger
+    | CreateLedger
+    | SealLedger
+    | CloseLedger
+    | StartTimer
+)
+LeaderIndication = (
+    LeaderOpened | AppendsAcknowledged | LedgerRolled | ListChanged | LeaderClosed | LeaderStopped
+)
+LeaderEffect = LeaderRequest | AppendEntry | LeaderIndication

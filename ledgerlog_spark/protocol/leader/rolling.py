@@ -1,0 +1,207 @@
+"""The ledgers of one leader: which one appends go to, which one comes next, which ones end.
+
+LOGS.md#J5-J9. At most two ledgers of the list are open. A roll makes the next ledger and lists it
+while the current one still takes appends, then lets the current one run dry, and only then
+switches; the ledger that was left is closed and becomes an item. No roll begins before that is
+done.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.protocol.leader.list import ClosedLedger
+from ledgerlog_spark.protocol.ledger.messages import StartTimer
+from ledgerlog_spark.protocol.log.state.records import OPEN_LEDGERS_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.errors import LedgerLogError
+    from ledgerlog_spark.protocol.leader.appends import LeaderAppends, LeaderLedger
+    from ledgerlog_spark.protocol.log.properties import LogProperties
+    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+
+
+class RollStep(Enum):
+    """What a roll has to do."""
+
+    CLOSING = "closing the earlier ledger"
+    CREATING = "creating the next ledger"
+    LISTING = "reading or changing the list"
+    DRAINING = "acknowledging the pending appends"
+
+
+class LeaderLedgers:
+    """Open ledgers of a leader; every one that may hold an acknowledged record is in `listed`.
+
+    Attributes:
+        current: Appends go to it.
+        next: Made to take over, None when there is none. It takes appends only once it is listed.
+        listed: Open ledgers of the list as this leader last knew it, oldest first.
+        wants_roll: The current ledger is large or old enough, or the application wants it.
+    """
+
+    __slots__ = ("current", "listed", "next", "wants_roll")
+
+    def __init__(self, first: LeaderLedger) -> None:
+        self.current = first
+        self.next: LeaderLedger | None = None
+        self.listed = [first]
+        self.wants_roll = False
+
+    @property
+    def is_next_listed(self) -> bool:
+        """Whether the list names the next ledger."""
+        return self.next in self.listed
+
+    @property
+    def takes_entries(self) -> bool:
+        """Whether appends may be ordered into the current ledger.
+
+        Not once the next one is listed: the current one has to run dry (LOGS.md#J7).
+        """
+        return not self.current.is_broken and not self.is_next_listed
+
+    @property
+    def is_listed_alone(self) -> bool:
+        """Whether the ledger before the current one, if any, is closed and an item (LOGS.md#J5)."""
+        return self.listed == [self.current]
+
+    def find(self, ledger_id: int) -> LeaderLedger | None:
+        """The open ledger of that id, None when it is not one any more."""
+        for ledger in (self.current, self.next, *self.listed):
+            if ledger is not None and ledger.ledger_id == ledger_id:
+                return ledger
+        return None
+
+    def look_at_size_and_age(self, properties: LogProperties, now_ms: int) -> None:
+        """Whether the current ledger has had its share."""
+        current = self.current
+        if not current.entries:
+            return
+        is_large = current.size_bytes >= properties.roll_size_bytes
+        is_old = now_ms - current.opened_ms >= properties.roll_age_ms
+        self.wants_roll = self.wants_roll or is_large or is_old
+
+    def may_create(self) -> bool:
+        """Whether a ledger should be made to come next (LOGS.md#J5)."""
+        is_due = self.wants_roll or self.current.is_broken
+        return is_due and self.next is None and self.is_listed_alone
+
+    def roll_wait(
+        self, errors: Sequence[LedgerLogError | None], *, is_closing: bool
+    ) -> tuple[RollStep, LedgerLogError | None]:
+        """What is to be done now until the earlier ledger is closed and an item; what failed first.
+
+        Args:
+            errors: Of the newest attempt at closing, at creating and at listing.
+            is_closing: As of `to_close`.
+        """
+        due = {
+            RollStep.CLOSING: self.to_close(is_closing=is_closing) is not None,
+            RollStep.CREATING: self.may_create(),
+            RollStep.LISTING: self.next is not None and not self.is_next_listed,
+            RollStep.DRAINING: self.is_next_listed and not self.current.is_broken,
+        }
+        newest = zip(RollStep, (*errors, None), strict=True)
+        waits = [(step, error) for step, error in newest if due[step]]
+        waits = waits or [(RollStep.LISTING, errors[-1])]
+        return next((wait for wait in waits if wait[1] is not None), waits[0])
+
+    def may_switch(self, appends: LeaderAppends) -> bool:
+        """Whether appends may go to the next ledger.
+
+        Only once nothing is pending in the current one (LOGS.md#J7), or it was closed without what
+        is (LOGS.md#J8).
+        """
+        if not self.is_next_listed:
+            return False
+        if self.current.is_broken:
+            return self.current.end is not None
+        return not appends.has_ordered
+
+    def switch(self, now_ms: int) -> LeaderLedger:
+        """Let appends go to the next ledger; the current one as it was until now."""
+        assert self.next is not None
+        left, self.current, self.next = self.current, self.next, None
+        self.current.opened_ms = now_ms
+        self.wants_roll = False
+        return left
+
+    def to_close(self, *, is_closing: bool) -> LeaderLedger | None:
+        """The oldest ledger that takes no entries any more and is not closed."""
+        for ledger in self.listed:
+            is_left = ledger not in (self.current, self.next)
+            if (is_left or ledger.is_broken or is_closing) and ledger.end is None:
+                return ledger
+        return None
+
+    def closed(self, *, is_closing: bool) -> list[ClosedLedger]:
+        """The oldest listed ledgers that can become items now.
+
+        Never all of them, unless a next one is listed with the same change or the leader ends: a
+        list without its ledger could not tell whether another leader came and went (LOGS.md#J3).
+        """
+        done: list[ClosedLedger] = []
+        for ledger in self.listed:
+            if ledger.end is None:
+                break
+            done.append(ClosedLedger(ledger.ledger_id, ledger.end))
+        keeps_one = len(done) == len(self.listed) and not is_closing and not self.to_add(done)
+        return done[:-1] if keeps_one else done
+
+    def to_add(self, closed: list[ClosedLedger]) -> LeaderLedger | None:
+        """The next ledger, if a change that takes `closed` from the open ones may list it."""
+        if self.next is None or self.is_next_listed:
+            return None
+        has_room = len(self.listed) - len(closed) < OPEN_LEDGERS_MAX
+        return self.next if has_room else None
+
+    def change_due(
+        self, *, is_closing: bool
+    ) -> tuple[list[ClosedLedger], LeaderLedger | None] | None:
+        """The change of the list that can be made now: what becomes an item, what is added."""
+        closed = self.closed(is_closing=is_closing)
+        added = self.to_add(closed)
+        return (closed, added) if closed or added is not None else None
+
+    def relist(self, closed: list[ClosedLedger], added: LeaderLedger | None) -> None:
+        """Note that the list was changed so."""
+        del self.listed[: len(closed)]
+        if added is not None:
+            self.listed.append(added)
+
+
+class AgeTimer:
+    """One timer at a time, for a log that nobody appends to.
+
+    With appends, `LeaderLedgers.look_at_size_and_age` is exact.
+    """
+
+    __slots__ = ("_ledger", "_numbers", "_request")
+
+    def __init__(self, numbers: RequestNumbers) -> None:
+        self._ledger: LeaderLedger | None = None
+        self._numbers = numbers
+        self._request = 0
+
+    def arm(self, current: LeaderLedger, roll_age_ms: int) -> list[StartTimer]:
+        """The timer of the current ledger, unless one runs."""
+        if self._request:
+            return []
+        self._request = self._numbers.next()
+        self._ledger = current
+        return [StartTimer(self._request, roll_age_ms)]
+
+    def wake(self, request: int) -> bool:
+        """Whether that was this timer; if so it does not run any more."""
+        if request != self._request or not self._request:
+            return False
+        self._request = 0
+        return True
+
+    def is_of(self, current: LeaderLedger) -> bool:
+        """Whether it was armed for the ledger that is still the current one."""
+        return current is self._ledger

@@ -1,0 +1,115 @@
+"""Consecutive entries as columns: what a reader's machine and its consumers pass around.
+
+An object for each entry costs more than its digest does, and the garbage collector looks at every
+one that is kept. So an entry is made when somebody asks for it, and columns travel until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, overload
+
+from ledgerlog_spark.protocol.ledger.messages import StoredEntry
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.ledger.messages import Payload
+
+
+class EntryBatch(Sequence[StoredEntry]):
+    """Entries with consecutive ids, verified by the host; at least one.
+
+    Attributes:
+        first_entry_id: Of the first one.
+        last_adds_confirmed: The LAC in the header of each.
+        lengths: The length in the header of each.
+        payloads: Of each.
+        size_bytes: Of all payloads.
+    """
+
+    __slots__ = ("first_entry_id", "last_adds_confirmed", "lengths", "payloads", "size_bytes")
+
+    def __init__(
+        self,
+        first_entry_id: int,
+        last_adds_confirmed: tuple[int, ...],
+        lengths: tuple[int, ...],
+        payloads: tuple[Payload, ...],
+    ) -> None:
+        assert payloads, "a batch has at least one entry"
+        self.first_entry_id = first_entry_id
+        self.last_adds_confirmed = last_adds_confirmed
+        self.lengths = lengths
+        self.payloads = payloads
+        self.size_bytes = sum(map(len, payloads))
+
+    @classmethod
+    def of(cls, entries: Sequence[StoredEntry]) -> EntryBatch:
+        """These entries, whose ids are consecutive."""
+        if isinstance(entries, cls):
+            return entries
+        _, confirmed, lengths, payloads = zip(*entries, strict=True)
+        return cls(entries[0].entry_id, confirmed, lengths, payloads)
+
+    @classmethod
+    def joined(cls, batches: Sequence[EntryBatch]) -> EntryBatch:
+        """Batches that follow each other without gaps, as one."""
+        if len(batches) == 1:
+            return batches[0]
+        return cls(
+            batches[0].first_entry_id,
+            tuple(chain.from_iterable(one.last_adds_confirmed for one in batches)),
+            tuple(chain.from_iterable(one.lengths for one in batches)),
+            tuple(chain.from_iterable(one.payloads for one in batches)),
+        )
+
+    @property
+    def last_entry_id(self) -> int:
+        """Of the last one."""
+        return self.first_entry_id + len(self.payloads) - 1
+
+    def between(self, first_entry_id: int, last_entry_id: int) -> EntryBatch | None:
+        """Those of its entries in the range, both ends inclusive; None when there are none."""
+        begin = max(0, first_entry_id - self.first_entry_id)
+        end = min(len(self.payloads), last_entry_id + 1 - self.first_entry_id)
+        if begin >= end:
+            return None
+        if end - begin == len(self.payloads):
+            return self
+        return EntryBatch(
+            self.first_entry_id + begin,
+            self.last_adds_confirmed[begin:end],
+            self.lengths[begin:end],
+            self.payloads[begin:end],
+        )
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    def __iter__(self) -> Iterator[StoredEntry]:
+        ids = range(self.first_entry_id, self.first_entry_id + len(self.payloads))
+        columns = zip(ids, self.last_adds_confirmed, self.lengths, self.payloads, strict=True)
+        # A third of the price of calling the class.
+        return map(tuple.__new__, repeat(StoredEntry), columns)
+
+    @overload
+    def __getitem__(self, place: int) -> StoredEntry: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[StoredEntry, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> StoredEntry | tuple[StoredEntry, ...]:
+        if isinstance(place, slice):
+            return tuple(self[one] for one in range(*place.indices(len(self))))
+        entry_id = range(self.first_entry_id, self.first_entry_id + len(self.payloads))[place]
+        return StoredEntry(
+            entry_id, self.last_adds_confirmed[place], self.lengths[place], self.payloads[place]
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"EntryBatch({list(self)!r})"

@@ -1,0 +1,500 @@
+"""What goes into the machines (events) and what comes out (effects).
+
+Effects are of two kinds. A *request* carries a number in `request` that its machine chose, and the
+host answers it with exactly one reply event that repeats the number. An *indication* tells the
+application something and has no reply. Replies of the hot path are named tuples: a frozen dataclass
+costs twice as much to build. The host's duties are in `ledgerlog_spark.protocol`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol.ledger.read_room import RoomMade
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.model import Code, LedgerMetadata, Version, Versioned
+
+Payload = bytes | bytearray | memoryview
+
+
+class Run:
+    """Entries of consecutive ids whose bytes are fixed: sent, resent and confirmed whole.
+
+    Attributes:
+        first_entry_id: Of the run.
+        last_entry_id: Inclusive.
+        payloads: One for each entry, by reference and never looked into.
+        last_add_confirmed: Goes into the header of every entry of the run.
+        length_before: Payload bytes of the ledger before the run, so that the header of an
+            entry holds this plus the payloads of the run up to and including its own.
+        entries: How many entries it has.
+        size_bytes: Payload bytes of the run.
+        attachment: Free for the host, which keeps the encoded entries here.
+    """
+
+    __slots__ = (
+        "attachment",
+        "entries",
+        "first_entry_id",
+        "last_add_confirmed",
+        "last_entry_id",
+        "ledger_id",
+        "length_before",
+        "payloads",
+        "size_bytes",
+    )
+
+    def __init__(
+        self,
+        *,
+        ledger_id: int,
+        first_entry_id: int,
+        payloads: Sequence[Payload],
+        last_add_confirmed: int,
+        length_before: int,
+    ) -> None:
+        assert payloads, "a run has at least one entry"
+        assert last_add_confirmed < first_entry_id, "an entry cannot confirm itself"
+        self.ledger_id = ledger_id
+        self.first_entry_id = first_entry_id
+        self.entries = entries = len(payloads)
+        self.last_entry_id = first_entry_id + entries - 1
+        self.payloads = payloads
+        self.last_add_confirmed = last_add_confirmed
+        self.length_before = length_before
+        self.size_bytes = sum(map(len, payloads))
+        self.attachment: object | None = None
+
+    @property
+    def length(self) -> int:
+        """Payload bytes of the ledger up to and including the run."""
+        return self.length_before + self.size_bytes
+
+    def __repr__(self) -> str:
+        return f"Run({self.ledger_id}: {self.first_entry_id}..{self.last_entry_id})"
+
+
+class StoredEntry(NamedTuple):
+    """An entry that a bookie returned, its digest and ids verified by the host."""
+
+    entry_id: int
+    last_add_confirmed: int
+    length: int
+    payload: Payload
+
+
+class MetadataOutcome(Enum):
+    """What became of a request to the metadata store.
+
+    `UNAVAILABLE` is definite: nothing was sent. `UNKNOWN` is not: a write may have happened.
+    `CONFLICT` shows that the node is at another version, and not by whose write.
+    """
+
+    OK = "ok"
+    CONFLICT = "conflict"
+    UNKNOWN = "unknown"
+    GONE = "gone"
+    UNAVAILABLE = "unavailable"
+    UNREADABLE = "unreadable"
+
+
+class Failure(Enum):
+    """Why a machine gave up. The host has one table from these to exceptions."""
+
+    FENCED = "another client is recovering the ledger"
+    CLOSED = "the ledger is closed"
+    UNAUTHORIZED = "wrong password"
+    NOT_FOUND = "no such ledger"
+    BAD_REQUEST = "a bookie rejected the request as malformed"
+    NOT_ENOUGH_BOOKIES = "too few bookies"
+    TOO_MANY_CHANGES = "too many ensemble changes"
+    BOOKIE_FAILED = "a bookie failed, and the bookies of this ledger are not replaced"
+    ADD_TIMEOUT = "no ack quorum in time"
+    OVERLOADED = "its bookies have too many requests"
+    METADATA_UNAVAILABLE = "the metadata store cannot be reached"
+    METADATA_UNREADABLE = "a metadata record that cannot be read"
+    METADATA_CHANGED = "another client changed the record"
+    RECOVERY = "an entry is neither certainly present nor certainly absent"
+    NEEDS_OPERATOR = "closing would lose entries that are listed or were confirmed"
+    ENTRY_ABSENT = "no replica has the entry"
+    ENTRY_UNKNOWN = "not all replicas answered, and none of those that did has the entry"
+    LAC_UNKNOWN = "no bookie could report the last confirmed entry"
+    DIGEST_MISMATCH = "every replica that answered had a bad digest"
+
+
+@dataclass(frozen=True, slots=True)
+class SendAdd:
+    """Store a run on one bookie. Answered by `AddReplied`.
+
+    Attributes:
+        index: Place of the bookie in the ensemble, for logs.
+        entry_ids: Those entries of the run that this bookie owns, rising; None for all of them.
+        is_recovery: Send with the RECOVERY_ADD flag.
+    """
+
+    request: int
+    bookie_id: str
+    index: int
+    run: Run
+    entry_ids: tuple[int, ...] | None
+    is_recovery: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SendRead:
+    """Read one entry from one bookie. Answered by `ReadReplied`.
+
+    Attributes:
+        entry_id: NO_ENTRY asks for the last entry that the bookie has of the ledger.
+        fence: Fence the ledger there first, with the master key.
+        is_recovery: On the control connection, with high priority.
+    """
+
+    request: int
+    bookie_id: str
+    index: int
+    entry_id: int
+    fence: bool
+    is_recovery: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SendReadBatch:
+    """Read consecutive entries from one bookie, without fencing. Answered by `BatchReplied`.
+
+    Attributes:
+        is_recovery: On the control connection, with high priority.
+    """
+
+    request: int
+    bookie_id: str
+    index: int
+    first_entry_id: int
+    count_max: int
+    size_bytes_max: int
+    is_recovery: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SendReadLac:
+    """Ask one bookie for the largest LAC it knows, without fencing. Answered by `LacReplied`.
+
+    The host takes the larger of the explicit LAC, where the transport has one, and the LAC in the
+    header of the last entry.
+    """
+
+    request: int
+    bookie_id: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMetadata:
+    """Read the ledger's record. Answered by `MetadataLoaded`.
+
+    Attributes:
+        sync_first: The answer must be at least as new as this moment.
+    """
+
+    request: int
+    sync_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CasMetadata:
+    """Replace the ledger's record if it is still at `version`. Answered by `MetadataWritten`."""
+
+    request: int
+    metadata: LedgerMetadata
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class ListBookies:
+    """Name the bookies that accept writes. Answered by `BookiesListed`."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartTimer:
+    """Wait at least `delay_ms`; the host may add jitter. Answered by `TimerFired`."""
+
+    request: int
+    delay_ms: int
+
+
+Request = (
+    SendAdd
+    | SendRead
+    | SendReadBatch
+    | SendReadLac
+    | LoadMetadata
+    | CasMetadata
+    | ListBookies
+    | StartTimer
+)
+
+
+class AddReplied(NamedTuple):
+    """One bookie's answer to a `SendAdd`; a deadline or a lost connection is an answer too."""
+
+    request: int
+    code: Code
+
+
+class ReadReplied(NamedTuple):
+    """One bookie's answer to a `SendRead`.
+
+    Attributes:
+        code: `DIGEST_MISMATCH` when the bytes came but the host could not verify them.
+        entry: Present exactly when the code is OK.
+    """
+
+    request: int
+    code: Code
+    entry: StoredEntry | None
+
+
+class BatchReplied(NamedTuple):
+    """One bookie's answer to a `SendReadBatch`.
+
+    Attributes:
+        entries: Consecutive from the first that was asked for, each verified; the host drops
+            everything from the first bad one on. Fewer than asked for says nothing of the rest.
+    """
+
+    request: int
+    code: Code
+    entries: Sequence[StoredEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class LacReplied:
+    """One bookie's answer to a `SendReadLac`; NO_ENTRY unless the code is OK."""
+
+    request: int
+    code: Code
+    last_add_confirmed: int = NO_ENTRY
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataLoaded:
+    """Answer to a `LoadMetadata`: OK, GONE, UNAVAILABLE or UNREADABLE."""
+
+    request: int
+    outcome: MetadataOutcome
+    versioned: Versioned[LedgerMetadata] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataWritten:
+    """Answer to a `CasMetadata`.
+
+    OK (with what is stored now), CONFLICT, UNKNOWN, GONE or UNAVAILABLE.
+    """
+
+    request: int
+    outcome: MetadataOutcome
+    versioned: Versioned[LedgerMetadata] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BookiesListed:
+    """Answer to a `ListBookies`.
+
+    Attributes:
+        candidates: Bookies that accept writes, in the order of preference: the host has shuffled
+            them. Empty when the registration could not be read.
+    """
+
+    request: int
+    candidates: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """Answer to a `StartTimer`."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Begin. The first event of a recovery, a reader and a LAC read."""
+
+
+class AddRequested(NamedTuple):
+    """Append a run; only while the writer says `can_add`.
+
+    Its entries get the ids from the writer's `next_entry_id`, which is read before this event.
+    """
+
+    payloads: Sequence[Payload]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseRequested:
+    """Close the ledger at the last confirmed entry. Adds that are pending become unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesTaken:
+    """The application took what a reader delivered, up to and including `last_entry_id`."""
+
+    last_entry_id: int
+
+
+Event = (
+    AddReplied
+    | ReadReplied
+    | BatchReplied
+    | LacReplied
+    | MetadataLoaded
+    | MetadataWritten
+    | BookiesListed
+    | TimerFired
+    | Start
+    | AddRequested
+    | CloseRequested
+    | EntriesTaken
+    | RoomMade
+)
+
+
+class RunConfirmed(NamedTuple):
+    """The oldest pending run is on its ack quorum. In order, without gaps.
+
+    `last_entry_id` is now the writer's last add confirmed.
+    """
+
+    first_entry_id: int
+    last_entry_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleChanged:
+    """The metadata names a new ensemble for the entries from `first_entry_id` on."""
+
+    first_entry_id: int
+    ensemble: tuple[str, ...]
+    replaced: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoReplacement:
+    """Failed bookies that no other can replace: the writer goes on with the others for a while.
+
+    They are tried again. Until they answer, what they owe fills the window; then no add is taken,
+    and after `WriterSettings.replacement` the writer ends.
+
+    Attributes:
+        bookie_ids: That failed.
+        wanted: Bookies of the ensemble.
+    """
+
+    bookie_ids: tuple[str, ...]
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerClosed:
+    """The ledger is closed as `versioned` says; the last indication of its machine."""
+
+    versioned: Versioned[LedgerMetadata]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFailed:
+    """The machine gave up. From a writer: every pending add is withdrawn and its outcome unknown.
+
+    Attributes:
+        is_definite: The operation asked for certainly did not happen and will not.
+        last_add_confirmed: Everything up to and including this is safe.
+        first_unknown_entry_id: First one whose outcome is unknown; None when nothing was pending.
+        is_retriable: The same call may succeed later.
+        entry_id: The entry that it is about, where there is one.
+        bookie_ids: Bookies that it is about, where there are some.
+        wanted: Bookies needed, for NOT_ENOUGH_BOOKIES.
+        available: Bookies found, for NOT_ENOUGH_BOOKIES.
+        codes: What bookies that failed, and did not answer since, said last.
+    """
+
+    failure: Failure
+    is_definite: bool
+    last_add_confirmed: int = NO_ENTRY
+    first_unknown_entry_id: int | None = None
+    is_retriable: bool = False
+    entry_id: int | None = None
+    bookie_ids: tuple[str, ...] = ()
+    wanted: int | None = None
+    available: int | None = None
+    codes: tuple[tuple[str, Code], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesRead:
+    """The next entries of the range that a reader was asked for, in order."""
+
+    entries: Sequence[StoredEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRead:
+    """The whole range was delivered; the last indication of a reader."""
+
+    metadata: LedgerMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFailed:
+    """The reader delivered everything before `entry_id` and cannot go on.
+
+    Attributes:
+        failure: ENTRY_ABSENT only when every member of the write set said so, twice.
+        codes: What each bookie of the write set last said.
+    """
+
+    failure: Failure
+    entry_id: int
+    codes: tuple[tuple[str, Code | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LacAdvanced:
+    """A bookie knows a larger LAC than was known before; more may follow."""
+
+    last_add_confirmed: int
+
+
+@dataclass(frozen=True, slots=True)
+class LacRead:
+    """The LAC as far as a quorum of the last ensemble knows it; the last indication of its read.
+
+    Attributes:
+        is_covered: So many bookies answered that no later recovery can find a smaller one.
+    """
+
+    last_add_confirmed: int
+    is_covered: bool
+
+
+Indication = (
+    RunConfirmed
+    | EnsembleChanged
+    | NoReplacement
+    | LedgerClosed
+    | LedgerFailed
+    | EntriesRead
+    | RangeRead
+    | ReadFailed
+    | LacAdvanced
+    | LacRead
+)
+Effect = Request | Indication

@@ -1,0 +1,117 @@
+"""Bookies that answer BUSY: they are well and refuse, so they are asked again later, not replaced.
+
+Every refusal lengthens the wait for that bookie, and what it stored since shortens it again when it
+has everything. A bookie that refuses for long while the others do not may be replaced; when several
+refuse, the whole cluster has too much to do, and a replacement would only pass the load on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.protocol.ledger.messages import StartTimer
+from ledgerlog_spark.protocol.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+
+OVERLOAD = RetryPolicy(first_delay_ms=20, delay_max_ms=1_000, attempts_max=64)
+"""Waits for a bookie that stores nothing meanwhile: about a minute in all."""
+
+ALONE_ROUNDS = 16
+"""After so many refusals in a row, about 10 s, by one bookie alone another one is looked for."""
+
+
+@dataclass(slots=True)
+class _Busy:
+    """One bookie of the ensemble.
+
+    Attributes:
+        level: Refusals, as far as they lengthen the wait.
+        rounds: Refusals in a row, without anything stored.
+        timer: That is waited for; 0 for none.
+        owed: Runs sent when the wait was over and not stored yet.
+    """
+
+    level: int = 0
+    rounds: int = 0
+    timer: int = 0
+    owed: int = 0
+
+
+class BusyBookies:
+    """Which indexes of an ensemble are waited for."""
+
+    def __init__(self, numbers: RequestNumbers, retry: RetryPolicy = OVERLOAD) -> None:
+        """Nobody is busy; `numbers` are shared with the owner."""
+        self._numbers = numbers
+        self._retry = retry
+        self._busy: dict[int, _Busy] = {}
+
+    def __bool__(self) -> bool:
+        """Whether a bookie refused and has not stored everything since."""
+        return bool(self._busy)
+
+    @property
+    def indexes(self) -> tuple[int, ...]:
+        """Of those bookies, rising."""
+        return tuple(sorted(self._busy))
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a timer runs, after which something is sent again."""
+        return any(busy.timer for busy in self._busy.values())
+
+    def refused(self, index: int) -> None:
+        """The bookie at `index` answered BUSY, for the first time since it was sent anything."""
+        busy = self._busy.setdefault(index, _Busy())
+        busy.level += 1
+        busy.rounds += 1
+
+    def wait(self, index: int) -> StartTimer | None:
+        """The timer to wait for, None when it has lasted too long."""
+        busy = self._busy[index]
+        if self._retry.delay_ms(max(1, busy.rounds)) is None:
+            return None
+        delay_ms = self._retry.delay_ms(min(busy.level, self._retry.attempts_max - 1))
+        assert delay_ms is not None
+        busy.timer = self._numbers.next()
+        return StartTimer(busy.timer, delay_ms)
+
+    def should_be_replaced(self, index: int) -> bool:
+        """Whether it is time to look for another bookie: this one alone refuses, and goes on to."""
+        is_alone = len(self._busy) == 1
+        return is_alone and self._busy[index].rounds % ALONE_ROUNDS == 0
+
+    def is_busy(self, index: int) -> bool:
+        """Whether the bookie at `index` refused and has not stored everything since."""
+        return index in self._busy
+
+    def fired(self, timer: int) -> int | None:
+        """The index that was waited for; None for a timer that is not of these."""
+        for index, busy in self._busy.items():
+            if timer and busy.timer == timer:
+                busy.timer = 0
+                return index
+        return None
+
+    def resumed(self, index: int, runs: int) -> None:
+        """So many runs were sent again."""
+        self._busy[index].owed = runs
+        if not runs:
+            del self._busy[index]
+
+    def stored(self, index: int) -> None:
+        """The bookie stored a run; when it has all that was sent again it is no longer busy."""
+        busy = self._busy.get(index)
+        if busy is None:
+            return
+        busy.rounds = 0
+        busy.owed -= 1
+        if busy.owed <= 0 and not busy.timer:
+            del self._busy[index]
+
+    def forget(self, index: int) -> None:
+        """Another bookie has the index, or none."""
+        self._busy.pop(index, None)

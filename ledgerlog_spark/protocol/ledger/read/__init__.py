@@ -1,0 +1,1 @@
+"""Reads of a ledger's entries, and of how far it is confirmed."""

@@ -1,0 +1,147 @@
+"""How much a reader may ask for: a bound on what it holds and what may still arrive.
+
+A bookie's answer has at least one entry, of any size up to a frame's. So each request that is out
+counts as a whole frame against the bound of memory, and as much as is to be expected against the
+depth of reading ahead, which is what limits a reader of ordinary entries.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
+from ledgerlog_spark.protocol.ledger.read_room import HEDGES_SPARED
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.model import LedgerMetadata
+    from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
+    from ledgerlog_spark.protocol.ledger.read.reader import ReaderSettings
+    from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
+
+FIRST_BATCH_ENTRIES = 64
+"""Of each batch while nothing is known of the entries' sizes."""
+
+FIRST_SIZE_BYTES = 64 << 10
+"""Of one entry while nothing is known of the entries' sizes."""
+
+STORED_BESIDE_PAYLOAD_SIZE_BYTES = 56
+"""Header, the largest digest, and the length before it in a batch's answer."""
+
+
+class ReadBudget:
+    """What a reader holds, by the sizes it has seen.
+
+    Attributes:
+        held_size_bytes: Payload that came and was not taken.
+    """
+
+    def __init__(
+        self, settings: ReaderSettings, metadata: LedgerMetadata, place: ReadPlace | None = None
+    ) -> None:
+        """Nothing is held; a closed ledger's record says how large its entries are on average."""
+        self.held_size_bytes = 0
+        self._settings = settings
+        self._place = place
+        self._usual_size_bytes = _usual_size_bytes(metadata)
+        self._likely_size_bytes = max(FIRST_SIZE_BYTES, self._usual_size_bytes)
+
+    def keep(self, entries: EntryBatch) -> None:
+        """Entries came; they count until `take`."""
+        self.held_size_bytes += entries.size_bytes
+        largest = max(map(len, entries.payloads))
+        # Up at once and down slowly: asking for too much costs memory, for too little some time.
+        self._likely_size_bytes = max(largest, (7 * self._likely_size_bytes + largest) // 8)
+        average = -(-entries.size_bytes // len(entries))
+        usual = self._usual_size_bytes or average
+        self._usual_size_bytes = (3 * usual + average + 3) // 4
+
+    def take(self, size_bytes: int) -> None:
+        """The application took so much."""
+        self.held_size_bytes -= size_bytes
+
+    def has_room(self, batches: int, singles: int, reads: int) -> bool:
+        """Whether one more request may be sent.
+
+        Args:
+            batches: Requests for batches that are out.
+            singles: Entries that are asked for one by one and did not come yet.
+            reads: Requests for them that are out.
+        """
+        limits = self._settings
+        likely = max(limits.batch_size_bytes_max, self._likely_size_bytes)
+        expected = batches * likely + reads * self._likely_size_bytes
+        return (
+            batches < limits.batches_in_flight_max
+            and singles < limits.singles_in_flight_max
+            and self.held_size_bytes + expected < limits.size_bytes_ahead_max
+            and self._fits(batches + reads, HEDGES_SPARED)
+        )
+
+    def has_room_to_hedge(self, requests: int) -> bool:
+        """Whether another bookie may be asked for what is late, beside `requests` that are out."""
+        return self._fits(requests, 0)
+
+    @property
+    def may_exceed(self) -> bool:
+        """Whether one request may be sent for which there is no room, when nothing is held.
+
+        Of readers that share a room that is the one whose turn it is: the others wait for theirs.
+        """
+        return self._place is None or self._place.has_turn
+
+    def reserved_size_bytes(self, requests: int) -> int:
+        """What is held, and the most that `requests` that are out may bring."""
+        return self.held_size_bytes + requests * FRAME_SIZE_BYTES_MAX
+
+    @property
+    def batch_entries(self) -> int:
+        """As many as fit one answer: the rest of a batch that does not is asked for in turn."""
+        limits = self._settings
+        if not self._usual_size_bytes:
+            return min(limits.batch_entries_max, FIRST_BATCH_ENTRIES)
+        stored = self._usual_size_bytes + STORED_BESIDE_PAYLOAD_SIZE_BYTES
+        return max(1, min(limits.batch_entries_max, limits.batch_size_bytes_max // stored))
+
+    def _fits(self, requests: int, spared: int) -> bool:
+        """Whether one more answer fits beside some that are spared, if all are whole frames."""
+        size_bytes = self.reserved_size_bytes(requests + 1)
+        spared_size_bytes = spared * FRAME_SIZE_BYTES_MAX
+        if size_bytes + spared_size_bytes > self._settings.size_bytes_max:
+            return False
+        return self._place is None or self._place.fits(size_bytes, spared_size_bytes)
+
+
+class EntriesToAsk:
+    """Ranges of entries that were not asked for yet, or have to be asked for again, rising."""
+
+    def __init__(self, first_entry_id: int, last_entry_id: int) -> None:
+        self._ranges = [(first_entry_id, last_entry_id)]
+
+    @property
+    def first(self) -> int | None:
+        """The first of all, None when nothing is left."""
+        return self._ranges[0][0] if self._ranges else None
+
+    @property
+    def last_of_first_range(self) -> int:
+        """Inclusive; only while something is left."""
+        return self._ranges[0][1]
+
+    def take(self, last_entry_id: int) -> None:
+        """The first range was asked for up to here."""
+        _, last = self._ranges.pop(0)
+        if last_entry_id < last:
+            self._ranges.insert(0, (last_entry_id + 1, last))
+
+    def put_back(self, first_entry_id: int, last_entry_id: int) -> None:
+        """Ask for these later; they are in no other range."""
+        if first_entry_id <= last_entry_id:
+            insort(self._ranges, (first_entry_id, last_entry_id))
+
+
+def _usual_size_bytes(metadata: LedgerMetadata) -> int:
+    """Payload bytes of an average entry of a closed ledger, rounded up; 0 where not known."""
+    if not metadata.is_closed or metadata.last_entry_id < 0:
+        return 0
+    return -(-metadata.length // (metadata.last_entry_id + 1))

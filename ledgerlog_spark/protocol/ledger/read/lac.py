@@ -1,0 +1,157 @@
+"""How far a ledger is confirmed, asked of its last ensemble without fencing.
+
+The answer is the largest LAC that a bookie reports. It is never above the writer's own, and it may
+lag behind it: a header carries the LAC of the moment when its run was built (PROTOCOL.md#A3). When
+none of them answers and some are busy, all are asked again a little later, about 10 s in all.
+"""
+
+# ruff: noqa: SLF001 (the table below the class holds its methods)
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.model import NO_ENTRY, Code
+from ledgerlog_spark.protocol.dispatch import Table, dispatch, on, row
+from ledgerlog_spark.protocol.ledger.messages import (
+    Failure,
+    LacAdvanced,
+    LacRead,
+    LacReplied,
+    LedgerFailed,
+    SendReadLac,
+    Start,
+    StartTimer,
+    TimerFired,
+)
+from ledgerlog_spark.protocol.ledger.quorum import is_covered
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+from ledgerlog_spark.protocol.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.model import LedgerMetadata
+    from ledgerlog_spark.protocol.ledger.messages import Effect, Event
+
+
+OVERLOAD = RetryPolicy(first_delay_ms=50, delay_max_ms=1_000, attempts_max=16)
+
+
+class LacPhase(Enum):
+    """Where a LAC read is."""
+
+    NEW = "new"
+    ASKING = "asking"
+    DONE = "done"
+
+
+class LacReader:
+    """One LAC read. Its last indication is `LacRead`, or `LedgerFailed` when nobody answered.
+
+    Attributes:
+        phase: Where it is.
+        last_add_confirmed: The largest value seen; never falls.
+    """
+
+    def __init__(
+        self,
+        *,
+        metadata: LedgerMetadata,
+        known: int = NO_ENTRY,
+        waits_for_all: bool = False,
+    ) -> None:
+        """A LAC read that begins with `Start`.
+
+        Args:
+            metadata: Names the last ensemble; when CLOSED its end is the answer.
+            known: What the caller knew before.
+            waits_for_all: Hear every bookie instead of stopping as soon as they cover the
+                ensemble; each larger value is passed on at once as `LacAdvanced`.
+        """
+        self.phase = LacPhase.NEW
+        self.last_add_confirmed = known
+        self._metadata = metadata
+        self._waits_for_all = waits_for_all
+        self._numbers = RequestNumbers()
+        self._sent: dict[int, int] = {}
+        self._codes: dict[str, Code] = {}
+        self._known_mask = 0
+        self._is_busy = False
+        self._rounds = 0
+        self._pause = 0
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Take one event; the host performs the effects in order after this returned."""
+        return dispatch(self, LAC_TABLE, self.phase, event)
+
+    def _on_start(self, _event: Start) -> list[Effect]:
+        if self._metadata.is_closed:
+            self.last_add_confirmed = max(self.last_add_confirmed, self._metadata.last_entry_id)
+            return self._finish(is_covered_now=True)
+        self.phase = LacPhase.ASKING
+        return self._ask()
+
+    def _ask(self) -> list[Effect]:
+        self._is_busy = False
+        self._codes = {}
+        effects: list[Effect] = []
+        for index, bookie_id in enumerate(self._metadata.last_fragment.ensemble):
+            number = self._numbers.next()
+            self._sent[number] = index
+            effects.append(SendReadLac(number, bookie_id, index))
+        return effects
+
+    def _on_replied(self, event: LacReplied) -> list[Effect]:
+        index = self._sent.pop(event.request)
+        effects: list[Effect] = []
+        self._is_busy = self._is_busy or event.code is Code.BUSY
+        self._codes[self._metadata.last_fragment.ensemble[index]] = event.code
+        if event.code is Code.OK or event.code.is_absent:
+            self._known_mask |= 1 << index
+        if event.code is Code.OK and event.last_add_confirmed > self.last_add_confirmed:
+            self.last_add_confirmed = event.last_add_confirmed
+            if self._waits_for_all:
+                effects.append(LacAdvanced(self.last_add_confirmed))
+        covered = is_covered(self._metadata.quorum, self._known_mask)
+        if not self._sent or (covered and not self._waits_for_all):
+            effects += self._finish(is_covered_now=covered)
+        return effects
+
+    def _on_timer_fired(self, event: TimerFired) -> list[Effect]:
+        assert event.request == self._pause
+        return self._ask()
+
+    def _finish(self, *, is_covered_now: bool) -> list[Effect]:
+        if self._known_mask == 0 and self._is_busy:
+            self._rounds += 1
+            delay_ms = OVERLOAD.delay_ms(self._rounds)
+            if delay_ms is not None:
+                self._pause = self._numbers.next()
+                return [StartTimer(self._pause, delay_ms)]
+        self.phase = LacPhase.DONE
+        if self._known_mask == 0 and not self._metadata.is_closed:
+            return [
+                LedgerFailed(
+                    Failure.LAC_UNKNOWN,
+                    is_definite=True,
+                    last_add_confirmed=self.last_add_confirmed,
+                    is_retriable=True,
+                    bookie_ids=self._metadata.last_fragment.ensemble,
+                    codes=tuple(self._codes.items()),
+                )
+            ]
+        # Entries before the last fragment were confirmed before it was committed.
+        floor = self._metadata.last_fragment.first_entry_id - 1
+        if not self._metadata.is_closed:
+            self.last_add_confirmed = max(self.last_add_confirmed, floor)
+        return [LacRead(self.last_add_confirmed, is_covered_now)]
+
+
+LAC_TABLE: Table[LacReader, Effect] = {
+    LacPhase.NEW: row(on(Start, LacReader._on_start)),
+    LacPhase.ASKING: row(
+        on(LacReplied, LacReader._on_replied), on(TimerFired, LacReader._on_timer_fired)
+    ),
+    LacPhase.DONE: row(ignored=(LacReplied, TimerFired)),
+}
+"""Phases x events of a LAC read."""

@@ -1,0 +1,466 @@
+"""Reads of a range of entries, three-valued: present, absent, unknown.
+
+`LedgerReader` never fences and never guesses. Where every bookie of the ensemble holds every entry
+(E == Qw) it asks for batches; a short batch says nothing about the next entry, which is then asked
+for by itself (PROTOCOL.md#E4). A bad digest, a refusal or a slow bookie means the next replica
+(PROTOCOL.md#E3). An entry is absent only when every member of its write set said so, then the
+record was loaded again, and they all said so once more under the same ensemble (PROTOCOL.md#E2).
+"""
+
+# ruff: noqa: SLF001 (the table below the class holds its methods)
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.model import NO_ENTRY, Code
+from ledgerlog_spark.protocol.dispatch import Table, dispatch, on, row
+from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
+from ledgerlog_spark.protocol.ledger.messages import (
+    BatchReplied,
+    EntriesRead,
+    EntriesTaken,
+    Failure,
+    LoadMetadata,
+    MetadataLoaded,
+    MetadataOutcome,
+    RangeRead,
+    ReadFailed,
+    ReadReplied,
+    SendRead,
+    SendReadBatch,
+    Start,
+    StartTimer,
+    TimerFired,
+)
+from ledgerlog_spark.protocol.ledger.quorum import write_set
+from ledgerlog_spark.protocol.ledger.read.budget import EntriesToAsk, ReadBudget
+from ledgerlog_spark.protocol.ledger.read.tally import BatchInFlight, ReplicaTally
+from ledgerlog_spark.protocol.ledger.read_room import RoomMade
+from ledgerlog_spark.protocol.ledger.recover.reads import Verdict
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+from ledgerlog_spark.protocol.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.model import LedgerMetadata
+    from ledgerlog_spark.protocol.ledger.messages import Effect, Event
+    from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
+
+DELIVERED_SIZE_BYTES_MAX = 4 << 20
+"""Payload that is delivered at once, or one larger answer of a bookie: taken, it makes room."""
+
+
+OVERLOAD = RetryPolicy(first_delay_ms=50, delay_max_ms=1_000, attempts_max=20)
+
+
+class ReaderPhase(Enum):
+    """Where a reader is."""
+
+    NEW = "new"
+    READING = "reading"
+    RELOADING = "loading the record again"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSettings:
+    """Limits of a reader.
+
+    Attributes:
+        entries_ahead_max: Entries asked for beyond what the application took.
+        size_bytes_ahead_max: Payload bytes beyond what the application took at which nothing more
+            is asked for: those that came, and those that are expected of requests that are out.
+        size_bytes_max: Payload bytes that are held at most, whatever the sizes of entries: no
+            request is sent whose answer might not fit. One entry may always be asked for.
+        batch_entries_max: Of one batch request; 1 turns batches off.
+        batch_size_bytes_max: Of one batch's answer.
+        batches_in_flight_max: Batch requests at once.
+        singles_in_flight_max: Entries asked for one by one at once.
+        hedge_delay_ms: A bookie that did not answer for one to two times this is helped by another.
+        reloads_max: How often the record is loaded again for one entry.
+        overload: Pauses while no bookie has an entry and some answer BUSY; about 15 s in all.
+    """
+
+    entries_ahead_max: int = 16_384
+    size_bytes_ahead_max: int = 16 << 20
+    size_bytes_max: int = 64 << 20
+    batch_entries_max: int = 1_024
+    batch_size_bytes_max: int = 1 << 20
+    batches_in_flight_max: int = 6
+    singles_in_flight_max: int = 256
+    hedge_delay_ms: int = 500
+    reloads_max: int = 3
+    overload: RetryPolicy = OVERLOAD
+
+
+class LedgerReader:
+    """Entries `first_entry_id` to `last_entry_id` (both inclusive) of one ledger, in order.
+
+    Its last indication is `RangeRead` or `ReadFailed`.
+
+    Attributes:
+        phase: Where it is.
+        metadata: The record that names the ensembles; loaded again when replicas disagree with it.
+        last_add_confirmed: The largest LAC in the headers of what was read.
+        next_entry_id: The first entry that was not delivered yet.
+    """
+
+    def __init__(
+        self,
+        *,
+        metadata: LedgerMetadata,
+        first_entry_id: int,
+        last_entry_id: int,
+        settings: ReaderSettings | None = None,
+        place: ReadPlace | None = None,
+    ) -> None:
+        assert 0 <= first_entry_id <= last_entry_id, "a range has at least one entry"
+        self.phase = ReaderPhase.NEW
+        self.metadata = metadata
+        self.last_add_confirmed = NO_ENTRY
+        self.next_entry_id = first_entry_id
+        self.last_entry_id = last_entry_id
+        self._settings = settings or ReaderSettings()
+        self._numbers = RequestNumbers()
+        self._taken = first_entry_id - 1
+        self._to_ask = EntriesToAsk(first_entry_id, last_entry_id)
+        self._budget = ReadBudget(self._settings, metadata, place)
+        self._ready: dict[int, EntryBatch] = {}
+        self._untaken: deque[tuple[int, int]] = deque()
+        self._batches: dict[int, tuple[BatchInFlight, int]] = {}
+        self._batches_begun = 0
+        self._takes_batches = self._settings.batch_entries_max > 1
+        self._tallies: dict[int, ReplicaTally] = {}
+        self._reads: dict[int, tuple[ReplicaTally, int]] = {}
+        self._failures: dict[str, int] = {}
+        self._reload = 0
+        self._reloads = 0
+        self._is_confirmed_by_reload = False
+        self._hedge_timer = 0
+        self._busy_timer = 0
+        self._busy_rounds = 0
+
+    @property
+    def reserved_size_bytes(self) -> int:
+        """Payload that came and was not taken, and the most that requests may still bring."""
+        out = 0 if self.phase is ReaderPhase.DONE else self._requests_out
+        return self._budget.reserved_size_bytes(out)
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Take one event; the host performs the effects in order after this returned."""
+        return dispatch(self, READER_TABLE, self.phase, event)
+
+    def _on_start(self, _event: Start) -> list[Effect]:
+        self.phase = ReaderPhase.READING
+        return [*self._fill(), self._arm_hedge()]
+
+    def _fill(self) -> list[Effect]:
+        """Ask further ahead, as far as the application's appetite and the limits go."""
+        effects: list[Effect] = []
+        if self._busy_timer:
+            return effects
+        while (first := self._to_ask.first) is not None and self._may_ask(first):
+            last = self._last_of_batch(first)
+            self._to_ask.take(last)
+            if last == first:
+                effects += self._ask_one(first)
+            else:
+                effects.append(self._begin_batch(first, last))
+        return effects
+
+    def _may_ask(self, entry_id: int) -> bool:
+        if entry_id - 1 - self._taken >= self._settings.entries_ahead_max:
+            return False
+        if self._budget.has_room(len(self._batches), len(self._tallies), len(self._reads)):
+            return True
+        return entry_id == self.next_entry_id and self._may_exceed
+
+    @property
+    def _may_exceed(self) -> bool:
+        """Whether the head may be asked for without room: nothing else would make room for it.
+
+        An entry larger than the limits has to pass.
+        """
+        is_idle = not self._untaken and not self._requests_out
+        return is_idle and self._budget.may_exceed
+
+    @property
+    def _requests_out(self) -> int:
+        """Requests whose answers may come, with the one that follows a load of the record."""
+        is_asked_next = self.phase is ReaderPhase.RELOADING
+        return len(self._batches) + len(self._reads) + is_asked_next
+
+    def _last_of_batch(self, first_entry_id: int) -> int:
+        """A batch stays within the range and within one fragment; one entry where striped."""
+        if self.metadata.quorum.is_striped or not self._takes_batches:
+            return first_entry_id
+        last = first_entry_id + self._budget.batch_entries - 1
+        last = min(last, self._to_ask.last_of_first_range)
+        for fragment in self.metadata.fragments:
+            if first_entry_id < fragment.first_entry_id <= last:
+                return fragment.first_entry_id - 1
+        return last
+
+    def _begin_batch(self, first_entry_id: int, last_entry_id: int) -> SendReadBatch:
+        self._batches_begun += 1
+        batch = BatchInFlight(first_entry_id, last_entry_id)
+        ensemble = self.metadata.fragment_of(first_entry_id).ensemble
+        rotation = self._batches_begun % len(ensemble)
+        order = (*range(rotation, len(ensemble)), *range(rotation))
+        batch.order = tuple(sorted(order, key=lambda i: self._failures.get(ensemble[i], 0)))
+        return self._ask_next_of(batch)
+
+    def _ask_next_of(self, batch: BatchInFlight) -> SendReadBatch:
+        index = batch.order[batch.tried]
+        batch.tried += 1
+        return self._ask_batch(batch, index)
+
+    def _ask_batch(self, batch: BatchInFlight, index: int) -> SendReadBatch:
+        number = self._numbers.next()
+        self._batches[number] = (batch, index)
+        batch.outstanding += 1
+        batch.is_slow = False
+        return SendReadBatch(
+            number,
+            self.metadata.fragment_of(batch.next_entry_id).ensemble[index],
+            index,
+            batch.next_entry_id,
+            batch.last_entry_id - batch.next_entry_id + 1,
+            self._settings.batch_size_bytes_max,
+        )
+
+    def _ask_one(self, entry_id: int) -> list[Effect]:
+        """Ask one replica for one entry, the most reliable so far first."""
+        ensemble = self.metadata.fragment_of(entry_id).ensemble
+        members = sorted(
+            write_set(self.metadata.quorum, entry_id),
+            key=lambda index: self._failures.get(ensemble[index], 0),
+        )
+        tally = ReplicaTally(entry_id, tuple((index, ensemble[index]) for index in members))
+        self._tallies[entry_id] = tally
+        return self._ask_next(tally)
+
+    def _ask_next(self, tally: ReplicaTally) -> list[Effect]:
+        if tally.asked == len(tally.members):
+            return []
+        index, bookie_id = tally.members[tally.asked]
+        tally.asked += 1
+        number = self._numbers.next()
+        self._reads[number] = (tally, index)
+        return [SendRead(number, bookie_id, index, tally.entry_id, fence=False, is_recovery=False)]
+
+    def _on_read_replied(self, event: ReadReplied) -> list[Effect]:
+        tally, index = self._reads.pop(event.request)
+        if self._tallies.get(tally.entry_id) is not tally:
+            return self._advance()  # a late answer brings nothing but room for another request
+        tally.take(index, event.code)
+        if event.entry is not None:
+            self._keep(EntryBatch.of((event.entry,)))
+        else:
+            self._note_failure(tally.bookie_at(index), event.code)
+        effects = self._ask_next(tally) if tally.verdict is Verdict.UNDECIDED else []
+        return [*effects, *self._advance()]
+
+    def _on_batch_replied(self, event: BatchReplied) -> list[Effect]:
+        batch, index = self._batches.pop(event.request)
+        batch.outstanding -= 1
+        if event.entries and not batch.is_done:
+            # A bookie that only helped may repeat what came meanwhile, and any may send too much.
+            fresh = EntryBatch.of(event.entries).between(batch.next_entry_id, batch.last_entry_id)
+            if fresh is not None:
+                batch.next_entry_id = fresh.last_entry_id + 1
+                self._keep(fresh)
+        if event.code is Code.BAD_REQUEST:
+            self._takes_batches = False
+        effects: list[Effect] = []
+        if not batch.is_done:
+            effects = self._go_on_with(batch, index, event)
+        return [*effects, *self._advance()]
+
+    def _go_on_with(self, batch: BatchInFlight, index: int, event: BatchReplied) -> list[Effect]:
+        """The rest of a batch whose answer was short: it says nothing about the next entry."""
+        if event.entries and event.code is Code.OK:
+            self._put_back(batch, batch.next_entry_id)
+            return []
+        ensemble = self.metadata.fragment_of(batch.next_entry_id).ensemble
+        self._note_failure(ensemble[index], event.code)
+        if batch.outstanding:
+            return []
+        if batch.tried < len(batch.order) and self._takes_batches:
+            return [self._ask_next_of(batch)]
+        first = batch.next_entry_id
+        self._put_back(batch, first + 1)
+        return self._ask_one(first)
+
+    def _put_back(self, batch: BatchInFlight, first_entry_id: int) -> None:
+        """Ask for the rest of a batch when there is room for it; whoever still answers is late."""
+        self._to_ask.put_back(first_entry_id, batch.last_entry_id)
+        batch.next_entry_id = batch.last_entry_id + 1
+
+    def _keep(self, entries: EntryBatch) -> None:
+        """Keep consecutive entries; each id has one owner at a time, a batch or a tally."""
+        first = entries.first_entry_id
+        assert first >= self.next_entry_id, "an entry came twice"
+        assert first not in self._ready, "an entry came twice"
+        confirmed = max(entries.last_adds_confirmed)
+        self.last_add_confirmed = max(self.last_add_confirmed, confirmed)
+        self._tallies.pop(first, None)
+        self._ready[first] = entries
+        self._budget.keep(entries)
+
+    def _note_failure(self, bookie_id: str, code: Code) -> None:
+        if not code.is_absent:
+            self._failures[bookie_id] = self._failures.get(bookie_id, 0) + 1
+
+    def _advance(self) -> list[Effect]:
+        """Deliver what is ready in order, then see about the first entry that is not."""
+        effects = self._deliver()
+        if self.next_entry_id > self.last_entry_id:
+            self.phase = ReaderPhase.DONE
+            return [*effects, RangeRead(self.metadata)]
+        if self.phase is ReaderPhase.READING:
+            # The head first: what is asked for it next has the room that its last request made.
+            effects += self._see_about_the_head()
+        if self.phase is ReaderPhase.READING:
+            effects += self._fill()
+        return effects
+
+    def _deliver(self) -> list[Effect]:
+        """Pass on what follows what was delivered, a few MiB at a time."""
+        effects: list[Effect] = []
+        ready: list[EntryBatch] = []
+        size_bytes = 0
+        while (following := self._ready.pop(self.next_entry_id, None)) is not None:
+            if ready and size_bytes + following.size_bytes > DELIVERED_SIZE_BYTES_MAX:
+                effects.append(self._delivered(ready))
+                ready, size_bytes = [], 0
+            ready.append(following)
+            size_bytes += following.size_bytes
+            self.next_entry_id = following.last_entry_id + 1
+        if ready:
+            self._reloads = self._busy_rounds = 0
+            self._is_confirmed_by_reload = False
+            effects.append(self._delivered(ready))
+        return effects
+
+    def _delivered(self, ready: list[EntryBatch]) -> EntriesRead:
+        entries = EntryBatch.joined(ready)
+        self._untaken.append((entries.last_entry_id, entries.size_bytes))
+        return EntriesRead(entries)
+
+    def _see_about_the_head(self) -> list[Effect]:
+        """Load the record again before an entry is called absent or unknown."""
+        tally = self._tallies.get(self.next_entry_id)
+        if tally is None or not tally.is_hopeless or self._busy_timer:
+            return []
+        if tally.is_busy and (timer := self._wait_for_busy()) is not None:
+            return [timer]
+        if self._is_confirmed_by_reload or self._reloads == self._settings.reloads_max:
+            return self._fail(tally.failure)
+        if not self._may_exceed and not self._budget.has_room_to_hedge(self._requests_out):
+            return []  # an answer, `EntriesTaken` or `RoomMade` comes and makes room
+        self.phase = ReaderPhase.RELOADING
+        self._reloads += 1
+        self._reload = self._numbers.next()
+        return [LoadMetadata(self._reload, sync_first=True)]
+
+    def _wait_for_busy(self) -> StartTimer | None:
+        """The timer of a pause in which nothing is asked; None when pauses did not help."""
+        self._busy_rounds += 1
+        delay_ms = self._settings.overload.delay_ms(self._busy_rounds)
+        if delay_ms is None:
+            return None
+        self._busy_timer = self._numbers.next()
+        return StartTimer(self._busy_timer, delay_ms)
+
+    def _on_pause_over(self) -> list[Effect]:
+        """Ask again for what busy bookies refused."""
+        self._busy_timer = 0
+        for entry_id, tally in tuple(self._tallies.items()):
+            if tally.is_hopeless and tally.is_busy:
+                del self._tallies[entry_id]
+                self._to_ask.put_back(entry_id, entry_id)
+        return self._advance() if self.phase is ReaderPhase.READING else []
+
+    def _on_metadata_loaded(self, event: MetadataLoaded) -> list[Effect]:
+        assert event.request == self._reload
+        self.phase = ReaderPhase.READING
+        if event.outcome is MetadataOutcome.GONE:
+            return self._fail(Failure.NOT_FOUND)
+        if event.outcome is not MetadataOutcome.OK or event.versioned is None:
+            return self._fail(Failure.ENTRY_UNKNOWN)
+        head = self.next_entry_id
+        loaded = event.versioned.value
+        before = self.metadata.fragment_of(head).ensemble
+        self._is_confirmed_by_reload = loaded.fragment_of(head).ensemble == before
+        old, self.metadata = self.metadata, loaded
+        if head not in self._tallies:
+            return self._advance()
+        for entry_id, tally in tuple(self._tallies.items()):
+            has_moved = loaded.fragment_of(entry_id).ensemble != old.fragment_of(entry_id).ensemble
+            if has_moved and entry_id != head and tally.is_hopeless:
+                del self._tallies[entry_id]
+                self._to_ask.put_back(entry_id, entry_id)
+        return [*self._ask_one(head), *self._fill()]
+
+    def _on_taken(self, event: EntriesTaken) -> list[Effect]:
+        assert self._taken <= event.last_entry_id < self.next_entry_id
+        self._taken = event.last_entry_id
+        while self._untaken and self._untaken[0][0] <= self._taken:
+            self._budget.take(self._untaken.popleft()[1])
+        return self._advance() if self.phase is ReaderPhase.READING else []
+
+    def _on_room_made(self, _event: RoomMade) -> list[Effect]:
+        return self._advance()
+
+    def _fail(self, failure: Failure) -> list[Effect]:
+        self.phase = ReaderPhase.DONE
+        tally = self._tallies.get(self.next_entry_id)
+        codes = tally.codes_by_bookie if tally is not None else ()
+        return [ReadFailed(failure, self.next_entry_id, codes)]
+
+    def _arm_hedge(self) -> StartTimer:
+        self._hedge_timer = self._numbers.next()
+        return StartTimer(self._hedge_timer, self._settings.hedge_delay_ms)
+
+    def _on_timer_fired(self, event: TimerFired) -> list[Effect]:
+        """Ask one more replica for whatever was already out at the last tick."""
+        if event.request == self._busy_timer:
+            return self._on_pause_over()
+        assert event.request == self._hedge_timer
+        effects: list[Effect] = []
+        for tally in self._tallies.values():
+            if tally.verdict is Verdict.UNDECIDED:
+                if tally.is_slow and self._budget.has_room_to_hedge(self._requests_out):
+                    effects += self._ask_next(tally)
+                tally.is_slow = True
+        for batch in dict.fromkeys(batch for batch, _ in self._batches.values()):
+            is_late = batch.is_slow and not batch.is_done and batch.tried < len(batch.order)
+            if is_late and self._budget.has_room_to_hedge(self._requests_out):
+                effects.append(self._ask_next_of(batch))
+            batch.is_slow = True
+        return [*effects, self._arm_hedge()]
+
+
+_ANSWERS = (
+    on(ReadReplied, LedgerReader._on_read_replied),
+    on(BatchReplied, LedgerReader._on_batch_replied),
+    on(TimerFired, LedgerReader._on_timer_fired),
+    on(EntriesTaken, LedgerReader._on_taken),
+)
+
+READER_TABLE: Table[LedgerReader, Effect] = {
+    ReaderPhase.NEW: row(on(Start, LedgerReader._on_start), ignored=(RoomMade,)),
+    ReaderPhase.READING: row(*_ANSWERS, on(RoomMade, LedgerReader._on_room_made)),
+    ReaderPhase.RELOADING: row(
+        *_ANSWERS, on(MetadataLoaded, LedgerReader._on_metadata_loaded), ignored=(RoomMade,)
+    ),
+    ReaderPhase.DONE: row(
+        on(EntriesTaken, LedgerReader._on_taken),
+        ignored=(ReadReplied, BatchReplied, TimerFired, MetadataLoaded, RoomMade),
+    ),
+}
+"""Phases x events of a reader."""

@@ -1,0 +1,1 @@
+"""Recovery of a dead writer's ledger: fence, read forward, write back, close once."""

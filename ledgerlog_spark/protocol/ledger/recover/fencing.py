@@ -1,0 +1,83 @@
+"""Fencing reads of the last entry, and the LAC they find.
+
+Covered means: no ack quorum is left among the bookies that are not known to be fenced, so the old
+writer can confirm nothing any more without meeting a fence (PROTOCOL.md#C3).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.model import NO_ENTRY, Code
+from ledgerlog_spark.protocol.ledger.messages import ReadReplied, SendRead
+from ledgerlog_spark.protocol.ledger.quorum import is_covered
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.model import Quorum
+    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+
+FENCED_CODES = (Code.OK, Code.NO_ENTRY, Code.NO_LEDGER, Code.DIGEST_MISMATCH)
+"""Answers that show the fence to be in place; a bad digest only hides the LAC (PROTOCOL.md#C4)."""
+
+
+class FencingState(Enum):
+    """How far fencing is."""
+
+    UNDECIDED = "waiting for answers"
+    COVERED = "covered"
+    UNCOVERED = "all answered, not covered"
+    UNAUTHORIZED = "wrong password"
+
+
+class Fencing:
+    """One round of fencing reads to all of an ensemble.
+
+    Attributes:
+        known: Bits of the indexes that are fenced.
+        last_add_confirmed: The largest LAC among the answers, NO_ENTRY when none had one.
+        last_entry_ids: The last entry of each index that has one.
+    """
+
+    def __init__(
+        self, *, quorum: Quorum, ensemble: tuple[str, ...], numbers: RequestNumbers
+    ) -> None:
+        self.known = 0
+        self.last_add_confirmed = NO_ENTRY
+        self.last_entry_ids: dict[int, int] = {}
+        self.state = FencingState.UNDECIDED
+        self._quorum = quorum
+        self._ensemble = ensemble
+        self._numbers = numbers
+        self._sent: dict[int, int] = {}
+
+    def begin(self) -> list[SendRead]:
+        """A fencing read of the last entry to each bookie."""
+        effects = []
+        for index, bookie_id in enumerate(self._ensemble):
+            number = self._numbers.next()
+            self._sent[number] = index
+            effects.append(
+                SendRead(number, bookie_id, index, NO_ENTRY, fence=True, is_recovery=True)
+            )
+        return effects
+
+    def take_reply(self, reply: ReadReplied) -> FencingState:
+        """Record an answer. Nothing changes once the state is decided (PROTOCOL.md#C10)."""
+        index = self._sent.pop(reply.request, None)
+        if index is None or self.state is not FencingState.UNDECIDED:
+            return self.state
+        if reply.code is Code.UNAUTHORIZED:
+            self.state = FencingState.UNAUTHORIZED
+        elif reply.code in FENCED_CODES:
+            self.known |= 1 << index
+            if reply.entry is not None:
+                self.last_entry_ids[index] = reply.entry.entry_id
+                self.last_add_confirmed = max(
+                    self.last_add_confirmed, reply.entry.last_add_confirmed
+                )
+            if is_covered(self._quorum, self.known):
+                self.state = FencingState.COVERED
+        if self.state is FencingState.UNDECIDED and not self._sent:
+            self.state = FencingState.UNCOVERED
+        return self.state

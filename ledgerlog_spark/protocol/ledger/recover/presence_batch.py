@@ -1,0 +1,124 @@
+"""Recovery's batches: what is there, in one answer; never what is not.
+
+A batch shows entries present. Absence is left to fencing reads of the entry itself, so a batch need
+not fence, and one that is short, late or lost costs time and nothing else (PROTOCOL.md#C2,
+PROTOCOL.md#C8).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
+from ledgerlog_spark.protocol.ledger.messages import SendReadBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ledgerlog_spark.protocol.ledger.messages import BatchReplied
+    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+
+LAST_ID = (1 << 63) - 1
+
+
+class PresenceBatches:
+    """One batch at a time, asked of the member that holds most.
+
+    Attributes:
+        is_refused: A bookie does not know batches; nobody is asked for one again.
+    """
+
+    def __init__(
+        self,
+        *,
+        ensemble: tuple[str, ...],
+        members: Sequence[int],
+        last_entry_ids: Mapping[int, int],
+        entries_max: int,
+        size_bytes_max: int,
+        numbers: RequestNumbers,
+    ) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            ensemble: By index; each of them owns every entry.
+            members: Indexes in the order of preference.
+            last_entry_ids: The last entry of those that said so when they were fenced.
+            entries_max: Of one batch.
+            size_bytes_max: Of one batch's answer.
+            numbers: Of requests, shared with the owner.
+        """
+        self.is_refused = False
+        self._current = 0
+        self._ensemble = ensemble
+        self._last_entry_ids = last_entry_ids
+        # Stable: among equals the preference stays.
+        self._order = sorted(members, key=lambda index: -last_entry_ids.get(index, -1))
+        self._entries_max = entries_max
+        self._size_bytes_max = size_bytes_max
+        self._numbers = numbers
+        self._sent: dict[int, int] = {}
+        self._is_slow = False
+
+    @property
+    def is_out(self) -> bool:
+        """Whether a batch is waited for."""
+        return self._current != 0
+
+    def ends_before(self, entry_id: int) -> bool:
+        """Whether whom the next batch would be asked of had nothing from `entry_id` on."""
+        return entry_id > self._last_entry_ids.get(self._order[0], LAST_ID)
+
+    def ask(self, first_entry_id: int) -> SendReadBatch:
+        """Everything from `first_entry_id` on, as far as it fits."""
+        index = self._order[0]
+        self._current = number = self._numbers.next()
+        self._sent[number] = index
+        self._is_slow = False
+        return SendReadBatch(
+            number,
+            self._ensemble[index],
+            index,
+            first_entry_id,
+            self._entries_max,
+            self._size_bytes_max,
+            is_recovery=True,
+        )
+
+    def take_reply(self, reply: BatchReplied, first_entry_id: int) -> EntryBatch | None:
+        """Entries from `first_entry_id` on without gaps, None when there are none.
+
+        Late answers are as good as others: what is there is there.
+        """
+        index = self._sent.pop(reply.request)
+        if reply.request == self._current:
+            self._current = 0
+        if reply.code is Code.BAD_REQUEST:
+            self.is_refused = True
+        if reply.code is not Code.OK:
+            self._order.remove(index)
+            self._order.append(index)
+        if not reply.entries:
+            return None
+        entries = EntryBatch.of(reply.entries)
+        if entries.first_entry_id > first_entry_id:
+            return None
+        return entries.between(first_entry_id, LAST_ID)
+
+    def awaits(self, reply: BatchReplied) -> bool:
+        """Whether it is the answer to one of these batches."""
+        return reply.request in self._sent
+
+    def prefer(self, index: int) -> None:
+        """Ask this member next: it had an entry that the others missed."""
+        self._order.remove(index)
+        self._order.insert(0, index)
+
+    def tick(self) -> bool:
+        """Give up a batch that was out at the last tick already; whether there was one."""
+        if self.is_out and self._is_slow:
+            self._current = 0
+            return True
+        self._is_slow = self.is_out
+        return False

@@ -1,0 +1,305 @@
+"""Recovery's forward reads: many entries at once, decided one by one, taken in order.
+
+Every read of an entry fences (PROTOCOL.md#C2). One positive answer makes an entry present; it is
+absent only when Qw - Qa + 1 members of its write set said so of that very entry, after they were
+fenced by the question itself; everything else, a timeout, a bad digest, an I/O error, is unknown
+and decides nothing (PROTOCOL.md#C8). One member is asked first, the others when its answer is not
+the entry or is slow.
+
+Where every member owns every entry (E == Qw) batches find what is there, and the first entry that
+no batch brought is asked of all members by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.protocol.ledger.messages import (
+    BatchReplied,
+    ReadReplied,
+    SendRead,
+    SendReadBatch,
+    StoredEntry,
+)
+from ledgerlog_spark.protocol.ledger.quorum import negative_quorum, write_set
+from ledgerlog_spark.protocol.ledger.recover.presence_batch import PresenceBatches
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ledgerlog_spark.model import Quorum
+    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+
+
+class Verdict(Enum):
+    """What the answers say about one entry."""
+
+    UNDECIDED = "undecided"
+    PRESENT = "present"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """How far recovery reads ahead of what it wrote back.
+
+    Attributes:
+        entries_first: At the beginning; doubles with what is found.
+        entries_max: Never more entries than this.
+        size_bytes_max: Nor more than this many payload bytes, judged by the largest entry met.
+            Nothing is asked for, either, while as many wait to be written back.
+        hedge_delay_ms: A member that did not answer for one to two times this is not waited for.
+        batch_entries_max: Of one batch; 1 turns batches off.
+        batch_size_bytes_max: Of one batch's answer.
+    """
+
+    entries_first: int = 16
+    entries_max: int = 512
+    size_bytes_max: int = 32 << 20
+    hedge_delay_ms: int = 250
+    batch_entries_max: int = 1_024
+    batch_size_bytes_max: int = 1 << 20
+
+
+class EntryTally:
+    """Answers about one entry.
+
+    Attributes:
+        members: Indexes of the write set, in the order to ask them.
+        entry: The first valid copy, None as long as there is none.
+    """
+
+    __slots__ = ("absents", "answers", "asked", "entry", "entry_id", "is_slow", "members", "needed")
+
+    def __init__(self, entry_id: int, members: tuple[int, ...], absents_needed: int) -> None:
+        self.entry_id = entry_id
+        self.members = members
+        self.needed = absents_needed
+        self.asked = 0
+        self.answers = 0
+        self.absents = 0
+        self.entry: StoredEntry | None = None
+        self.is_slow = False
+
+    def take(self, code: Code, entry: StoredEntry | None) -> None:
+        """Count one member's answer."""
+        self.answers += 1
+        if code is Code.OK:
+            self.entry = self.entry or entry
+        elif self.counts_as_absent(code):
+            self.absents += 1
+
+    @staticmethod
+    def counts_as_absent(code: Code) -> bool:
+        """Whether an answer is an explicit "I do not have it"."""
+        return code.is_absent
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is known so far. A copy that turns up after a negative quorum still counts."""
+        if self.entry is not None:
+            return Verdict.PRESENT
+        if self.absents >= self.needed:
+            return Verdict.ABSENT
+        if self.answers == len(self.members):
+            return Verdict.UNKNOWN
+        return Verdict.UNDECIDED
+
+
+class RecoveryReads:
+    """Reads from `first_entry_id` on, against the ensemble as it was when recovery began.
+
+    Attributes:
+        is_unauthorized: A bookie said that the password is wrong.
+        next_entry_id: The first entry that was not taken yet.
+    """
+
+    def __init__(
+        self,
+        *,
+        quorum: Quorum,
+        ensemble: tuple[str, ...],
+        answering: int,
+        first_entry_id: int,
+        read_ahead: ReadAhead,
+        numbers: RequestNumbers,
+        last_entry_ids: Mapping[int, int] | None = None,
+    ) -> None:
+        """Reads that have not begun.
+
+        Args:
+            quorum: Of the ledger.
+            ensemble: Of its last fragment (PROTOCOL.md#C11).
+            answering: Bits of the indexes that answered lately; they are asked first.
+            first_entry_id: The entry after the LAC.
+            read_ahead: Limits.
+            numbers: Of requests, shared with the owner.
+            last_entry_ids: The last entry of those indexes that said so; None turns batches off.
+        """
+        self.is_unauthorized = False
+        self.next_entry_id = first_entry_id
+        self._first_entry_id = first_entry_id
+        self._next_to_ask = first_entry_id
+        self._quorum = quorum
+        self._ensemble = ensemble
+        self._answering = answering
+        self._read_ahead = read_ahead
+        self._numbers = numbers
+        self._tallies: dict[int, EntryTally] = {}
+        self._sent: dict[int, tuple[EntryTally, int]] = {}
+        self._largest_size_bytes = 1
+        self._absent: dict[int, bool] = {}
+        self._present: list[StoredEntry] = []
+        self._batches: PresenceBatches | None = None
+        if (
+            last_entry_ids is not None
+            and not quorum.is_striped
+            and read_ahead.batch_entries_max > 1
+        ):
+            self._batches = PresenceBatches(
+                ensemble=ensemble,
+                members=self._members(first_entry_id),
+                last_entry_ids=last_entry_ids,
+                entries_max=read_ahead.batch_entries_max,
+                size_bytes_max=read_ahead.batch_size_bytes_max,
+                numbers=numbers,
+            )
+
+    @property
+    def verdict(self) -> Verdict:
+        """About `next_entry_id`."""
+        if self._present:
+            return Verdict.PRESENT
+        tally = self._tallies.get(self.next_entry_id)
+        return tally.verdict if tally is not None else Verdict.UNDECIDED
+
+    def fill(self) -> list[SendRead | SendReadBatch]:
+        """Ask for further entries, as far ahead as is allowed and no absent one is known."""
+        batches = self._batches
+        if batches is None or batches.is_refused:
+            return [*self._fill_singly()]
+        if self._absent or self._tallies or batches.is_out:
+            return []
+        if batches.ends_before(self._next_to_ask):
+            return [*self._ask_frontier()]
+        return [batches.ask(self._next_to_ask)]
+
+    def _fill_singly(self) -> list[SendRead]:
+        effects: list[SendRead] = []
+        while not self._absent and len(self._tallies) < self._ahead_max():
+            entry_id = self._next_to_ask
+            self._next_to_ask += 1
+            if entry_id in self._tallies:
+                continue
+            tally = EntryTally(entry_id, self._members(entry_id), negative_quorum(self._quorum))
+            self._tallies[entry_id] = tally
+            effects += self._ask(tally, 1)
+        return effects
+
+    def take_reply(self, reply: ReadReplied) -> list[SendRead]:
+        """Record an answer; ask the rest of the write set when it is not the entry."""
+        tally, index = self._sent.pop(reply.request, (None, 0))
+        if tally is None:
+            return []
+        if reply.code is Code.UNAUTHORIZED:
+            self.is_unauthorized = True
+            return []
+        if self._tallies.get(tally.entry_id) is not tally:
+            return []
+        tally.take(reply.code, reply.entry)
+        if reply.entry is not None:
+            if self._batches is not None:
+                self._batches.prefer(index)
+            self._largest_size_bytes = max(self._largest_size_bytes, len(reply.entry.payload))
+        verdict = tally.verdict
+        if verdict is Verdict.ABSENT:
+            self._absent[tally.entry_id] = True
+        elif verdict is Verdict.PRESENT:
+            self._absent.pop(tally.entry_id, None)
+        return self._ask_all(tally) if verdict is Verdict.UNDECIDED else []
+
+    def take_batch_reply(self, reply: BatchReplied) -> list[SendRead]:
+        """Keep what a batch brought; without anything, ask all members for the next entry."""
+        batches = self._batches
+        if batches is None or not batches.awaits(reply):
+            return []
+        frontier = self._next_to_ask
+        found = batches.take_reply(reply, frontier)
+        if reply.code is Code.UNAUTHORIZED:
+            self.is_unauthorized = True
+        elif found is not None:
+            self._tallies.pop(frontier, None)
+            self._absent.pop(frontier, None)
+            self._present += found
+            self._next_to_ask = found.last_entry_id + 1
+        elif not batches.is_refused:
+            return self._ask_frontier()
+        return []
+
+    def _ask_frontier(self) -> list[SendRead]:
+        """Ask every member for the first entry that no batch brought."""
+        entry_id = self._next_to_ask
+        if entry_id in self._tallies:
+            return []
+        tally = EntryTally(entry_id, self._members(entry_id), negative_quorum(self._quorum))
+        self._tallies[entry_id] = tally
+        return self._ask_all(tally)
+
+    def hedge(self) -> list[SendRead]:
+        """Ask the rest of the write set about entries undecided since the last call."""
+        effects: list[SendRead] = []
+        for tally in self._tallies.values():
+            if tally.verdict is Verdict.UNDECIDED:
+                if tally.is_slow:
+                    effects += self._ask_all(tally)
+                tally.is_slow = True
+        if self._batches is not None and self._batches.tick():
+            effects += self._ask_frontier()
+        return effects
+
+    def take_present(self) -> list[StoredEntry]:
+        """The entries from `next_entry_id` on that are present, in order without gaps."""
+        taken, self._present = self._present, []
+        self.next_entry_id += len(taken)
+        while self.verdict is Verdict.PRESENT:
+            entry = self._tallies.pop(self.next_entry_id).entry
+            assert entry is not None
+            taken.append(entry)
+            self.next_entry_id += 1
+        self._next_to_ask = max(self._next_to_ask, self.next_entry_id)
+        return taken
+
+    def _ahead_max(self) -> int:
+        limits = self._read_ahead
+        found = self.next_entry_id - self._first_entry_id
+        by_size = max(1, limits.size_bytes_max // self._largest_size_bytes)
+        return min(limits.entries_max, limits.entries_first + 2 * found, by_size)
+
+    def _members(self, entry_id: int) -> tuple[int, ...]:
+        members = write_set(self._quorum, entry_id)
+        return tuple(sorted(members, key=lambda index: not self._answering >> index & 1))
+
+    def _ask_all(self, tally: EntryTally) -> list[SendRead]:
+        return self._ask(tally, len(tally.members))
+
+    def _ask(self, tally: EntryTally, up_to: int) -> list[SendRead]:
+        effects = []
+        for index in tally.members[tally.asked : up_to]:
+            number = self._numbers.next()
+            self._sent[number] = (tally, index)
+            effects.append(
+                SendRead(
+                    number,
+                    self._ensemble[index],
+                    index,
+                    tally.entry_id,
+                    fence=True,
+                    is_recovery=True,
+                )
+            )
+        tally.asked = max(tally.asked, up_to)
+        return effects

@@ -1,0 +1,361 @@
+"""Seal a ledger whose writer is gone: fence, read forward, write back, close once.
+
+`LedgerRecovery` marks the record IN_RECOVERY before anything else (PROTOCOL.md#C7), fences a
+covering part of the last ensemble, lets a `RecoveryTail` bring what lies behind the largest LAC it
+found back to an ack quorum, and closes the record there. Any number of recoveries may run: the
+first close wins and the others adopt it (PROTOCOL.md#C13).
+
+An attempt that could not decide something is tried again, from the beginning, as
+`RecoverySettings.retry` says. The record then stays IN_RECOVERY, which is a legal state to leave.
+None closes a ledger below its floor (PROTOCOL.md#C14).
+"""
+
+# ruff: noqa: SLF001 (the table below the class holds its methods)
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata, LedgerState
+from ledgerlog_spark.protocol.dispatch import Table, dispatch, on, row
+from ledgerlog_spark.protocol.ledger.messages import (
+    AddReplied,
+    BatchReplied,
+    BookiesListed,
+    Failure,
+    LedgerClosed,
+    LedgerFailed,
+    LoadMetadata,
+    MetadataLoaded,
+    MetadataOutcome,
+    MetadataWritten,
+    ReadReplied,
+    Start,
+    StartTimer,
+    TimerFired,
+)
+from ledgerlog_spark.protocol.ledger.metadata_update import Refusal, UpdatingMachine
+from ledgerlog_spark.protocol.ledger.recover.fencing import Fencing, FencingState
+from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead
+from ledgerlog_spark.protocol.ledger.recover.tail import RecoveryTail, TailState, TailStep
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
+from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+from ledgerlog_spark.protocol.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.model import Versioned
+    from ledgerlog_spark.protocol.ledger.messages import Effect, Event
+    from ledgerlog_spark.protocol.ledger.metadata_update import UpdateResult
+
+
+class RecoveryPhase(Enum):
+    """Where a recovery is."""
+
+    NEW = "new"
+    LOADING = "loading the record"
+    MARKING = "marking the record IN_RECOVERY"
+    FENCING = "fencing"
+    READING = "reading forward and writing back"
+    MEASURING = "reading the length of the last entry"
+    CLOSING = "closing"
+    WAITING = "waiting to try again"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverySettings:
+    """Limits of a recovery.
+
+    Attributes:
+        read_ahead: How far it reads ahead.
+        window: How much may be on its way back.
+        metadata: Retries of one change of the record.
+        retry: Attempts from the beginning.
+    """
+
+    read_ahead: ReadAhead = field(default_factory=ReadAhead)
+    window: Window = field(default_factory=Window)
+    metadata: RetryPolicy = field(default_factory=RetryPolicy)
+    retry: RetryPolicy = field(
+        default_factory=lambda: RetryPolicy(first_delay_ms=100, delay_max_ms=5_000, attempts_max=8)
+    )
+
+
+RETRIABLE = (
+    Failure.RECOVERY,
+    Failure.NOT_ENOUGH_BOOKIES,
+    Failure.METADATA_UNAVAILABLE,
+    Failure.METADATA_CHANGED,
+)
+
+
+class LedgerRecovery(UpdatingMachine):
+    """One client's recovery of one ledger; its last indication is LedgerClosed or LedgerFailed.
+
+    Attributes:
+        phase: Where it is.
+        attempts: How many attempts it began.
+        entries_written_back: Of the current attempt.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger_id: int,
+        password: bytes,
+        floor_entry_id: int = NO_ENTRY,
+        settings: RecoverySettings | None = None,
+    ) -> None:
+        """A recovery that begins with `Start`.
+
+        Args:
+            ledger_id: Of the ledger.
+            password: Compared with the record's before any bookie is asked.
+            floor_entry_id: The highest entry that something durable refers to; closing below it
+                ends with NEEDS_OPERATOR and leaves the record IN_RECOVERY.
+            settings: Limits.
+        """
+        self.phase = RecoveryPhase.NEW
+        self.ledger_id = ledger_id
+        self.attempts = 0
+        self._password = password
+        self._floor_entry_id = floor_entry_id
+        self._settings = settings or RecoverySettings()
+        super().__init__(numbers=RequestNumbers(), retry=self._settings.metadata)
+        self._failed = FailedBookies()
+        self._request = 0
+        self._may_have_written = False
+        self._base: Versioned[LedgerMetadata] | None = None
+        self._fencing: Fencing | None = None
+        self._tail: RecoveryTail | None = None
+
+    @property
+    def entries_written_back(self) -> int:
+        """Entries that the current attempt has on an ack quorum again."""
+        return self._tail.entries_confirmed if self._tail is not None else 0
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Take one event; the host performs the effects in order after this returned.
+
+        Raises:
+            AssertionError: Our bug (contract, clause 9).
+        """
+        return dispatch(self, RECOVERY_TABLE, self.phase, event)
+
+    def _begin(self, _event: Start | TimerFired) -> list[Effect]:
+        self.attempts += 1
+        self._fencing = self._tail = self._update = None
+        self.phase = RecoveryPhase.LOADING
+        self._request = self._numbers.next()
+        return [LoadMetadata(self._request, sync_first=True)]
+
+    def _on_retry_timer(self, event: TimerFired) -> list[Effect]:
+        return self._begin(event) if event.request == self._request else []
+
+    def _on_loaded(self, event: MetadataLoaded) -> list[Effect]:
+        if event.request != self._request:
+            return []
+        match event.outcome:
+            case MetadataOutcome.OK:
+                assert event.versioned is not None
+                return self._on_record(event.versioned)
+            case MetadataOutcome.GONE:
+                return self._stop(Failure.NOT_FOUND)
+            case MetadataOutcome.UNREADABLE:
+                return self._stop(Failure.METADATA_UNREADABLE)
+            case _:
+                return self._try_again(Failure.METADATA_UNAVAILABLE)
+
+    def _on_record(self, record: Versioned[LedgerMetadata]) -> list[Effect]:
+        metadata = record.value
+        if metadata.has_password and metadata.password != self._password:
+            return self._stop(Failure.UNAUTHORIZED)
+        self.phase = RecoveryPhase.MARKING
+        return self._begin_update(record, self._decide_mark)
+
+    def _decide_mark(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
+        return current.in_recovery() if current.state is LedgerState.OPEN else Refusal(None)
+
+    def _on_updated(self, result: UpdateResult) -> list[Effect]:
+        self._may_have_written |= not result.is_definite
+        if result.failure is not None:
+            return self._try_again(result.failure)
+        if result.current.value.is_closed:
+            return self._adopt(result)
+        return self._fence(result.current)
+
+    def _adopt(self, result: UpdateResult) -> list[Effect]:
+        """Closed, by us or by somebody else: the record decides (PROTOCOL.md#C13)."""
+        if result.current.value.last_entry_id < self._floor_entry_id:
+            return self._stop(Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
+        self.phase = RecoveryPhase.DONE
+        return [LedgerClosed(result.current)]
+
+    def _fence(self, record: Versioned[LedgerMetadata]) -> list[Effect]:
+        self._base = record
+        self._fencing = Fencing(
+            quorum=record.value.quorum,
+            ensemble=record.value.last_fragment.ensemble,
+            numbers=self._numbers,
+        )
+        self.phase = RecoveryPhase.FENCING
+        return [*self._fencing.begin()]
+
+    def _on_fence_replied(self, event: ReadReplied) -> list[Effect]:
+        assert self._fencing is not None
+        match self._fencing.take_reply(event):
+            case FencingState.COVERED:
+                return self._begin_reading(self._fencing)
+            case FencingState.UNAUTHORIZED:
+                return self._stop(Failure.UNAUTHORIZED)
+            case FencingState.UNCOVERED:
+                return self._try_again(Failure.RECOVERY)
+            case _:
+                return []
+
+    def _begin_reading(self, fencing: Fencing) -> list[Effect]:
+        assert self._base is not None
+        self._tail = RecoveryTail(
+            ledger_id=self.ledger_id,
+            record=self._base,
+            fencing=fencing,
+            bookies=self._failed,
+            read_ahead=self._settings.read_ahead,
+            window=self._settings.window,
+            numbers=self._numbers,
+        )
+        self.phase = RecoveryPhase.READING
+        return self._tail.begin()
+
+    def _on_entry_replied(self, event: ReadReplied | BatchReplied) -> list[Effect]:
+        assert self._tail is not None
+        return self._after(self._tail.take_entries(event))
+
+    def _on_add_replied(self, event: AddReplied) -> list[Effect]:
+        assert self._tail is not None
+        return self._after(self._tail.take_add(event))
+
+    def _on_bookies_listed(self, event: BookiesListed) -> list[Effect]:
+        assert self._tail is not None
+        return self._after(self._tail.take_bookies(event))
+
+    def _on_hedge_timer(self, event: TimerFired) -> list[Effect]:
+        assert self._tail is not None
+        return self._tail.take_timer(event)
+
+    def _after(self, step: TailStep) -> list[Effect]:
+        """Go on with what has become of the tail."""
+        match step.state:
+            case TailState.GOING_ON:
+                return [*step.effects]
+            case TailState.WRITTEN:
+                return [*step.effects, *self._close_or_measure()]
+            case TailState.FAILED:
+                assert step.failure is not None
+                return [*step.effects, *self._try_again(step.failure, **step.about)]
+
+    def _close_or_measure(self) -> list[Effect]:
+        assert self._tail is not None
+        effects = self._tail.measure() if self._tail.length is None else []
+        if self._tail.length is not None:
+            return self._close()
+        self.phase = RecoveryPhase.MEASURING
+        return effects
+
+    def _on_measure_replied(self, event: ReadReplied) -> list[Effect]:
+        assert self._tail is not None
+        return self._after(self._tail.take_measured(event))
+
+    def _close(self) -> list[Effect]:
+        assert self._tail is not None
+        assert self._base is not None
+        if self._tail.last_add_confirmed < self._floor_entry_id:
+            return self._stop(Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
+        self.phase = RecoveryPhase.CLOSING
+        return self._begin_update(self._base, self._decide_close)
+
+    def _decide_close(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
+        """CLOSED with everything this attempt did, over a record that is still what it read."""
+        if current.state is LedgerState.CLOSED:
+            return Refusal(None)
+        assert self._base is not None
+        read = self._base.value
+        if (
+            current.state is not LedgerState.IN_RECOVERY
+            or current.last_fragment != read.last_fragment
+        ):
+            return Refusal(Failure.METADATA_CHANGED)
+        assert self._tail is not None
+        assert self._tail.length is not None
+        last = self._tail.last_add_confirmed
+        first, *behind = self._tail.fragments
+        kept = (f for f in behind if f.first_entry_id <= last)
+        return current.with_fragments((*current.fragments[:-1], first, *kept)).closed(
+            last_entry_id=last, length=self._tail.length
+        )
+
+    def _try_again(self, failure: Failure, **about: Any) -> list[Effect]:
+        """Begin anew after a delay, or give up; the record stays as it is."""
+        delay_ms = self._settings.retry.delay_ms(self.attempts)
+        if failure not in RETRIABLE or delay_ms is None:
+            return self._stop(failure, is_retriable=failure in RETRIABLE, **about)
+        self._failed.forget_indexes()
+        self.phase = RecoveryPhase.WAITING
+        self._request = self._numbers.next()
+        return [StartTimer(self._request, delay_ms)]
+
+    def _stop(self, failure: Failure, *, is_retriable: bool = False, **about: Any) -> list[Effect]:
+        self.phase = RecoveryPhase.DONE
+        found = self._tail.last_add_confirmed if self._tail is not None else NO_ENTRY
+        return [
+            LedgerFailed(
+                failure,
+                is_definite=failure not in RETRIABLE and not self._may_have_written,
+                last_add_confirmed=found,
+                is_retriable=is_retriable,
+                **about,
+            )
+        ]
+
+
+_REPLIES = (
+    AddReplied,
+    BatchReplied,
+    BookiesListed,
+    MetadataLoaded,
+    MetadataWritten,
+    ReadReplied,
+    TimerFired,
+)
+_UPDATING = (
+    on(MetadataWritten, LedgerRecovery._on_update_reply),
+    on(MetadataLoaded, LedgerRecovery._on_update_reply),
+    on(TimerFired, LedgerRecovery._on_update_reply),
+)
+
+RECOVERY_TABLE: Table[LedgerRecovery, Effect] = {
+    RecoveryPhase.NEW: row(on(Start, LedgerRecovery._begin)),
+    RecoveryPhase.LOADING: row(on(MetadataLoaded, LedgerRecovery._on_loaded), ignored=_REPLIES),
+    RecoveryPhase.MARKING: row(*_UPDATING, ignored=_REPLIES),
+    RecoveryPhase.FENCING: row(on(ReadReplied, LedgerRecovery._on_fence_replied), ignored=_REPLIES),
+    RecoveryPhase.READING: row(
+        on(ReadReplied, LedgerRecovery._on_entry_replied),
+        on(BatchReplied, LedgerRecovery._on_entry_replied),
+        on(AddReplied, LedgerRecovery._on_add_replied),
+        on(BookiesListed, LedgerRecovery._on_bookies_listed),
+        on(TimerFired, LedgerRecovery._on_hedge_timer),
+        ignored=_REPLIES,
+    ),
+    RecoveryPhase.MEASURING: row(
+        on(ReadReplied, LedgerRecovery._on_measure_replied),
+        on(TimerFired, LedgerRecovery._on_hedge_timer),
+        ignored=_REPLIES,
+    ),
+    RecoveryPhase.CLOSING: row(*_UPDATING, ignored=_REPLIES),
+    RecoveryPhase.WAITING: row(on(TimerFired, LedgerRecovery._on_retry_timer), ignored=_REPLIES),
+    RecoveryPhase.DONE: row(ignored=_REPLIES),
+}
+"""Phases x events of recovery; what an earlier attempt asked for is ignored when it comes late."""

@@ -1,0 +1,1 @@
+"""The one writer of a ledger: its adds, failed bookies replaced, the close."""

@@ -1,0 +1,363 @@
+"""Runs on their way to one ensemble.
+
+The pipeline knows neither metadata nor who owns it: `LedgerWriter` and `LedgerRecovery` both have
+one. It sends, records answers and confirms in order; its owner decides what a failed bookie means,
+pauses confirmation while an ensemble is being changed, and names the replacements.
+
+Acknowledgements are kept for each (run, index) as bits. A bit at an index stands for the part of
+the run that the bookie there owns, so a striped run (E > Qw) is confirmed when each residue class
+of its entries has Qa bits within its own write set (PROTOCOL.md#A6).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import LocalProtocolError
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, RUN_ENTRIES_MAX, Code
+from ledgerlog_spark.protocol.ledger.messages import AddReplied, Run, RunConfirmed, SendAdd
+from ledgerlog_spark.protocol.ledger.quorum import is_acknowledged, owned_entries, write_set_masks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ledgerlog_spark.model import Quorum
+    from ledgerlog_spark.protocol.ledger.messages import Payload
+    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+
+
+ENTRY_OVERHEAD_BYTES = 64
+"""Header, longest digest, id and length: what an entry of a run takes beside its payload."""
+
+FRAME_OVERHEAD_BYTES = 256
+"""More than the head of any frame."""
+
+
+def check_run(payloads: Sequence[Payload]) -> None:
+    """Refuse what is no run.
+
+    Raises:
+        LocalProtocolError: It has no entries or too many, or it does not fit into a frame.
+    """
+    if not 1 <= len(payloads) <= RUN_ENTRIES_MAX:
+        raise LocalProtocolError(
+            f"a run has 1 to {RUN_ENTRIES_MAX} entries, not {len(payloads)}: split it",
+            entries=len(payloads),
+        )
+    size_bytes = sum(map(len, payloads)) + ENTRY_OVERHEAD_BYTES * len(payloads)
+    if size_bytes > FRAME_SIZE_BYTES_MAX - FRAME_OVERHEAD_BYTES:
+        raise LocalProtocolError(
+            f"a run of {size_bytes} bytes with its headers is larger than a frame of "
+            f"{FRAME_SIZE_BYTES_MAX} bytes: split it",
+            size_bytes=size_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How much may be on its way and not yet answered by all Qw members (PROTOCOL.md#A11).
+
+    Attributes:
+        entries_max: Entries, at least 1.
+        size_bytes_max: Payload bytes, at least 1. One run may go beyond, so that any run fits.
+    """
+
+    entries_max: int = 65_536
+    size_bytes_max: int = 32 << 20
+
+
+@dataclass(slots=True)
+class MemberAnswer:
+    """What the bookie at an index said about its part of a run."""
+
+    index: int
+    bookie_id: str
+    code: Code
+
+
+class SentRun:
+    """A run and what became of it at each index.
+
+    Attributes:
+        owners: Bits of the indexes that still owe or gave an answer.
+        acked: Bits of the indexes that stored their part.
+        requests: Index to the number of the request that is out.
+    """
+
+    __slots__ = ("acked", "is_confirmed", "owners", "requests", "run")
+
+    def __init__(self, run: Run, owners: int) -> None:
+        self.run = run
+        self.owners = owners
+        self.acked = 0
+        self.requests: dict[int, int] = {}
+        self.is_confirmed = False
+
+    def __repr__(self) -> str:
+        return f"SentRun({self.run}, owners={self.owners:b}, acked={self.acked:b})"
+
+
+class AddPipeline:
+    """Pending runs against one ensemble, confirmed whole and in order.
+
+    Attributes:
+        ensemble: The bookies by index; only `replace` changes it.
+        last_add_confirmed: Everything up to and including this was confirmed (PROTOCOL.md#A4).
+        length: Payload bytes of the ledger up to and including `last_add_confirmed`.
+        next_entry_id: First id of the next run.
+        entries_in_flight: Of runs not answered by all their members, confirmed ones included.
+        size_bytes_in_flight: Payload bytes of the same.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger_id: int,
+        quorum: Quorum,
+        ensemble: tuple[str, ...],
+        numbers: RequestNumbers,
+        last_add_confirmed: int,
+        length: int,
+        window: Window,
+        is_recovery: bool = False,
+    ) -> None:
+        """An empty pipeline.
+
+        Args:
+            ledger_id: Of the ledger.
+            quorum: Of the ledger.
+            ensemble: To send to at first.
+            numbers: Of requests, shared with the owner.
+            last_add_confirmed: What is already confirmed; the first run begins after it.
+            length: Payload bytes up to and including `last_add_confirmed`.
+            window: Limits behind `can_add`.
+            is_recovery: Send with RECOVERY_ADD, and repeat this first `last_add_confirmed` in all
+                headers (PROTOCOL.md#C10).
+        """
+        self.ledger_id = ledger_id
+        self.quorum = quorum
+        self.ensemble = ensemble
+        self.last_add_confirmed = last_add_confirmed
+        self.length = length
+        self.next_entry_id = last_add_confirmed + 1
+        self.entries_in_flight = 0
+        self.size_bytes_in_flight = 0
+        self.is_paused = False
+        self.is_recovery = is_recovery
+        self._lac_found = last_add_confirmed
+        self._length_sent = length
+        self._numbers = numbers
+        self._window = window
+        self._suspended = 0
+        self._abandoned = 0
+        self._everyone = (1 << quorum.ensemble_size) - 1
+        self._is_striped = quorum.is_striped
+        self._ack_quorum = quorum.ack_quorum
+        self._unconfirmed: deque[SentRun] = deque()
+        self._late: dict[int, SentRun] = {}
+        self._sent: dict[int, tuple[SentRun, int]] = {}
+
+    @property
+    def can_add(self) -> bool:
+        """Whether the window has room for one more run."""
+        return (
+            self.entries_in_flight < self._window.entries_max
+            and self.size_bytes_in_flight < self._window.size_bytes_max
+        )
+
+    @property
+    def first_unconfirmed_entry_id(self) -> int | None:
+        """First entry of the oldest pending run, None when nothing is pending."""
+        return self._unconfirmed[0].run.first_entry_id if self._unconfirmed else None
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the oldest run cannot reach its ack quorum with what is stored or out."""
+        if not self._unconfirmed:
+            return False
+        pending = self._unconfirmed[0]
+        possible = pending.acked
+        for index in pending.requests:
+            possible |= 1 << index
+        return not self._has_quorum(pending, possible)
+
+    @property
+    def header_last_add_confirmed(self) -> int:
+        """The LAC that the next run's headers carry."""
+        return self._lac_found if self.is_recovery else self.last_add_confirmed
+
+    def add(self, payloads: Sequence[Payload]) -> list[SendAdd]:
+        """Send a run to each index that owns a part of it and is not suspended (PROTOCOL.md#A1)."""
+        run = Run(
+            ledger_id=self.ledger_id,
+            first_entry_id=self.next_entry_id,
+            payloads=payloads,
+            last_add_confirmed=self.header_last_add_confirmed,
+            length_before=self._length_sent,
+        )
+        self.next_entry_id = run.last_entry_id + 1
+        self._length_sent = run.length
+        pending = SentRun(run, self._owners(run) & ~self._abandoned)
+        self._unconfirmed.append(pending)
+        self.entries_in_flight += run.entries
+        self.size_bytes_in_flight += run.size_bytes
+        return [self._send(pending, index) for index in _indexes(pending.owners & ~self._suspended)]
+
+    def take_reply(self, reply: AddReplied) -> MemberAnswer | None:
+        """Record an answer; one that is no longer awaited changes nothing (PROTOCOL.md#A7).
+
+        Returns:
+            Who answered what, for the owner to act on; None when the answer is stale.
+        """
+        sent = self._sent.pop(reply.request, None)
+        if sent is None:
+            return None
+        pending, index = sent
+        del pending.requests[index]
+        if reply.code is Code.OK:
+            pending.acked |= 1 << index
+            self._release_if_answered(pending)
+        return MemberAnswer(index, self.ensemble[index], reply.code)
+
+    def confirm(self) -> list[RunConfirmed]:
+        """Confirm from the oldest run on as far as ack quorums go; nothing while paused."""
+        confirmed: list[RunConfirmed] = []
+        while self._unconfirmed and not self.is_paused:
+            pending = self._unconfirmed[0]
+            if not self._has_quorum(pending, pending.acked):
+                break
+            self._unconfirmed.popleft()
+            confirmed.append(self._confirm(pending))
+        return confirmed
+
+    def suspend(self, index: int) -> None:
+        """Send nothing to `index` until it is replaced or resumed. Answers still count."""
+        self._suspended |= 1 << index
+
+    def is_suspended(self, index: int) -> bool:
+        """Whether `index` waits for `replace` or `resend`."""
+        return bool(self._suspended >> index & 1)
+
+    def replace(self, ensemble: tuple[str, ...], indexes: Iterable[int]) -> list[SendAdd]:
+        """Take a new ensemble for everything after the last add confirmed.
+
+        All acknowledgements at `indexes` are forgotten before anything can be confirmed
+        (PROTOCOL.md#B12), then every pending run is sent there, also when the bookie is the one
+        it was (PROTOCOL.md#B17). Confirmed runs stay in the old fragment: what was out to the
+        replaced bookies is no longer waited for.
+        """
+        indexes = tuple(indexes)
+        self.ensemble = ensemble
+        for index in indexes:
+            for pending in self._unconfirmed:
+                self._forget(pending, index)
+            for pending in tuple(self._late.values()):
+                self._let_off(pending, index)
+            self._suspended &= ~(1 << index)
+        return [effect for index in indexes for effect in self._send_missing(index)]
+
+    def resend(self, index: int) -> list[SendAdd]:
+        """Try the same bookie again with all it did not store, late runs included."""
+        self._suspended &= ~(1 << index)
+        return self._send_missing(index)
+
+    def abandon(self, index: int) -> None:
+        """Send nothing to `index` any more and wait for nothing from it: it has no successor."""
+        self.suspend(index)
+        self._abandoned |= 1 << index
+        for pending in (*self._late.values(), *self._unconfirmed):
+            self._let_off(pending, index)
+
+    def withdraw(self) -> int | None:
+        """Forget all pending runs: their outcome is unknown and they will never be confirmed.
+
+        Returns:
+            First entry of the oldest of them, None when nothing was pending.
+        """
+        first = self.first_unconfirmed_entry_id
+        self._unconfirmed.clear()
+        self._late.clear()
+        self._sent.clear()
+        self.entries_in_flight = 0
+        self.size_bytes_in_flight = 0
+        return first
+
+    def _has_quorum(self, pending: SentRun, acked: int) -> bool:
+        if not self._is_striped:
+            return acked.bit_count() >= self._ack_quorum
+        run = pending.run
+        return is_acknowledged(self.quorum, acked, run.first_entry_id, run.entries)
+
+    def _owners(self, run: Run) -> int:
+        if not self._is_striped:
+            return self._everyone
+        size = self.quorum.ensemble_size
+        if run.entries >= size:
+            return self._everyone
+        masks = write_set_masks(self.quorum)
+        owners = 0
+        for step in range(run.entries):
+            owners |= masks[(run.first_entry_id + step) % size]
+        return owners
+
+    def _send(self, pending: SentRun, index: int) -> SendAdd:
+        numbers = self._numbers
+        numbers.last = number = numbers.last + 1
+        pending.requests[index] = number
+        self._sent[number] = (pending, index)
+        run = pending.run
+        entry_ids = None
+        if self._is_striped:
+            owned = owned_entries(self.quorum, index, run.first_entry_id, run.last_entry_id)
+            entry_ids = owned if len(owned) < run.entries else None
+        return SendAdd(number, self.ensemble[index], index, run, entry_ids, self.is_recovery)
+
+    def _send_missing(self, index: int) -> list[SendAdd]:
+        bit = 1 << index
+        return [
+            self._send(pending, index)
+            for pending in (*self._late.values(), *self._unconfirmed)
+            if pending.owners & bit and not pending.acked & bit and index not in pending.requests
+        ]
+
+    def _confirm(self, pending: SentRun) -> RunConfirmed:
+        run = pending.run
+        self.last_add_confirmed = run.last_entry_id
+        self.length = run.length
+        pending.is_confirmed = True
+        self._late[run.first_entry_id] = pending
+        self._release_if_answered(pending)
+        return RunConfirmed(run.first_entry_id, run.last_entry_id)
+
+    def _forget(self, pending: SentRun, index: int) -> None:
+        pending.acked &= ~(1 << index)
+        self._drop_request(pending, index)
+
+    def _let_off(self, pending: SentRun, index: int) -> None:
+        self._drop_request(pending, index)
+        pending.owners &= pending.acked | ~(1 << index)
+        self._release_if_answered(pending)
+
+    def _drop_request(self, pending: SentRun, index: int) -> None:
+        number = pending.requests.pop(index, None)
+        if number is not None:
+            del self._sent[number]
+
+    def _release_if_answered(self, pending: SentRun) -> None:
+        """Take a confirmed run that all its members stored out of the window."""
+        if pending.is_confirmed and pending.acked == pending.owners:
+            run = pending.run
+            if self._late.pop(run.first_entry_id, None) is not None:
+                self.entries_in_flight -= run.entries
+                self.size_bytes_in_flight -= run.size_bytes
+
+
+def _indexes(mask: int) -> Iterator[int]:
+    index = 0
+    while mask:
+        if mask & 1:
+            yield index
+        mask >>= 1
+        index += 1

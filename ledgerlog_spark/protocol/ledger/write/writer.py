@@ -1,0 +1,480 @@
+"""The one writer of a ledger: adds, replacement of failed bookies, close.
+
+`LedgerWriter` is an `AddPipeline` whose ensemble changes go to the metadata at once. From the first
+failure until the new ensemble is committed nothing is confirmed, because the new fragment begins
+after the last add confirmed, and nothing is sent to a replacement (PROTOCOL.md#B2, PROTOCOL.md#B3).
+A FENCED answer, or a record that is no longer OPEN, ends it: everything outstanding is unknown,
+like after a timeout (PROTOCOL.md#A10).
+
+When there is no bookie to take a failed one's place, confirmation goes on with the others (no
+fragment changes), and after a delay the writer looks again and tries the same bookie when that is
+still registered (PROTOCOL.md#B9). `WriterSettings.replacement` bounds this.
+
+A bookie that answers BUSY has not failed: what it refused is sent to it again after a wait, while
+confirmation goes on with the others (PROTOCOL.md#A12; `protocol/ledger/overload.py`).
+"""
+
+# ruff: noqa: SLF001 (the table below the class holds its methods)
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import LocalProtocolError
+from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, LedgerState, Versioned
+from ledgerlog_spark.protocol.dispatch import Table, dispatch, on, row
+from ledgerlog_spark.protocol.ledger.messages import (
+    AddReplied,
+    AddRequested,
+    BookiesListed,
+    CloseRequested,
+    EnsembleChanged,
+    Failure,
+    LedgerClosed,
+    LedgerFailed,
+    ListBookies,
+    MetadataLoaded,
+    MetadataWritten,
+    NoReplacement,
+    StartTimer,
+    TimerFired,
+)
+from ledgerlog_spark.protocol.ledger.metadata_update import Refusal, UpdatingMachine
+from ledgerlog_spark.protocol.ledger.overload import BusyBookies
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import (
+    AddPipeline,
+    MemberAnswer,
+    Window,
+    check_run,
+)
+from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies, FragmentChange
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+from ledgerlog_spark.protocol.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.ledger.messages import Effect, Event
+    from ledgerlog_spark.protocol.ledger.metadata_update import UpdateResult
+
+
+class WriterPhase(Enum):
+    """Where a writer is."""
+
+    OPEN = "open"
+    LISTING = "looking for replacements"
+    CHANGING = "writing the new ensemble"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """Limits of a writer.
+
+    Attributes:
+        window: Behind `can_add`.
+        metadata: Retries while the metadata store is away.
+        replacement: Retries while no bookie can take a failed one's place; the default lets one
+            restart within about 15 s without a loss of the ledger.
+        ensemble_changes_max: Committed changes of one ledger, at least 0.
+        add_quorum_timeout_ms: The oldest pending run may wait between once and twice this for its
+            ack quorum; None for ever.
+    """
+
+    window: Window = field(default_factory=Window)
+    metadata: RetryPolicy = field(default_factory=RetryPolicy)
+    replacement: RetryPolicy = field(
+        default_factory=lambda: RetryPolicy(first_delay_ms=100, delay_max_ms=500, attempts_max=33)
+    )
+    ensemble_changes_max: int = 1_000
+    add_quorum_timeout_ms: int | None = None
+
+
+FATAL_ADD_CODES = {
+    Code.FENCED: Failure.FENCED,
+    Code.UNAUTHORIZED: Failure.UNAUTHORIZED,
+    Code.BAD_REQUEST: Failure.BAD_REQUEST,
+}
+"""Answers that end the writer (PROTOCOL.md#A9); every other code but OK fails one bookie."""
+
+
+class LedgerWriter(UpdatingMachine):
+    """A ledger that this client created and nobody else adds to.
+
+    Attributes:
+        phase: Where it is.
+        metadata: The newest record that it knows, which names the ensemble it writes to.
+        ensemble_changes: How many it committed.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger_id: int,
+        created: Versioned[LedgerMetadata],
+        settings: WriterSettings | None = None,
+    ) -> None:
+        """A writer of the record `created`, which is OPEN and has no entries.
+
+        Raises:
+            LocalProtocolError: The record is not OPEN: a ledger cannot be opened again to write.
+        """
+        if created.value.state is not LedgerState.OPEN:
+            raise LocalProtocolError(
+                "only a ledger that was just created can be written: create another one",
+                ledger_id=ledger_id,
+            )
+        self.phase = WriterPhase.OPEN
+        self.ledger_id = ledger_id
+        self.metadata = created
+        self.ensemble_changes = 0
+        self._settings = settings or WriterSettings()
+        super().__init__(numbers=RequestNumbers(), retry=self._settings.metadata)
+        self._pipeline = AddPipeline(
+            ledger_id=ledger_id,
+            quorum=created.value.quorum,
+            ensemble=created.value.last_fragment.ensemble,
+            numbers=self._numbers,
+            last_add_confirmed=NO_ENTRY,
+            length=0,
+            window=self._settings.window,
+        )
+        self._failed = FailedBookies()
+        self._busy = BusyBookies(self._numbers)
+        self._change: FragmentChange | None = None
+        self._listing = 0
+        self._retry_timer = 0
+        self._quorum_timer = 0
+        self._oldest_at_quorum_timer: int | None = None
+        self._withdrawn_from: int | None = None
+        self._may_be_closed = False
+        self._failure: LedgerFailed | None = None
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """Last entry that was confirmed; never falls."""
+        return self._pipeline.last_add_confirmed
+
+    @property
+    def length(self) -> int:
+        """Payload bytes up to and including `last_add_confirmed`."""
+        return self._pipeline.length
+
+    @property
+    def next_entry_id(self) -> int:
+        """First id of the next run."""
+        return self._pipeline.next_entry_id
+
+    @property
+    def can_add(self) -> bool:
+        """Whether `AddRequested` is allowed now."""
+        return self.phase in ADDING and self._pipeline.can_add
+
+    @property
+    def is_adding(self) -> bool:
+        """Whether adds are possible in this phase, now or when the window has room."""
+        return self.phase in ADDING
+
+    @property
+    def entries_in_flight(self) -> int:
+        """Entries not yet answered by all members of their write sets."""
+        return self._pipeline.entries_in_flight
+
+    @property
+    def size_bytes_in_flight(self) -> int:
+        """Payload bytes not yet answered by all members of their write sets."""
+        return self._pipeline.size_bytes_in_flight
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Take one event; the host performs the effects in order after this returned.
+
+        Raises:
+            LocalProtocolError: An add beyond `can_add`, or after a close; nothing was changed.
+            AssertionError: Our bug (contract, clause 9).
+        """
+        return dispatch(self, WRITER_TABLE, self.phase, event)
+
+    def _on_add_requested(self, event: AddRequested) -> list[Effect]:
+        if not self._pipeline.can_add:
+            raise LocalProtocolError(
+                "the window is full: wait until can_add is true again",
+                entries_in_flight=self.entries_in_flight,
+                size_bytes_in_flight=self.size_bytes_in_flight,
+            )
+        check_run(event.payloads)
+        return [*self._pipeline.add(event.payloads), *self._arm_quorum_timer()]
+
+    def _on_add_replied(self, event: AddReplied) -> list[Effect]:
+        answer = self._pipeline.take_reply(event)
+        if answer is None:
+            return []
+        if answer.code is Code.OK:
+            self._failed.recovered(answer.index, answer.bookie_id)
+            if self._busy:
+                self._busy.stored(answer.index)
+            return [*self._pipeline.confirm()]
+        if answer.code in FATAL_ADD_CODES:
+            return self._fail(
+                FATAL_ADD_CODES[answer.code], is_definite=False, bookie_ids=(answer.bookie_id,)
+            )
+        if answer.code is Code.BUSY:
+            return self._on_member_busy(answer)
+        if not self._pipeline.is_suspended(answer.index):
+            self._busy.forget(answer.index)
+        return self._on_member_failed(answer)
+
+    def _on_member_busy(self, refused: MemberAnswer) -> list[Effect]:
+        """Send nothing there for a while; refusals of what was sent together count as one."""
+        if self._pipeline.is_suspended(refused.index):
+            return []
+        self._busy.refused(refused.index)
+        if self._may_change and self._busy.should_be_replaced(refused.index):
+            return self._on_member_failed(refused)
+        self._pipeline.suspend(refused.index)
+        return self._wait_for_busy(refused.index)
+
+    def _wait_for_busy(self, index: int) -> list[Effect]:
+        timer = self._busy.wait(index)
+        if timer is not None:
+            return [timer]
+        busy = tuple(self._pipeline.ensemble[i] for i in self._busy.indexes)
+        return self._fail(Failure.OVERLOADED, is_definite=False, bookie_ids=busy)
+
+    def _on_member_failed(self, failed: MemberAnswer) -> list[Effect]:
+        """Collect the failure, of a confirmed run too (PROTOCOL.md#A8); one change at a time."""
+        if self._pipeline.is_suspended(failed.index):
+            return []
+        self._pipeline.suspend(failed.index)
+        self._failed.report(failed.index, failed.bookie_id, failed.code)
+        return self._begin_change() if self.phase is WriterPhase.OPEN else []
+
+    def _arm_quorum_timer(self) -> list[StartTimer]:
+        delay_ms = self._settings.add_quorum_timeout_ms
+        oldest = self._pipeline.first_unconfirmed_entry_id
+        if delay_ms is None or self._quorum_timer or oldest is None:
+            return []
+        self._quorum_timer = self._numbers.next()
+        self._oldest_at_quorum_timer = oldest
+        return [StartTimer(self._quorum_timer, delay_ms)]
+
+    def _on_timer_fired(self, event: TimerFired) -> list[Effect]:
+        if event.request == self._quorum_timer:
+            self._quorum_timer = 0
+            oldest = self._pipeline.first_unconfirmed_entry_id
+            if oldest is not None and oldest == self._oldest_at_quorum_timer:
+                return self._fail_for_time(oldest)
+            return [*self._arm_quorum_timer()]
+        if event.request == self._retry_timer:
+            self._retry_timer = 0
+            self._failed.waits_are_over()
+            return self._begin_change() if self.phase is WriterPhase.OPEN else []
+        index = self._busy.fired(event.request)
+        if index is not None:
+            sent = self._pipeline.resend(index)
+            self._busy.resumed(index, len(sent))
+            return [*sent]
+        return self._on_update_reply(event)
+
+    def _fail_for_time(self, oldest: int) -> list[Effect]:
+        busy = tuple(self._pipeline.ensemble[index] for index in self._busy.indexes)
+        failure = Failure.OVERLOADED if busy else Failure.ADD_TIMEOUT
+        return self._fail(failure, is_definite=False, entry_id=oldest, bookie_ids=busy)
+
+    @property
+    def _may_change(self) -> bool:
+        return self.ensemble_changes < self._settings.ensemble_changes_max
+
+    def _begin_change(self) -> list[Effect]:
+        """Pause confirmation and ask for candidates, if an index needs one."""
+        if not self._failed:
+            return []
+        if not self._may_change:
+            is_fixed = self._settings.ensemble_changes_max == 0
+            failure = Failure.BOOKIE_FAILED if is_fixed else Failure.TOO_MANY_CHANGES
+            return self._fail(failure, is_definite=False)
+        self._pipeline.is_paused = True
+        self.phase = WriterPhase.LISTING
+        self._listing = self._numbers.next()
+        return [ListBookies(self._listing)]
+
+    def _on_bookies_listed(self, event: BookiesListed) -> list[Effect]:
+        if event.request != self._listing:
+            return []
+        ensemble = self._pipeline.ensemble
+        found = self._failed.choose(ensemble, event.candidates)
+        effects: list[Effect] = []
+        for index in found.unreplaced:
+            if self._busy.is_busy(index):
+                self._failed.settle(index)
+                effects += self._wait_for_busy(index)
+                continue
+            # A dead bookie stays registered for seconds. Tried again at once, it would be listed
+            # and sent everything for each run that goes on without it.
+            if self._failed.has_waited(index) and ensemble[index] in event.candidates:
+                self._failed.settle(index)
+                effects += self._pipeline.resend(index)
+            else:
+                self._failed.wait(index)
+        if self.phase is WriterPhase.FAILED:
+            return effects
+        if not found.replaced:
+            return [*effects, *self._go_on_without(found.unreplaced)]
+        self._change = FragmentChange(
+            first_entry_id=self._first_of_new_fragment(),
+            replacements={i: (ensemble[i], found.ensemble[i]) for i in found.replaced},
+        )
+        self.phase = WriterPhase.CHANGING
+        return [*effects, *self._begin_update(self.metadata, self._change)]
+
+    def _first_of_new_fragment(self) -> int:
+        return self._pipeline.last_add_confirmed + 1
+
+    def _go_on_without(self, unreplaced: tuple[int, ...]) -> list[Effect]:
+        """Confirm with the others; look again later, a bounded number of times."""
+        effects = self._resume()
+        ensemble = self._pipeline.ensemble
+        first_waits = [i for i in self._failed.indexes if self._failed.rounds.get(i) == 1]
+        missing = tuple(ensemble[i] for i in first_waits if i in unreplaced)
+        if missing:
+            effects.append(NoReplacement(missing, len(ensemble)))
+        if self._failed and not self._retry_timer:
+            rounds = max(self._failed.rounds.get(index, 1) for index in unreplaced)
+            delay_ms = self._settings.replacement.delay_ms(rounds)
+            if delay_ms is None:
+                size = len(ensemble)
+                available = size - len(self._failed.indexes)
+                failed = self._fail(
+                    Failure.NOT_ENOUGH_BOOKIES,
+                    is_definite=False,
+                    bookie_ids=tuple(ensemble[i] for i in self._failed.indexes),
+                    wanted=size,
+                    available=available,
+                )
+                return [*effects, *failed]
+            self._retry_timer = self._numbers.next()
+            effects.append(StartTimer(self._retry_timer, delay_ms))
+        return effects
+
+    def _resume(self) -> list[Effect]:
+        """Confirm again what waited, also runs that the change did not touch (PROTOCOL.md#B10)."""
+        self.phase = WriterPhase.OPEN
+        self._pipeline.is_paused = False
+        return [*self._pipeline.confirm()]
+
+    def _on_updated(self, result: UpdateResult) -> list[Effect]:
+        self.metadata = result.current
+        if self.phase is WriterPhase.CLOSING:
+            return self._on_close_settled(result)
+        return self._on_change_settled(result)
+
+    def _on_change_settled(self, result: UpdateResult) -> list[Effect]:
+        if result.failure is not None:
+            return self._fail(result.failure, is_definite=False)
+        assert self._change is not None
+        change, self._change = self._change, None
+        self.ensemble_changes += 1
+        effects = self._adopt(change)
+        if self._failed and not self._retry_timer:
+            return [*effects, *self._begin_change()]
+        return [*effects, *self._resume()]
+
+    def _adopt(self, change: FragmentChange) -> list[Effect]:
+        """Send to the replacements, now that the metadata names them (PROTOCOL.md#B19)."""
+        fragment = self.metadata.value.last_fragment
+        for index, (failed, _) in change.replacements.items():
+            self._failed.replaced(index, failed)
+            self._busy.forget(index)
+        replaced = tuple(failed for failed, _ in change.replacements.values())
+        changed = EnsembleChanged(fragment.first_entry_id, fragment.ensemble, replaced)
+        return [changed, *self._pipeline.replace(fragment.ensemble, change.replacements)]
+
+    def _on_close_requested(self, _event: CloseRequested) -> list[Effect]:
+        """Close at the last add confirmed (PROTOCOL.md#D2, PROTOCOL.md#D3), also in a change."""
+        self.phase = WriterPhase.CLOSING
+        withdrawn = self._pipeline.withdraw()
+        if self._withdrawn_from is None:
+            self._withdrawn_from = withdrawn
+        return self._begin_update(
+            self.metadata, self._decide_close, may_be_written=self._may_be_closed
+        )
+
+    def _on_close_after_failure(self, event: CloseRequested) -> list[Effect]:
+        assert self._failure is not None
+        if self._failure.failure in (Failure.FENCED, Failure.CLOSED, Failure.NOT_FOUND):
+            return [self._failure]
+        return self._on_close_requested(event)
+
+    def _close_at(self) -> tuple[int, int]:
+        return self._pipeline.last_add_confirmed, self._pipeline.length
+
+    def _decide_close(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
+        last_entry_id, length = self._close_at()
+        if current.state is LedgerState.IN_RECOVERY:
+            return Refusal(Failure.FENCED)
+        if current.state is LedgerState.CLOSED:
+            same = (current.last_entry_id, current.length) == (last_entry_id, length)
+            return Refusal(None if same else Failure.CLOSED)
+        return current.closed(last_entry_id=last_entry_id, length=length)
+
+    def _on_close_settled(self, result: UpdateResult) -> list[Effect]:
+        if result.failure is None:
+            self.phase = WriterPhase.CLOSED
+            return [LedgerClosed(result.current)]
+        # A second close may be asked for: the first one stays unknown until the record is read.
+        self._may_be_closed = not result.is_definite
+        return self._fail(result.failure, is_definite=result.is_definite)
+
+    def _fail(self, failure: Failure, *, is_definite: bool, **about: Any) -> list[Effect]:
+        """Stop: what is pending will never be confirmed, whatever still comes (PROTOCOL.md#A10)."""
+        self.phase = WriterPhase.FAILED
+        self._update = None
+        withdrawn = self._pipeline.withdraw()
+        if self._withdrawn_from is None:
+            self._withdrawn_from = withdrawn
+        self._failure = LedgerFailed(
+            failure,
+            is_definite=is_definite and self._withdrawn_from is None,
+            last_add_confirmed=self._pipeline.last_add_confirmed,
+            first_unknown_entry_id=self._withdrawn_from,
+            is_retriable=failure is Failure.METADATA_UNAVAILABLE,
+            codes=tuple(self._failed.codes.items()),
+            **about,
+        )
+        return [self._failure]
+
+
+ADDING = (WriterPhase.OPEN, WriterPhase.LISTING, WriterPhase.CHANGING)
+
+_ADDS = (
+    on(AddRequested, LedgerWriter._on_add_requested),
+    on(AddReplied, LedgerWriter._on_add_replied),
+    on(CloseRequested, LedgerWriter._on_close_requested),
+    on(TimerFired, LedgerWriter._on_timer_fired),
+)
+_WRITES = (
+    on(MetadataWritten, LedgerWriter._on_update_reply),
+    on(MetadataLoaded, LedgerWriter._on_update_reply),
+)
+_REPLIES = (AddReplied, BookiesListed, MetadataLoaded, MetadataWritten, TimerFired)
+_ASKED = (AddRequested, CloseRequested)
+
+WRITER_TABLE: Table[LedgerWriter, Effect] = {
+    WriterPhase.OPEN: row(*_ADDS),
+    WriterPhase.LISTING: row(*_ADDS, on(BookiesListed, LedgerWriter._on_bookies_listed)),
+    WriterPhase.CHANGING: row(*_ADDS, *_WRITES),
+    WriterPhase.CLOSING: row(
+        *_WRITES,
+        on(TimerFired, LedgerWriter._on_update_reply),
+        ignored=(AddReplied, BookiesListed),
+        refused=_ASKED,
+    ),
+    WriterPhase.CLOSED: row(ignored=_REPLIES, refused=_ASKED),
+    WriterPhase.FAILED: row(
+        on(CloseRequested, LedgerWriter._on_close_after_failure),
+        ignored=_REPLIES,
+        refused=(AddRequested,),
+    ),
+}
+"""Phases x events of the writer."""

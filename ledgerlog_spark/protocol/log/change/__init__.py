@@ -1,0 +1,1 @@
+"""Changes of a head that no producer makes: truncation, retention, properties, orphans."""

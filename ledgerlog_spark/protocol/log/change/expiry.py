@@ -1,0 +1,193 @@
+"""Forgetting versions that were replaced long ago, and the items that only they name.
+
+LOGS.md#W5, LOGS.md#Q5. Intervals of versions only move forward, so the items that no retained
+version names are the oldest ones: those that end at or before the start of the oldest retained
+version. They go in steps of 1,000, each one change of the head that also marks their ledgers. A
+step reads the oldest pages of the two sequences and no others, however long they are. So it may
+mark a ledger that is listed far behind as well, as after a restore: the sweeper looks at the whole
+list before it deletes what is marked, and the step that drops the last item of the ledger renews
+the mark.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log.messages import AskedTime, LogEffects, LogReply, WriteHead
+from ledgerlog_spark.protocol.log.read.versions import HeadReader, ReadPhase, oldest_of
+from ledgerlog_spark.protocol.log.state.pages import drop_before
+from ledgerlog_spark.protocol.log.state.records import LogKind
+from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS
+from ledgerlog_spark.protocol.log.state.walk import Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.protocol.log.state.records import Item, LogHead, VersionInterval
+
+STEP_ITEMS_MAX = 1_000
+VERSIONS_AT_ONCE = 1_000
+"""Read from the oldest on, and as many more as the last of their pages holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What one step forgot.
+
+    Attributes:
+        is_changed: Whether the head was changed (for certain).
+        is_complete: Whether nothing more is due now.
+        unlisted: Ledgers of the items that it dropped, without those that it saw listed behind.
+    """
+
+    is_changed: bool
+    is_complete: bool
+    unlisted: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryStep:
+    """Where the oldest retained version and the oldest listed item move to."""
+
+    oldest_version: int
+    oldest_offset: int
+    unlisted: tuple[int, ...]
+    is_last: bool
+
+
+class ExpiryMachine(HeadReader[Expired]):
+    """One step; ends with `Finished(Expired)`. Run it again until it `is_complete`.
+
+    A conflict or an unknown outcome leaves the step for another time: the next one looks at what
+    the head says then, and need not synchronise (`is_fresh`): its write is at the version it read.
+
+    Attributes:
+        next_due_ms: When a version expires that did not yet, of those that were read.
+    """
+
+    asked_time = AskedTime.EXACT
+    __slots__ = ("_retention_ms", "_step_done", "_token", "next_due_ms")
+
+    def __init__(
+        self, log: str, *, version_retention_ms: int | None, token: str, is_fresh: bool = True
+    ) -> None:
+        """Machine of one step.
+
+        Args:
+            log: Name, for messages.
+            version_retention_ms: Versions that were replaced longer ago expire; None expires none,
+                and only drops items that no retained version names.
+            token: 32 random hexadecimal digits.
+            is_fresh: Synchronise first.
+        """
+        super().__init__(log, is_fresh=is_fresh)
+        self._retention_ms = version_retention_ms
+        self._token = token
+        self._step_done: ExpiryStep | None = None
+        self.next_due_ms = 0
+
+    def _step(self, reply: LogReply) -> LogEffects[Expired]:
+        step = self._step_done
+        if step is None:
+            return super()._step(reply)
+        done = reply.outcome is MetadataOutcome.OK
+        return self._finish(
+            Expired(
+                is_changed=done,
+                is_complete=done and step.is_last,
+                unlisted=step.unlisted if done else (),
+            )
+        )
+
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        return [oldest_versions(head, head.oldest_version)]
+
+    def _oldest(self, head: LogHead, history: Sequence[VersionInterval]) -> VersionInterval:
+        """The oldest retained version; a leader log has one, which begins where the head says."""
+        oldest = history[0]
+        if self._retention_ms is not None:
+            oldest = oldest_retained(history, self._now_ms - self._retention_ms)
+        is_leader = head.kind is LogKind.LEADER
+        return replace(oldest, start_offset=head.start_offset) if is_leader else oldest
+
+    def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
+        if len(walked) > 1:
+            return []
+        oldest = self._oldest(head, walked[0].records())
+        if oldest.start_offset == head.oldest_offset:
+            return []
+        return [oldest_of(head, STEP_ITEMS_MAX)]
+
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[Expired]:
+        history = walked[0].records()
+        oldest = self._oldest(head, history)
+        later = [v.commit_time_ms for v in history if v.version > oldest.version]
+        self.next_due_ms = min(later, default=self._now_ms) + (self._retention_ms or 0)
+        step = expiry_step(head, oldest, walked[1] if len(walked) > 1 else None)
+        if walked[0].is_cut and oldest is history[-1]:
+            step = replace(step, is_last=False)  # versions that were not read may be as old
+        if (step.oldest_version, step.oldest_offset) == (head.oldest_version, head.oldest_offset):
+            return self._finish(Expired(is_changed=False, is_complete=True))
+        self._step_done = step
+        self.phase = ReadPhase.IDLE
+        changed = replace(
+            head,
+            token=self._token,
+            oldest_version=step.oldest_version,
+            oldest_offset=step.oldest_offset,
+            items=drop_before(ITEMS, head.items, step.oldest_offset),
+            history=drop_before(HISTORY, head.history, step.oldest_version),
+        )
+        assert self._head_version is not None
+        return self._ask(
+            partial(
+                WriteHead,
+                token=self._token,
+                head=changed,
+                head_version=self._head_version,
+                unlisted=step.unlisted,
+            )
+        )
+
+
+def oldest_retained(history: Sequence[VersionInterval], since_ms: int) -> VersionInterval:
+    """The oldest version that was the newest at `since_ms` or later."""
+    for version, following in itertools.pairwise(history):
+        if following.commit_time_ms > since_ms:
+            return version
+    return history[-1]
+
+
+def oldest_versions(head: LogHead, first: int) -> Walk[VersionInterval]:
+    """A walk over some versions from `first` on."""
+    return Walk(HISTORY, head.history, first, head.version + 1, records_min=VERSIONS_AT_ONCE)
+
+
+def expiry_step(head: LogHead, oldest: VersionInterval, listed: Walk[Item] | None) -> ExpiryStep:
+    """What the next step forgets.
+
+    Args:
+        head: As it was read.
+        oldest: The oldest version that is to stay.
+        listed: The oldest items, more than `STEP_ITEMS_MAX` or all that there are; None when none
+            is due.
+    """
+    items = listed.records() if listed is not None else ()
+    # One that begins below the offset and ends behind it stays whole (LOGS.md#U6).
+    due = [item for item in items if item.end_offset <= oldest.start_offset]
+    dropped = due[:STEP_ITEMS_MAX]
+    is_last = len(due) <= STEP_ITEMS_MAX
+    offset = oldest.start_offset if is_last else dropped[-1].end_offset
+    near = (*items, *head.items.recent)
+    kept = {item.ledger_id for item in near if item.end_offset > offset}
+    ledgers = dict.fromkeys(item.ledger_id for item in dropped)
+    return ExpiryStep(
+        oldest_version=oldest.version,
+        oldest_offset=max(offset, head.oldest_offset),
+        unlisted=tuple(ledger for ledger in ledgers if ledger not in kept),
+        is_last=is_last,
+    )

@@ -1,0 +1,227 @@
+"""Which rows `retentionMs` and `retentionBytes` let go (LOGS.md#U8).
+
+Retention drops whole items, oldest first, and only once that frees a ledger: until then it would
+end versions and win no space. It never drops the newest item by size, so a log always holds at
+least `retentionBytes`. It looks at the oldest items alone, some 8,000 a pass, and by size at pages
+whose size it did not count in an earlier pass. Where no item of an older list has a time it looks
+on. When all that it looked at is due it goes, whether that frees a ledger or not: or else it would
+keep what follows from being looked at for ever.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.protocol.log.change.expiry import STEP_ITEMS_MAX
+from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.messages import AskedTime
+from ledgerlog_spark.protocol.log.read.versions import oldest_of
+from ledgerlog_spark.protocol.log.state.pages import PageRequest, overlapping, select
+from ledgerlog_spark.protocol.log.state.records import Item
+from ledgerlog_spark.protocol.log.state.rows import ITEMS
+from ledgerlog_spark.protocol.log.state.walk import Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.protocol.log.state.records import LogHead, PageRef
+
+PageSizes = dict[tuple[str, int], int]
+"""Payload bytes of what a page lists, by its token and number."""
+
+ITEMS_AT_ONCE = 8_000
+"""Looked at in one pass, by age; each pass that drops some makes one version."""
+
+KEPT = -1
+"""Value of a retention property that drops nothing."""
+
+
+class RetentionMachine(TruncateMachine):
+    """Ends with `Finished(Truncated)` of what retention let go, if anything; both kinds of logs.
+
+    Attributes:
+        next_due_ms: When the next item is too old, None when age drops none; now, if `is_more_due`.
+        is_more_due: Whether more may be due now, among those that were not looked at.
+        untimed_to: No item that ends at or before this offset says when its rows came.
+    """
+
+    asked_time = AskedTime.EXACT
+    __slots__ = (
+        "_ages",
+        "_newest",
+        "_page_sizes",
+        "_retention_bytes",
+        "_retention_ms",
+        "is_more_due",
+        "next_due_ms",
+        "untimed_to",
+    )
+
+    def __init__(
+        self,
+        log: str,
+        *,
+        retention_ms: int,
+        retention_bytes: int,
+        token: str,
+        page_sizes: PageSizes | None = None,
+        untimed_to: int = 0,
+    ) -> None:
+        """Machine of one pass.
+
+        Args:
+            log: Name, for messages.
+            retention_ms: Items whose youngest row is older than this may go; -1 keeps them.
+            retention_bytes: Items may go as long as so many bytes are left; -1 keeps them.
+            token: 32 random hexadecimal digits.
+            page_sizes: Payload bytes of pages of this log, which never change: those are not read.
+                Left with those of the pages that there are now.
+            untimed_to: As an earlier pass left it: what lies before is not read again. It goes with
+                the first item behind it that is due.
+        """
+        super().__init__(log, offset=0, token=token)
+        self._retention_ms = retention_ms
+        self._retention_bytes = retention_bytes
+        self._page_sizes = {} if page_sizes is None else page_sizes
+        self._ages: list[Walk[Item]] = []
+        self._newest: _NewestVersion | None = None
+        self.next_due_ms: int | None = None
+        self.is_more_due = False
+        self.untimed_to = untimed_to
+
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        self._history = None
+        self._ages = [_items_from(head, max(head.oldest_offset, self.untimed_to))]
+        walks: list[Walk[Any]] = [*self._ages]
+        if self._is_prefix_unread(head):  # the first walk is of what the step drops and marks
+            walks.insert(0, oldest_of(head, STEP_ITEMS_MAX))
+        if self._retention_bytes != KEPT:
+            self._newest = _NewestVersion(head, self._page_sizes)
+            walks.append(self._newest)
+        return walks
+
+    def _is_prefix_unread(self, head: LogHead) -> bool:
+        return self._ages[0].first_key > head.oldest_offset
+
+    def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
+        """The items that follow, while none says when its rows came; then as of a truncation."""
+        last = self._ages[-1]
+        if self._retention_ms != KEPT and last.is_cut:
+            items = last.records()
+            if not any(item.newest_ms for item in items):
+                self.untimed_to = items[-1].end_offset
+                self._ages.append(_items_from(head, items[-1].end_offset))
+                return [self._ages[-1]]
+        return super()._more(head, walked)
+
+    def _target(self, head: LogHead, walked: list[Walk[Any]]) -> int:
+        del walked
+        self.next_due_ms = None
+        self.is_more_due = False
+        items = tuple(item for walk in self._ages for item in walk.records())
+        offset, is_all_due = 0, False
+        if self._retention_ms != KEPT:
+            offset, is_all_due = self._due_by_age(items)
+        if (newest := self._newest) is not None:
+            records = newest.records()
+            surplus_bytes = newest.size_bytes() - self._retention_bytes
+            by_size = due_by_size(records, surplus_bytes=surplus_bytes, is_all=not newest.is_cut)
+            is_all_due |= newest.is_cut and by_size >= records[-1].end_offset
+            items = (*items, *records)
+            offset = max(offset, by_size)
+        if is_all_due:  # even if each of their ledgers goes on behind: the next step looks there
+            self.is_more_due = True
+            self.next_due_ms = self._now_ms
+            return offset
+        if self._is_prefix_unread(head) and offset >= self.untimed_to:
+            return offset  # the prefix goes too, with ledgers of its own
+        gone = {item.ledger_id for item in items if item.end_offset <= offset}
+        kept = {item.ledger_id for item in items if item.end_offset > offset}
+        return offset if gone - kept else 0
+
+    def _due_by_age(self, items: Sequence[Item]) -> tuple[int, bool]:
+        """The end of what is too old, and whether what was not looked at may be as well."""
+        since_ms = self._now_ms - self._retention_ms
+        younger = [item.newest_ms for item in items if item.newest_ms >= since_ms]
+        self.next_due_ms = min(younger, default=self._now_ms) + self._retention_ms + 1
+        offset = due_by_age(items, since_ms=since_ms)
+        last = max((item.end_offset for item in items if item.newest_ms), default=0)
+        return offset, self._ages[-1].is_cut and offset >= last > 0
+
+
+def _items_from(head: LogHead, offset: int) -> Walk[Item]:
+    return Walk(ITEMS, head.items, offset, head.end_offset, records_min=ITEMS_AT_ONCE)
+
+
+class _NewestVersion(Walk[Item]):
+    """Reads the oldest pages of the newest version, and those whose bytes are not known.
+
+    Attributes:
+        all_refs: Every page of the version.
+    """
+
+    __slots__ = ("_page_sizes", "all_refs")
+
+    def __init__(self, head: LogHead, page_sizes: PageSizes) -> None:
+        self._page_sizes = page_sizes
+        self.all_refs: list[PageRef] = []
+        super().__init__(
+            ITEMS, head.items, head.start_offset, head.end_offset, records_min=ITEMS_AT_ONCE
+        )
+
+    def _want_pages(self, indexed: list[PageRef]) -> None:
+        super()._want_pages(indexed)
+        refs = (*indexed, *self._paged.pages)
+        self.all_refs = overlapping(refs, self._first_key, self._end_key)
+        unknown = (ref for ref in self.all_refs[len(self.refs) :] if not self._is_known(ref))
+        self._wanted += tuple(PageRequest(ITEMS, ref) for ref in unknown)
+
+    def _is_known(self, ref: PageRef) -> bool:
+        return (ref.token, ref.number) in self._page_sizes
+
+    def size_bytes(self) -> int:
+        """Payload bytes of the version; remembers those of its pages."""
+        known: PageSizes = {}
+        recent = select(ITEMS, self._paged.recent, self._first_key, self._end_key)
+        left = sum(item.size_bytes for item in recent)
+        for ref in self.all_refs:
+            place = ref.token, ref.number
+            page = self.loaded.get(place)  # of the page where the version begins a part counts
+            if page is None:
+                size_bytes = self._page_sizes[place]
+            else:
+                page = select(ITEMS, page, self._first_key, self._end_key)
+                size_bytes = sum(item.size_bytes for item in page)
+            known[place] = size_bytes
+            left += size_bytes
+        self._page_sizes.clear()
+        self._page_sizes.update(known)
+        return left
+
+
+def due_by_age(items: Sequence[Item], *, since_ms: int) -> int:
+    """The end of what is to go because of its age; 0 when that is nothing.
+
+    Args:
+        items: The oldest that are listed, by offset.
+        since_ms: Items whose youngest row came before this go; those that do not say when go with
+            the next one that does.
+    """
+    return max((i.end_offset for i in items if 0 < i.newest_ms < since_ms), default=0)
+
+
+def due_by_size(items: Sequence[Item], *, surplus_bytes: int, is_all: bool = True) -> int:
+    """The end of what is to go because there is enough behind it; 0 when that is nothing.
+
+    Args:
+        items: The oldest of the newest version, by offset.
+        surplus_bytes: Items go as long as they have no more bytes than this together.
+        is_all: Whether the last item is the log's last one, which never goes.
+    """
+    offset = 0
+    for item in items[:-1] if is_all else items:
+        surplus_bytes -= item.size_bytes
+        if surplus_bytes < 0:
+            break
+        offset = item.end_offset
+    return offset

@@ -1,0 +1,1 @@
+"""Commits of producers: plan, transaction, and how an unknown outcome is settled."""

@@ -1,0 +1,294 @@
+"""Which query run may write for a producer (LOGS.md#P1-P5).
+
+A run that the producer record does not know takes over by compare-and-swap, if its batch is not
+older than the last one committed. A known run that is not the last is a zombie, for good. Run ids
+are unique, so an unknown outcome is settled by looking for the run in the record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from ledgerlog_spark.errors import (
+    MetadataUnknownError,
+    MetadataVersionError,
+    ProducerFencedError,
+    StaleCheckpointError,
+)
+from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log.machine import LogMachine
+from ledgerlog_spark.protocol.log.messages import (
+    AskedTime,
+    LogEffects,
+    LogReply,
+    ProducerRead,
+    ReadProducer,
+    Sync,
+    WriteProducer,
+    Written,
+)
+from ledgerlog_spark.protocol.log.state.records import RUNS_REMEMBERED_MAX, ProducerRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerlog_spark.errors import LedgerLogError
+
+ATTEMPTS_MAX = 100
+UNKNOWN_MAX = 10
+
+
+class JobKind(Enum):
+    """What a batch id that was committed before means.
+
+    A batch job that is run again has nothing to do. A stream commits the last batch again after a
+    restart, which is a no-op, but an older one means that its checkpoint went back.
+    """
+
+    BATCH = "batch"
+    STREAM = "stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """How a run stands with its producer record.
+
+    Attributes:
+        epoch: Of the run.
+        version: Of the producer record; registrations are made under it.
+        is_replay: The batch is committed already, and the run did not take over: write nothing.
+        last_batch_id: The last batch that the log holds.
+        took_over: This machine asked for the epoch, so that the ledgers of older ones are to be
+            sealed; false when it found the run in its place.
+    """
+
+    epoch: int
+    version: Version
+    is_replay: bool
+    last_batch_id: int
+    took_over: bool = False
+
+
+class EpochPhase(Enum):
+    """What the one request that is out is for."""
+
+    IDLE = "idle"
+    SYNC = "sync"
+    READ = "read"
+    WRITE = "write"
+
+
+def query_of(run: str) -> str:
+    """The query that a run `query/run` belongs to; empty where the app itself is the query."""
+    return run.rpartition("/")[0]
+
+
+class EpochMachine(LogMachine[Joined]):
+    """Lets a query run take over its producer, or shows that it may not.
+
+    Ends with `Finished(Joined)`, or `Failed` with `ProducerFencedError` (a later run took over),
+    `StaleCheckpointError` (the batch id went back, or is of another query), `MetadataVersionError`
+    (overtaken too often) or the store's errors. Taking over twice is the same as once, so an
+    unknown outcome harms nobody.
+    """
+
+    __slots__ = (
+        "_app", "_asked", "_attempts", "_batch_id", "_is_synced", "_kind", "_may_create", "_run",
+        "_syncs_first", "_unknowns", "phase",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        log: str,
+        *,
+        app: str,
+        run: str,
+        batch_id: int,
+        kind: JobKind,
+        may_create: bool = True,
+        syncs_first: bool = True,
+    ) -> None:
+        """Machine of one run.
+
+        Args:
+            log: Name, for messages.
+            app: The producer.
+            run: The query run; `query/run` for a query that writes under another app's name.
+            batch_id: That the run begins with.
+            kind: What a batch id that was committed before means.
+            may_create: Whether a producer that the log does not know is made. False for the tasks
+                of a batch job, whose record the job made and the sweeper may have forgotten.
+            syncs_first: False for a caller that expects the run in its place and checks the
+                version it is told: what it is told may be old, anything else is looked at again
+                after a sync.
+        """
+        super().__init__(log)
+        self._may_create = may_create
+        self._syncs_first = syncs_first
+        self._is_synced = False
+        self._asked = False
+        self.phase = EpochPhase.IDLE
+        self._app = app
+        self._run = run
+        self._batch_id = batch_id
+        self._kind = kind
+        self._attempts = 0
+        self._unknowns = 0
+
+    def _begin(self) -> LogEffects[Joined]:
+        return self._sync() if self._syncs_first else self._read()
+
+    def _sync(self) -> LogEffects[Joined]:
+        self.phase = EpochPhase.SYNC
+        return self._ask(Sync)
+
+    def _read(self) -> LogEffects[Joined]:
+        self.phase = EpochPhase.READ
+        return self._ask(partial(ReadProducer, app=self._app, time=AskedTime.RECENT))
+
+    def _step(self, reply: LogReply) -> LogEffects[Joined]:
+        if self.phase is EpochPhase.WRITE:
+            return self._on_written(cast("Written", reply))
+        if reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
+            raise self._read_error(reply.outcome)
+        if self.phase is EpochPhase.SYNC:
+            self._is_synced = True
+            return self._read()
+        return self._decide(cast("ProducerRead", reply))
+
+    def _decide(self, reply: ProducerRead) -> LogEffects[Joined]:
+        found = reply.producer
+        in_place = found is not None and found.value.current_run == self._run
+        if not in_place and not self._is_synced:
+            return self._sync()
+        if found is None and not self._may_create:
+            raise ProducerFencedError(
+                f"log {self.log!r} no longer has producer {self._app!r}: the job took longer "
+                "than stagingTtlMs; run it again",
+                log=self.log,
+                app=self._app,
+            )
+        record = found.value if found is not None else ProducerRecord()
+        if found is not None and record.current_run == self._run:
+            return self._joined(found)
+        if self._is_zombie(record):
+            raise ProducerFencedError(
+                f"run {self._run!r} of producer {self._app!r} was replaced by "
+                f"{record.current_run!r}; it can commit nothing more to log {self.log!r}",
+                log=self.log,
+                app=self._app,
+                run=self._run,
+                current_run=record.current_run,
+            )
+        if found is not None and self._kind is JobKind.BATCH:
+            if record.last_batch_id >= self._batch_id:
+                if self._is_other_query(record):
+                    raise self._of_a_stream(record)
+                return self._joined(found)
+        elif record.last_batch_id > self._batch_id:
+            raise StaleCheckpointError(
+                f"log {self.log!r} holds batches of {self._app!r} up to {record.last_batch_id}, "
+                f"and the query begins with {self._batch_id}: its checkpoint is older than the "
+                "log. Restore the newer checkpoint, or start a query with a new one",
+                **self._batches_of(record),
+            )
+        elif record.last_batch_id >= 0 and self._is_other_query(record):
+            whose = "is another query's" if record.runs else "may be another query's"
+            raise StaleCheckpointError(
+                f"batch {record.last_batch_id} of {self._app!r} in log {self.log!r} {whose}, and "
+                f"this query begins with {self._batch_id}: give every query a txnAppId of its own",
+                **self._batches_of(record),
+            )
+        return self._take_over(record, found.version if found else None, reply.now_ms)
+
+    def _is_zombie(self, record: ProducerRecord) -> bool:
+        """Whether the run was the producer's before, and another took over since (LOGS.md#P2)."""
+        return self._run in record.runs[:-1]
+
+    def _is_other_query(self, record: ProducerRecord) -> bool:
+        """Whether the last run names another query than ours: batch ids cannot be compared.
+
+        LOGS.md#P4. A record without a run, as older versions left it after `txnRetentionMs`, does
+        not name the query: a run that belongs to one may be another's.
+        """
+        current = record.current_run
+        return query_of(self._run) != ("" if current is None else query_of(current))
+
+    def _of_a_stream(self, record: ProducerRecord) -> StaleCheckpointError:
+        """A stream counts its batches alone: its number does not count the job (LOGS.md#P4)."""
+        return StaleCheckpointError(
+            f"a streaming query writes to log {self.log!r} as {self._app!r}, and this job is its "
+            f"number {self._batch_id}: give the job a txnAppId of its own",
+            **self._batches_of(record),
+        )
+
+    def _batches_of(self, record: ProducerRecord) -> dict[str, Any]:
+        """Fields of an error about the log's last batch and this run's."""
+        return {
+            "log": self.log,
+            "app": self._app,
+            "batch_id": self._batch_id,
+            "last_batch_id": record.last_batch_id,
+        }
+
+    def _take_over(
+        self, record: ProducerRecord, version: Version | None, now_ms: int
+    ) -> LogEffects[Joined]:
+        taken = replace(
+            record,
+            epoch=record.epoch + 1,
+            runs=(*record.runs, self._run)[-RUNS_REMEMBERED_MAX:],
+            time_ms=now_ms,
+        )
+        self.phase = EpochPhase.WRITE
+        self._asked = True
+        make: Callable[[int], WriteProducer] = lambda number: WriteProducer(  # noqa: E731
+            number, self._app, taken, version
+        )
+        return self._ask(make)
+
+    def _on_written(self, reply: Written) -> LogEffects[Joined]:
+        if reply.outcome is MetadataOutcome.UNAVAILABLE:
+            raise self._read_error(reply.outcome)
+        if reply.outcome is MetadataOutcome.UNKNOWN:
+            self._unknowns += 1
+            if self._unknowns > UNKNOWN_MAX:
+                raise self._read_error(reply.outcome)
+        self._attempts += 1
+        if self._attempts > ATTEMPTS_MAX:
+            raise MetadataVersionError(
+                f"producer {self._app!r} of log {self.log!r} was changed by others at every "
+                "attempt",
+                app=self._app,
+            )
+        return self._sync()
+
+    def _read_error(self, outcome: MetadataOutcome) -> LedgerLogError:
+        """Not "nothing was changed" while an attempt may still be on its way."""
+        if self._unknowns == 0:
+            return super()._read_error(outcome)
+        return MetadataUnknownError(
+            f"whether run {self._run!r} took over producer {self._app!r} is unknown: try again",
+            app=self._app,
+            run=self._run,
+        )
+
+    def _fail(self, error: LedgerLogError) -> LogEffects[Joined]:
+        error.definite = error.definite and self._unknowns == 0
+        return super()._fail(error)
+
+    def _joined(self, found: Versioned[ProducerRecord]) -> LogEffects[Joined]:
+        record = found.value
+        return self._finish(
+            Joined(
+                epoch=record.epoch,
+                version=found.version,
+                is_replay=self._kind is JobKind.BATCH and record.last_batch_id >= self._batch_id,
+                last_batch_id=record.last_batch_id,
+                took_over=self._asked,
+            )
+        )

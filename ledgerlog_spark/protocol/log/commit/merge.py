@@ -1,0 +1,148 @@
+"""The merge switch: one range of a large ledger in place of many small ones (LOGS.md#U13-U16).
+
+The rows were copied before, into a ledger that is registered under a producer of its own. The
+switch is one transaction of head and producer record. It moves no offset and makes no version, so
+every version reads the same rows before and after it. It only happens while the log lists just the
+ranges that were copied; whoever planned before it goes on reading the old ledgers, which are marked
+and stay for `deletedRetentionMs`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import ConcurrentCommitError, LocalProtocolError
+from ledgerlog_spark.protocol.log.commit.listing import ListingCommit
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest, listed
+from ledgerlog_spark.protocol.log.read.versions import listing_of
+from ledgerlog_spark.protocol.log.state.page_replacement import replace_run
+from ledgerlog_spark.protocol.log.state.pages import Loaded, PageRequest, PageWriter
+from ledgerlog_spark.protocol.log.state.records import Item, LogHead, StagedRange
+from ledgerlog_spark.protocol.log.state.rows import ITEMS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.protocol.log.commit.result import CommitResult
+    from ledgerlog_spark.protocol.log.messages import LogEffects
+    from ledgerlog_spark.protocol.log.state.walk import Walk
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequest:
+    """What is to stand for what.
+
+    Attributes:
+        app: Names the producer of this merge, a job's.
+        run: Its query run.
+        replaced: Items one behind the other, as they were listed when their rows were copied.
+        staged: The range that holds the same rows in the same order.
+        password: Of its ledger.
+
+    Raises:
+        LocalProtocolError: Other rows, or items that do not follow each other.
+    """
+
+    app: str
+    run: str
+    replaced: tuple[Item, ...]
+    staged: StagedRange
+    password: bytes = field(repr=False, default=b"")
+
+    def __post_init__(self) -> None:
+        following = zip(self.replaced, self.replaced[1:], strict=False)
+        gaps = [one for one, other in following if one.end_offset != other.first_offset]
+        schemas = {item.schema_id for item in self.replaced}
+        rows = sum(item.rows for item in self.replaced)
+        if gaps or len(schemas) != 1 or rows != self.staged.rows:
+            raise LocalProtocolError(
+                f"ranges of {rows} rows in {len(schemas)} schemas with {len(gaps)} gaps cannot be "
+                f"replaced by one of {self.staged.rows}",
+                staged=self.staged,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class MergeChange:
+    """The head that lists one item in place of several, and everything else as before."""
+
+    head: LogHead
+    replaced: tuple[Item, ...]
+    merged: Item
+    loaded: Loaded
+
+    def pages_to_merge(self) -> tuple[PageRequest, ...]:
+        """None: the whole list was read before."""
+        return ()
+
+    def build(self, token: str, loaded: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
+        """The new head, and the pages to write under `token` before it."""
+        writer = PageWriter(token)
+        items = replace_run(
+            ITEMS, self.head.items, self.replaced, (self.merged,), writer, self.loaded | loaded
+        )
+        return replace(self.head, token=token, items=items), tuple(writer.pages)
+
+
+class MergeMachine(ListingCommit):
+    """Ends with `Finished(CommitResult)`; the version is the log's, which the merge did not make.
+
+    Or `Failed` as a commit, with `ConcurrentCommitError` when the log does not list these ranges
+    any more, because they were truncated, expired, or merged by somebody else (LOGS.md#U15).
+    """
+
+    __slots__ = ("_merge",)
+
+    def __init__(self, log: str, merge: MergeRequest, *, token: str) -> None:
+        """Machine of one switch.
+
+        Args:
+            log: Name, for messages.
+            merge: What to switch.
+            token: 32 random hexadecimal digits; later attempts count on from it.
+        """
+        request = CommitRequest(
+            app=merge.app,
+            run=merge.run,
+            batch_id=0,
+            ranges=(merge.staged,),
+            password=merge.password,
+        )
+        super().__init__(log, request, token=token)
+        self._merge = merge
+
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        return [listing_of(head)]
+
+    def _listed(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[CommitResult]:
+        items: tuple[Item, ...] = walked[0].records()
+        replaced = self._found(items)
+        first, end = replaced[0].first_offset, replaced[-1].end_offset
+        others = {i.ledger_id for i in items if i.end_offset <= first or i.first_offset >= end}
+        ledger_ids = dict.fromkeys(item.ledger_id for item in replaced)
+        self._unlisted = tuple(ledger for ledger in ledger_ids if ledger not in others)
+        merged = self._merged(head, replaced)
+        return self._prepare(MergeChange(head, replaced, merged, walked[0].loaded))
+
+    def _found(self, items: Sequence[Item]) -> tuple[Item, ...]:
+        """The items that are to be replaced, as the log lists them now."""
+        wanted = self._merge.replaced
+        first, end = wanted[0].first_offset, wanted[-1].end_offset
+        found = tuple(i for i in items if i.end_offset > first and i.first_offset < end)
+        if found != wanted:
+            raise ConcurrentCommitError(
+                f"log {self.log!r} no longer lists the {len(wanted)} ranges from offset {first} to "
+                f"{end} that were merged: they were truncated, or another process merged them; "
+                "nothing was changed",
+                log=self.log,
+                first_offset=first,
+                end_offset=end,
+                retriable=True,
+            )
+        return found
+
+    def _merged(self, head: LogHead, replaced: tuple[Item, ...]) -> Item:
+        newest_ms = max(item.newest_ms for item in replaced)
+        (item,) = listed(head, (self._merge.staged,), replaced[0].schema_id, newest_ms)
+        return replace(item, first_offset=replaced[0].first_offset)

@@ -1,0 +1,314 @@
+"""How a commit changes a head: offsets, versions, schemas (LOGS.md#G4-G6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from ledgerlog_spark.errors import ConcurrentCommitError, LocalProtocolError, SchemaMismatchError
+from ledgerlog_spark.protocol.log.state import pages as log_pages
+from ledgerlog_spark.protocol.log.state.pages import Loaded, PageRequest, PageWriter
+from ledgerlog_spark.protocol.log.state.records import (
+    LARGE_LOG_ITEMS,
+    NO_SCHEMA,
+    STATISTICS_SIZE_BYTES_MAX_LARGE_LOG,
+    Item,
+    LogContent,
+    LogHead,
+    LogKind,
+    Operation,
+    SchemaRecord,
+    StagedRange,
+    VersionInterval,
+    WriteMode,
+)
+from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, SCHEMA_SIZE_BYTES_MAX, SCHEMAS
+from ledgerlog_spark.protocol.log.state.statistics import shorten_statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """What a job asks to be committed.
+
+    Attributes:
+        app: Names the producer.
+        run: The query run that wrote the ranges.
+        batch_id: Of the batch; one that the producer committed before is a no-op.
+        ranges: In the order that their rows get: partition, then range.
+        mode: Append, or instead of what is there.
+        schema: Of the rows, empty for a log of records.
+        schema_id: The log's id of that schema, None when the log does not have it.
+        base_schema_id: The log's current schema when the job was planned.
+        planned_version: The log's version when the job was planned.
+        overwrite_if_changed: Overwrite also what was committed since then.
+        password: Of the ledgers that the ranges lie in.
+        is_first: The job was planned on a log that nothing was committed to: the schema stands
+            instead of the one that the log was made with, and is committed also without rows.
+
+    Raises:
+        LocalProtocolError: A range that cannot be.
+    """
+
+    app: str
+    run: str
+    batch_id: int
+    ranges: tuple[StagedRange, ...] = ()
+    mode: WriteMode = WriteMode.APPEND
+    schema: bytes = b""
+    schema_id: int | None = None
+    base_schema_id: int = NO_SCHEMA
+    planned_version: int = 0
+    overwrite_if_changed: bool = False
+    password: bytes = field(repr=False, default=b"")
+    is_first: bool = False
+
+    def __post_init__(self) -> None:
+        if self.batch_id < 0:
+            raise LocalProtocolError(f"batch id {self.batch_id}: it counts from 0")
+        for staged in self.ranges:
+            ordered = 0 <= staged.first_entry_id <= staged.last_entry_id
+            if not ordered or staged.rows < 1 or staged.size_bytes < 0:
+                raise LocalProtocolError(f"a range that cannot be: {staged}", range=staged)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write: an append without rows, but for the first one."""
+        return self._appends_nothing and not self.is_first
+
+    def is_nothing_for(self, head: LogHead) -> bool:
+        """Whether there is nothing to write to a log that has this head."""
+        return self._appends_nothing and head.version > 0
+
+    @property
+    def _appends_nothing(self) -> bool:
+        return self.mode is WriteMode.APPEND and not self.ranges
+
+    @property
+    def ledger_ids(self) -> frozenset[int]:
+        """The ledgers that the ranges lie in."""
+        return frozenset(staged.ledger_id for staged in self.ranges)
+
+
+class HeadChange(Protocol):
+    """A change of a head, before its token is chosen and its pages are written."""
+
+    def pages_to_merge(self) -> tuple[PageRequest, ...]:
+        """Pages that have to be read before `build`."""
+
+    def build(self, token: str, loaded: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
+        """The new head, and the pages to write under `token` before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewVersion:
+    """The change that makes a new version; a `HeadChange`.
+
+    Attributes:
+        head: What it changes.
+        interval: The new version.
+        items: To append.
+        schemas: To append.
+    """
+
+    head: LogHead
+    interval: VersionInterval
+    items: tuple[Item, ...] = ()
+    schemas: tuple[SchemaRecord, ...] = ()
+
+    def pages_to_merge(self) -> tuple[PageRequest, ...]:
+        """Pages that have to be read before `build`."""
+        return (
+            *log_pages.pages_to_merge(ITEMS, self.head.items, self.items),
+            *log_pages.pages_to_merge(HISTORY, self.head.history, (self.interval,)),
+            *log_pages.pages_to_merge(SCHEMAS, self.head.schemas, self.schemas),
+        )
+
+    def build(self, token: str, loaded: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
+        """The new head, and the pages to write under `token` before it."""
+        writer = PageWriter(token)
+        interval = replace(self.interval, token=token)
+        items = log_pages.append(ITEMS, self.head.items, self.items, writer, loaded)
+        history = log_pages.append(HISTORY, self.head.history, (interval,), writer, loaded)
+        schemas = log_pages.append(SCHEMAS, self.head.schemas, self.schemas, writer, loaded)
+        head = replace(
+            self.head,
+            version=interval.version,
+            start_offset=interval.start_offset,
+            end_offset=interval.end_offset,
+            schema_id=interval.schema_id,
+            commit_time_ms=interval.commit_time_ms,
+            token=token,
+            items=items,
+            history=history,
+            schemas=schemas,
+        )
+        return head, tuple(writer.pages)
+
+
+def plan_commit(
+    head: LogHead, request: CommitRequest, *, now_ms: int, current_schema: bytes | None
+) -> NewVersion:
+    """The change that `request` makes of `head`.
+
+    Args:
+        head: As read.
+        request: Checked against the producer record before.
+        now_ms: By the store's clock; commit times rise also when it goes back.
+        current_schema: Of the head; only looked at when it is not the planned one.
+
+    Raises:
+        ConcurrentCommitError: Somebody committed since the job was planned, and the job's rows
+            cannot stand beside or instead of that. Definite.
+        SchemaMismatchError: The schema is too large to be stored. Definite.
+    """
+    overwrites = request.mode is WriteMode.OVERWRITE
+    changed = head.version != request.planned_version
+    if overwrites and changed and not request.overwrite_if_changed:  # LOGS.md#K9
+        raise ConcurrentCommitError(
+            f"log {head.name!r} is at version {head.version}, the overwrite was planned at "
+            f"{request.planned_version}: run the job again, or set overwriteIfChanged",
+            log=head.name,
+            version=head.version,
+            planned_version=request.planned_version,
+        )
+    schema_id, schemas = _schema(head, request, current_schema)
+    commit_time_ms = max(head.commit_time_ms + 1, now_ms)
+    items = tuple(listed(head, request.ranges, schema_id, commit_time_ms))
+    end_offset = items[-1].end_offset if items else head.end_offset
+    interval = VersionInterval(
+        version=head.version + 1,
+        start_offset=head.end_offset if overwrites else head.start_offset,
+        end_offset=end_offset,
+        commit_time_ms=commit_time_ms,
+        token=head.token,
+        schema_id=schema_id,
+        operation=Operation.OVERWRITE if overwrites else Operation.APPEND,
+    )
+    return NewVersion(head, interval, items, schemas)
+
+
+def needs_current_schema(head: LogHead, request: CommitRequest) -> bool:
+    """Whether `plan_commit` will compare the job's schema with the log's current one."""
+    return bool(request.schema) and head.schema_id not in {request.base_schema_id, NO_SCHEMA}
+
+
+def created(
+    *,
+    log_id: str,
+    name: str,
+    kind: LogKind,
+    content: LogContent,
+    now_ms: int,
+    token: str,
+    schema: bytes = b"",
+    properties: Mapping[str, str] | None = None,
+) -> tuple[LogHead, tuple[bytes, ...]]:
+    """The head of a new, empty log at version 0, and the pages that it needs.
+
+    Args:
+        log_id: Never used before.
+        name: Of the log.
+        kind: Who may write.
+        content: What entries hold.
+        now_ms: By the store's clock.
+        token: Of the creation.
+        schema: The first schema, empty for none.
+        properties: As they are stored.
+
+    Raises:
+        SchemaMismatchError: The schema is too large to be stored.
+    """
+    schemas = (SchemaRecord(0, _storable(name, schema)),) if schema else ()
+    interval = VersionInterval(
+        version=0,
+        start_offset=0,
+        end_offset=0,
+        commit_time_ms=now_ms,
+        token=token,
+        schema_id=0 if schemas else NO_SCHEMA,
+        operation=Operation.CREATE,
+    )
+    bare = LogHead(
+        log_id=log_id,
+        name=name,
+        kind=kind,
+        content=content,
+        version=0,
+        start_offset=0,
+        end_offset=0,
+        schema_id=NO_SCHEMA,
+        commit_time_ms=now_ms,
+        token=token,
+        properties=dict(properties or {}),
+    )
+    return NewVersion(bare, interval, (), schemas).build(token, {})
+
+
+def listed(
+    head: LogHead, ranges: Sequence[StagedRange], schema_id: int, commit_time_ms: int
+) -> Iterator[Item]:
+    """Items of new ranges at the log's end."""
+    is_large = head.items.count + len(ranges) > LARGE_LOG_ITEMS
+    offset = head.end_offset
+    for staged in ranges:
+        statistics = staged.statistics
+        if is_large:
+            statistics = shorten_statistics(
+                statistics, size_bytes_max=STATISTICS_SIZE_BYTES_MAX_LARGE_LOG
+            )
+        yield Item(
+            ledger_id=staged.ledger_id,
+            first_entry_id=staged.first_entry_id,
+            last_entry_id=staged.last_entry_id,
+            index_entry_id=staged.index_entry_id,
+            rows=staged.rows,
+            size_bytes=staged.size_bytes,
+            first_offset=offset,
+            schema_id=schema_id,
+            statistics=statistics,
+            newest_ms=commit_time_ms,
+        )
+        offset += staged.rows
+
+
+def _schema(
+    head: LogHead, request: CommitRequest, current_schema: bytes | None
+) -> tuple[int, tuple[SchemaRecord, ...]]:
+    """The id of the rows' schema, and the schema when the log does not have it yet."""
+    if not request.schema:
+        return head.schema_id, ()
+    if head.schema_id != request.base_schema_id:
+        if head.schema_id != NO_SCHEMA and current_schema == request.schema:
+            return head.schema_id, ()
+        raise ConcurrentCommitError(
+            f"the schema of log {head.name!r} changed since the job was planned: run it again",
+            log=head.name,
+            schema_id=head.schema_id,
+            planned_schema_id=request.base_schema_id,
+        )
+    is_new = request.schema_id != request.base_schema_id
+    if request.is_first and is_new and head.version > 0:
+        raise ConcurrentCommitError(
+            f"log {head.name!r} got its first rows since the job was planned, and they have other "
+            "columns than the job's: run it again",
+            log=head.name,
+            version=head.version,
+        )
+    if request.schema_id is not None:
+        return request.schema_id, ()
+    schema_id = log_pages.end_key(SCHEMAS, head.schemas)
+    return schema_id, (SchemaRecord(schema_id, _storable(head.name, request.schema)),)
+
+
+def _storable(log: str, schema: bytes) -> bytes:
+    if len(schema) > SCHEMA_SIZE_BYTES_MAX:
+        raise SchemaMismatchError(
+            f"the schema of log {log!r} takes {len(schema)} bytes, "
+            f"{SCHEMA_SIZE_BYTES_MAX} can be stored: use fewer columns or less metadata",
+            log=log,
+            size_bytes=len(schema),
+        )
+    return schema

@@ -1,0 +1,205 @@
+"""Restoring a version: its ranges listed again at new offsets (LOGS.md#U10-U12).
+
+A merged range may reach over the version's start or end. A list names ranges whole, so the part
+that belongs to the version is written again before, and stands for the range; everything else is
+listed as it is, and no row is copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import ConcurrentCommitError, VersionNotAvailableError
+from ledgerlog_spark.protocol.log.commit.listing import ListingCommit
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest, NewVersion, listed
+from ledgerlog_spark.protocol.log.commit.result import CommitResult, CommitStatus
+from ledgerlog_spark.protocol.log.state.records import (
+    Item,
+    LogHead,
+    Operation,
+    StagedRange,
+    VersionInterval,
+    WriteMode,
+)
+from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS
+from ledgerlog_spark.protocol.log.state.walk import Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ledgerlog_spark.protocol.log.messages import LogEffects
+
+
+@dataclass(frozen=True, slots=True)
+class CutRange:
+    """The part of a listed range that belongs to a version.
+
+    Attributes:
+        item: The range.
+        start_offset: Of the part, inclusive.
+        end_offset: Of the part, exclusive.
+    """
+
+    item: Item
+    start_offset: int
+    end_offset: int
+
+    @property
+    def offsets(self) -> tuple[int, int]:
+        """Start (inclusive) and end (exclusive)."""
+        return self.start_offset, self.end_offset
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """What is to be restored.
+
+    Attributes:
+        version: The version.
+        app: Names the producer of this restore, a job's.
+        run: Its query run.
+        planned_version: The log's version when the restore was planned.
+        copies: Ranges written again, by the offsets of the rows that they hold.
+        overwrite_if_changed: Replace also what was committed since then.
+        password: Of the ledgers of the copies.
+    """
+
+    version: int
+    app: str
+    run: str
+    planned_version: int
+    copies: Mapping[tuple[int, int], StagedRange]
+    overwrite_if_changed: bool = False
+    password: bytes = field(repr=False, default=b"")
+
+
+def cut_ranges(interval: VersionInterval, items: Iterable[Item]) -> tuple[CutRange, ...]:
+    """The parts of ranges that reach over the start or the end of a version; at most two."""
+    start, end = interval.start_offset, interval.end_offset
+    return tuple(
+        CutRange(item, max(start, item.first_offset), min(end, item.end_offset))
+        for item in items
+        if item.first_offset < start or item.end_offset > end
+    )
+
+
+class RestoreMachine(ListingCommit):
+    """Ends with `Finished(CommitResult)`: the newest version has the rows of the one named.
+
+    `NOTHING_TO_COMMIT` when the newest version has just these rows. Or `Failed` as a commit, with
+    `VersionNotAvailableError`, or with `ConcurrentCommitError` when others committed since the
+    restore was planned, or merged what it copied.
+    """
+
+    __slots__ = ("_interval", "_restore")
+
+    def __init__(self, log: str, restore: RestoreRequest, *, token: str) -> None:
+        """Machine of one restore.
+
+        Args:
+            log: Name, for messages.
+            restore: What to restore.
+            token: 32 random hexadecimal digits; later attempts count on from it.
+        """
+        request = CommitRequest(
+            app=restore.app,
+            run=restore.run,
+            batch_id=0,
+            ranges=tuple(restore.copies.values()),
+            mode=WriteMode.OVERWRITE,
+            planned_version=restore.planned_version,
+            password=restore.password,
+        )
+        super().__init__(log, request, token=token)
+        self._restore = restore
+        self._interval: VersionInterval | None = None
+
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        wanted = self._restore.version
+        if not head.oldest_version <= wanted <= head.version:
+            raise VersionNotAvailableError(
+                f"version {wanted} of log {head.name!r} does not exist; available versions are "
+                f"{head.oldest_version} to {head.version}",
+                log=head.name,
+                version=wanted,
+                oldest=head.oldest_version,
+                newest=head.version,
+            )
+        if head.version != self._restore.planned_version and not self._restore.overwrite_if_changed:
+            raise ConcurrentCommitError(
+                f"log {head.name!r} is at version {head.version}, restoring {wanted} was planned "
+                f"at {self._restore.planned_version}: check the new commits, then restore "
+                "again",
+                log=head.name,
+                version=head.version,
+                planned_version=self._restore.planned_version,
+            )
+        return [Walk(HISTORY, head.history, wanted, wanted + 1)]
+
+    def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
+        if len(walked) > 1:
+            return []
+        (self._interval,) = walked[0].records()
+        start, end = self._interval.start_offset, self._interval.end_offset
+        return [Walk(ITEMS, head.items, start, end)]
+
+    def _listed(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[CommitResult]:
+        old = self._interval
+        assert old is not None
+        is_same = (old.start_offset, old.end_offset) == head.interval
+        if is_same and old.schema_id == head.schema_id:
+            result = CommitResult(CommitStatus.NOTHING_TO_COMMIT, head.version, head.end_offset)
+            return self._end(result)
+        commit_time_ms = max(head.commit_time_ms + 1, self._now_ms)
+        items = self._items(head, walked[1].records(), commit_time_ms)
+        interval = VersionInterval(
+            version=head.version + 1,
+            start_offset=head.end_offset,
+            end_offset=head.end_offset + old.rows,
+            commit_time_ms=commit_time_ms,
+            token=head.token,
+            schema_id=old.schema_id,
+            operation=Operation.RESTORE,
+        )
+        return self._prepare(NewVersion(head, interval, items))
+
+    def _items(self, head: LogHead, items: Sequence[Item], commit_time_ms: int) -> tuple[Item, ...]:
+        """The version's ranges, and copies where it has a part only, at the log's end."""
+        assert self._interval is not None
+        cut = {part.item.first_offset: part for part in cut_ranges(self._interval, items)}
+        ranges = []
+        for item in items:
+            part = cut.get(item.first_offset)
+            ranges.append(staged_again(item) if part is None else self._copy_of(part))
+        rows = sum(staged.rows for staged in ranges)
+        assert rows == self._interval.rows, (rows, self._interval)
+        again = listed(head, ranges, head.schema_id, commit_time_ms)
+        return tuple(
+            replace(new, schema_id=item.schema_id) for new, item in zip(again, items, strict=True)
+        )
+
+    def _copy_of(self, part: CutRange) -> StagedRange:
+        copy = self._restore.copies.get(part.offsets)
+        if copy is None or copy.rows != part.end_offset - part.start_offset:
+            raise ConcurrentCommitError(
+                f"ranges of log {self.log!r} were merged while version {self._restore.version} was "
+                "being restored; nothing was changed, restore it again",
+                log=self.log,
+                version=self._restore.version,
+                retriable=True,
+            )
+        return copy
+
+
+def staged_again(item: Item) -> StagedRange:
+    """A listed range as it was before it had offsets."""
+    return StagedRange(
+        ledger_id=item.ledger_id,
+        first_entry_id=item.first_entry_id,
+        last_entry_id=item.last_entry_id,
+        index_entry_id=item.index_entry_id,
+        rows=item.rows,
+        size_bytes=item.size_bytes,
+        statistics=item.statistics,
+    )

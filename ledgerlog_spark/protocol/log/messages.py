@@ -1,0 +1,352 @@
+"""What the log's machines ask of the store (requests) and what they are told (replies).
+
+A request carries a number in `request`, and the host answers it with exactly one reply that repeats
+the number. A machine ends with one indication, `Finished` or `Failed`. Outcomes are those of
+`messages.MetadataOutcome`; of a read, `GONE` means that there is no such record (as far as this
+replica of the store knows, so machines `Sync` before they conclude anything from it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.errors import LedgerLogError
+    from ledgerlog_spark.model import Version, Versioned
+    from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+    from ledgerlog_spark.protocol.log.state.pages import PageRequest
+    from ledgerlog_spark.protocol.log.state.records import LogHead, ProducerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Make later reads at least as new as now; answered by `Synced`."""
+
+    request: int
+
+
+class AskedTime(Enum):
+    """What time a reply is to name. It is the store's, and never ahead of it (LOGS.md#G12)."""
+
+    NONE = "none"
+    RECENT = "computed from the last answer of the store: for dates"
+    EXACT = "read from the store: for deletion by age"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadHead:
+    """Answered by `HeadRead`."""
+
+    request: int
+    time: AskedTime = AskedTime.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class ReadProducer:
+    """Answered by `ProducerRead`."""
+
+    request: int
+    app: str
+    time: AskedTime = AskedTime.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRegistered:
+    """Which ledgers are registered under a producer; answered by `RegisteredRead`."""
+
+    request: int
+    app: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPages:
+    """Answered by `PagesRead`; `GONE` when one of them is missing."""
+
+    request: int
+    pages: tuple[PageRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPassword:
+    """The password in the record of a ledger; answered by `PasswordRead`.
+
+    `GONE` when there is no such record, or it does not say.
+    """
+
+    request: int
+    ledger_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class WritePages:
+    """Make `pages/<token>` and the pages under it; answered by `PagesWritten`.
+
+    `CONFLICT` when the node exists already.
+    """
+
+    request: int
+    token: str
+    pages: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteHead:
+    """One transaction: head, producer record and pages' node at these versions, or nothing.
+
+    Answered by `Written`. `GONE`, and nothing changed, when a ledger of `listed` was deleted or is
+    being deleted: nothing that lists it got through, or ever gets through.
+
+    Attributes:
+        token: The head's; also the name of the pages' node.
+        head: The new head.
+        head_version: What it replaces.
+        app: The producer, None when its record is not part of the change.
+        producer: Its new record.
+        producer_version: What that replaces.
+        pages_version: Of `pages/<token>` as made by `WritePages`, None without pages.
+        unlisted: Ledgers that no retained version names from now on.
+        listed: Ledgers that a leader made, and that the list names from now on.
+    """
+
+    request: int
+    token: str
+    head: LogHead
+    head_version: Version
+    app: str | None = None
+    producer: ProducerRecord | None = None
+    producer_version: Version | None = None
+    pages_version: Version | None = None
+    unlisted: tuple[int, ...] = ()
+    listed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteProducer:
+    """Create (`version` None) or replace a producer record; answered by `Written`.
+
+    Attributes:
+        deregistered: Registrations that the same transaction deletes, each leaving
+            `unlisted/<ledger>` behind, so that the ledger's deletion is not forgotten.
+        released: The same for ledgers that are listed, and without a mark.
+    """
+
+    request: int
+    app: str
+    producer: ProducerRecord
+    version: Version | None
+    deregistered: tuple[int, ...] = ()
+    released: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStaged:
+    """Which ledgers are registered under a producer, and since when; answered by `StagedRead`."""
+
+    request: int
+    app: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRegistrations:
+    """Under which producers these ledgers are registered; answered by `RegistrationsRead`."""
+
+    request: int
+    ledger_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TouchPages:
+    """Change `pages/<token>`, so that a commit that checks it fails; answered by `Written`.
+
+    `GONE` when there is no such node.
+    """
+
+    request: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePages:
+    """Delete all pages of `pages/<token>` but `kept`, the node too when none is kept.
+
+    Answered by `Written`.
+    """
+
+    request: int
+    token: str
+    kept: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropLedger:
+    """Seal the ledger, delete it, then its mark `unlisted/<ledger>`; answered by `Written`.
+
+    A ledger that is gone already is fine. `CONFLICT`, and nothing done, when its mark is not of
+    `marked_ms` any more: it was renewed, so a time of grace began anew.
+
+    Attributes:
+        ledger_id: The ledger, which nothing can list any more.
+        marked_ms: When the mark was made that made it due; None for a ledger without one.
+    """
+
+    request: int
+    ledger_id: int
+    marked_ms: int | None = None
+
+
+LogRequest = (
+    Sync
+    | ReadHead
+    | ReadProducer
+    | ReadRegistered
+    | ReadPages
+    | ReadPassword
+    | WritePages
+    | WriteHead
+    | WriteProducer
+    | ReadStaged
+    | ReadRegistrations
+    | TouchPages
+    | DeletePages
+    | DropLedger
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """Reply to `Sync`."""
+
+    request: int
+    outcome: MetadataOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRead:
+    """Reply to `ReadHead`; `now_ms` is the store's clock, 0 when no time was asked for."""
+
+    request: int
+    outcome: MetadataOutcome
+    head: Versioned[LogHead] | None = None
+    now_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRead:
+    """Reply to `ReadProducer`; `now_ms` as of `HeadRead`."""
+
+    request: int
+    outcome: MetadataOutcome
+    producer: Versioned[ProducerRecord] | None = None
+    now_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredRead:
+    """Reply to `ReadRegistered`; ledger ids, rising."""
+
+    request: int
+    outcome: MetadataOutcome
+    ledger_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PagesRead:
+    """Reply to `ReadPages`; the records of each page, in the order asked for."""
+
+    request: int
+    outcome: MetadataOutcome
+    pages: tuple[tuple[Any, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordRead:
+    """Reply to `ReadPassword`."""
+
+    request: int
+    outcome: MetadataOutcome
+    password: bytes = field(repr=False, default=b"")
+
+
+@dataclass(frozen=True, slots=True)
+class PagesWritten:
+    """Reply to `WritePages`."""
+
+    request: int
+    outcome: MetadataOutcome
+    version: Version | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Reply to every other write; the new version of the head or the producer record."""
+
+    request: int
+    outcome: MetadataOutcome
+    version: Version | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRegistration:
+    """A registration, and when it was made by the store's clock."""
+
+    ledger_id: int
+    registered_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRead:
+    """Reply to `ReadStaged`; `now_ms` by the store's clock."""
+
+    request: int
+    outcome: MetadataOutcome
+    ledgers: tuple[StagedRegistration, ...] = ()
+    now_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationsRead:
+    """Reply to `ReadRegistrations`: producers in order of name, each with its ledgers of those."""
+
+    request: int
+    outcome: MetadataOutcome
+    registrations: tuple[tuple[str, Versioned[ProducerRecord], tuple[int, ...]], ...] = ()
+
+
+LogReply = (
+    Synced
+    | HeadRead
+    | ProducerRead
+    | RegisteredRead
+    | PagesRead
+    | PasswordRead
+    | PagesWritten
+    | Written
+    | StagedRead
+    | RegistrationsRead
+)
+
+
+R_co = TypeVar("R_co", covariant=True)
+"""The result of a machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Generic[R_co]):
+    """The machine is done and has a result."""
+
+    result: R_co
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The machine is done and has none; the error says whether anything may have happened."""
+
+    error: LedgerLogError
+
+
+LogEffect = LogRequest | Finished[R_co] | Failed
+
+LogEffects = list[LogEffect[R_co]]
+"""The effects of a machine with that result."""

@@ -1,0 +1,100 @@
+"""One password for all ledgers of a log: what the head stores of it (LOGS.md#G11).
+
+Rows of two passwords cannot be read together, so every commit that lists new ledgers compares its
+password with the one that the first such commit stored. What is stored is an HMAC under a random
+salt, not a slow hash: each ledger's record holds the password itself, in the same store. The HMAC
+keeps it out of heads, snapshots and what is printed of them.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import MetadataFormatError, UnauthorizedError
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.log.state.records import LogHead
+
+PASSWORD_CHECK = "passwordCheck"  # noqa: S105 (a name)
+"""The property, and the writer feature: a program that does not compare must not write."""
+
+NO_PASSWORD = "none"  # noqa: S105 (a value that says that there is none)
+_SCHEME = "hmac-sha256"
+_SALT_SIZE_BYTES = 16
+
+
+def password_check(password: bytes, salt: bytes) -> str:
+    """What a head stores of a password, which may be empty.
+
+    Args:
+        password: Of the log's ledgers.
+        salt: 16 random bytes, never used for another log.
+    """
+    if not password:
+        return NO_PASSWORD
+    return f"{_SCHEME}:{salt.hex()}:{hmac.digest(salt, password, 'sha256').hex()}"
+
+
+def check_password(log: str, head: LogHead, password: bytes) -> None:
+    """Returns when ledgers of that password may be listed, or the head does not say.
+
+    Args:
+        log: Name, for messages.
+        head: Of the log.
+        password: Of the ledgers.
+
+    Raises:
+        UnauthorizedError: The log has another password. Definite.
+        MetadataFormatError: What is stored is of a later version.
+    """
+    stored = head.properties.get(PASSWORD_CHECK)
+    if stored is not None:
+        compare_password(log, stored, password)
+
+
+def compare_password(log: str, stored: str, password: bytes) -> None:
+    """Returns when `stored`, made by `password_check`, is of that password; errors as above."""
+    if hmac.compare_digest(stored, password_check(password, _salt(log, stored))):
+        return
+    if stored == NO_PASSWORD:
+        raise UnauthorizedError(
+            f'log {log!r} has no password: leave the option "passwordFile" out. Nothing was '
+            "written, because rows with different passwords cannot be read together.",
+            log=log,
+        )
+    wrong = "does not match that of" if password else "is missing; a password protects"
+    raise UnauthorizedError(
+        f'the option "passwordFile" {wrong} log {log!r}. Nothing was written, because rows with '
+        "different passwords cannot be read together.",
+        log=log,
+    )
+
+
+def with_password(head: LogHead, password: bytes, salt: bytes) -> LogHead:
+    """The head with the check of that password, if it has none yet."""
+    if PASSWORD_CHECK in head.properties:
+        return head
+    return replace(
+        head,
+        properties={**head.properties, PASSWORD_CHECK: password_check(password, salt)},
+        writer_features=tuple(sorted({*head.writer_features, PASSWORD_CHECK})),
+    )
+
+
+def _salt(log: str, stored: str) -> bytes:
+    scheme, _, rest = stored.partition(":")
+    if stored == NO_PASSWORD:
+        return bytes(_SALT_SIZE_BYTES)
+    salt = rest.partition(":")[0]
+    if scheme == _SCHEME and len(salt) == 2 * _SALT_SIZE_BYTES:
+        try:
+            return bytes.fromhex(salt)
+        except ValueError:
+            pass
+    raise MetadataFormatError(
+        f"log {log!r} stores its password as {scheme!r}, which this version does not support: use "
+        "a later ledgerlog",
+        log=log,
+    )

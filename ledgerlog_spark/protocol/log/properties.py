@@ -1,0 +1,290 @@
+"""Properties of a log: names, defaults, limits (LOGS.md#G7)."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.model import DigestType, Quorum
+from ledgerlog_spark.protocol.log.password import PASSWORD_CHECK
+from ledgerlog_spark.protocol.log.state.codec import PROPERTIES_SIZE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAME_LENGTH_MAX = 200
+JOB_APP_PREFIX = "job:"
+"""Producers of this name were made up for one job, and are forgotten some time after it."""
+
+CHANGE_ENSEMBLE, ROLL_LEDGER = ON_BOOKIE_FAILURE = ("change_ensemble", "roll_ledger")
+
+_NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class LogProperties:
+    """How a log's ledgers are made and how long things are kept.
+
+    Attributes:
+        ensemble_size: E of new ledgers.
+        write_quorum: Qw of new ledgers.
+        ack_quorum: Qa of new ledgers.
+        digest_type: Of new ledgers, by name.
+        roll_size_bytes: Payload bytes after which a writer goes on in a new ledger.
+        roll_age_ms: Age after which a writer goes on in a new ledger.
+        retention_ms: Rows older than this may be dropped; -1 keeps them.
+        retention_bytes: Bytes above which the oldest rows may be dropped; -1 keeps them.
+        version_retention_ms: How long a version that was replaced can still be read.
+        deleted_retention_ms: How long a ledger stays after no version names it.
+        staging_ttl_ms: How long a job may take from a ledger's creation to its commit.
+        transaction_retention_ms: How long a producer's query runs are remembered.
+        on_bookie_failure: What a leader does when a bookie fails: `change_ensemble` replaces it in
+            the ledger, `roll_ledger` closes the ledger and goes on in another.
+    """
+
+    ensemble_size: int = 3
+    write_quorum: int = 3
+    ack_quorum: int = 2
+    digest_type: str = "CRC32C"
+    roll_size_bytes: int = 1 << 30
+    roll_age_ms: int = _HOUR_MS
+    retention_ms: int = -1
+    retention_bytes: int = -1
+    version_retention_ms: int = 7 * _DAY_MS
+    deleted_retention_ms: int = _DAY_MS
+    staging_ttl_ms: int = 7 * _DAY_MS
+    transaction_retention_ms: int = 30 * _DAY_MS
+    on_bookie_failure: str = CHANGE_ENSEMBLE
+
+    def __post_init__(self) -> None:
+        Quorum(self.ensemble_size, self.write_quorum, self.ack_quorum)
+        if self.digest_type not in DigestType.__members__:
+            raise ConfigurationError(
+                f"digestType must be one of {', '.join(DigestType.__members__)}, got "
+                f"{self.digest_type!r}",
+                key="digestType",
+            )
+        if self.on_bookie_failure not in ON_BOOKIE_FAILURE:
+            raise ConfigurationError(
+                f"onBookieFailure must be one of {', '.join(ON_BOOKIE_FAILURE)}, got "
+                f"{self.on_bookie_failure!r}",
+                key="onBookieFailure",
+            )
+        for field in fields(self):
+            value = getattr(self, field.name)
+            keeps = field.name in {"retention_ms", "retention_bytes"} and value == -1
+            if field.type == "int" and value <= 0 and not keeps:
+                raise ConfigurationError(
+                    f"{_OPTION_OF[field.name]} must be greater than 0, got {value}",
+                    key=_OPTION_OF[field.name],
+                )
+
+    @property
+    def quorum(self) -> Quorum:
+        """Of new ledgers."""
+        return Quorum(self.ensemble_size, self.write_quorum, self.ack_quorum)
+
+    @property
+    def changes_ensemble(self) -> bool:
+        """Whether the writer of a leader log's ledger may replace a bookie that failed."""
+        return self.on_bookie_failure == CHANGE_ENSEMBLE
+
+    @classmethod
+    def from_mapping(cls, properties: Mapping[str, str]) -> LogProperties:
+        """What a head or a user gave, by option name, over the defaults.
+
+        What a head stores of the log's password is passed over.
+
+        Raises:
+            ConfigurationError: An unknown name, or a value that cannot be.
+        """
+        values: dict[str, int | str] = {}
+        for option in sorted(set(properties) - {PASSWORD_CHECK}):
+            name = _field_of(option)
+            text = properties[option]
+            values[name] = text if name in _TEXTS else _integer(option, text)
+        return cls(**values)  # type: ignore[arg-type]  # checked above, by name
+
+    def updated(self, properties: Mapping[str, str]) -> LogProperties:
+        """What a newer head has; these as they are when a later version of ledgerlog set them."""
+        try:
+            return LogProperties.from_mapping(properties)
+        except ConfigurationError:
+            return self
+
+    def to_mapping(self) -> dict[str, str]:
+        """What a head stores: by option name, all that differs from the defaults."""
+        defaults = LogProperties().to_full_mapping()
+        mine = self.to_full_mapping()
+        return {option: value for option, value in mine.items() if value != defaults[option]}
+
+    def to_full_mapping(self) -> dict[str, str]:
+        """All of them by option name, the defaults too."""
+        return {_OPTION_OF[field.name]: str(getattr(self, field.name)) for field in fields(self)}
+
+
+_OPTION_OF = {
+    "ensemble_size": "ensembleSize",
+    "write_quorum": "writeQuorum",
+    "ack_quorum": "ackQuorum",
+    "digest_type": "digestType",
+    "roll_size_bytes": "rollBytes",
+    "roll_age_ms": "rollMs",
+    "retention_ms": "retentionMs",
+    "retention_bytes": "retentionBytes",
+    "version_retention_ms": "versionRetentionMs",
+    "deleted_retention_ms": "deletedRetentionMs",
+    "staging_ttl_ms": "stagingTtlMs",
+    "transaction_retention_ms": "txnRetentionMs",
+    "on_bookie_failure": "onBookieFailure",
+}
+_TEXTS = {"digest_type", "on_bookie_failure"}
+_FIELD_OF = {option.lower(): name for name, option in _OPTION_OF.items()}
+_FIXED = {"name", "kind", "content", "schema", "id"}
+
+
+def _field_of(option: str) -> str:
+    """The field of a property of that name, in any case.
+
+    Raises:
+        ConfigurationError: There is none; names the nearest.
+    """
+    name = _FIELD_OF.get(option.lower())
+    if name is not None:
+        return name
+    if option.lower() == PASSWORD_CHECK.lower():
+        raise ConfigurationError(
+            "the password of a log is set by its first write: set the option there",
+            key=option,
+        )
+    if option.lower() in _FIXED:
+        raise ConfigurationError(
+            f"the {option.lower()} of a log is fixed when it is created: create another log",
+            key=option,
+        )
+    near = difflib.get_close_matches(option, _OPTION_OF.values(), n=1)
+    meant = f"; did you mean {near[0]}?" if near else f": one of {', '.join(_OPTION_OF.values())}"
+    raise ConfigurationError(f"a log has no property {option!r}{meant}", key=option, nearest=near)
+
+
+def changed_properties(
+    stored: Mapping[str, str], changes: Mapping[str, str | None]
+) -> dict[str, str]:
+    """What a head is to store after a change; checked together with what it stored before.
+
+    Args:
+        stored: As the head has them.
+        changes: By option name in any case; None brings back the default.
+
+    Raises:
+        ConfigurationError: An unknown or fixed name, or values that cannot be.
+    """
+    merged: dict[str, str | None] = dict(stored)
+    for option, value in changes.items():
+        merged[_OPTION_OF[_field_of(option)]] = value
+    kept = {option: value for option, value in merged.items() if value is not None}
+    properties = LogProperties.from_mapping(kept).to_mapping()
+    check_properties_size(properties)
+    return properties | {key: stored[key] for key in stored if key == PASSWORD_CHECK}
+
+
+def user_properties(stored: Mapping[str, str]) -> dict[str, str]:
+    """Those that users set, of what a head stores."""
+    return {option: value for option, value in stored.items() if option != PASSWORD_CHECK}
+
+
+def new_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
+    """What the head of a new log is to store.
+
+    Args:
+        properties: By option name in any case.
+
+    Raises:
+        ConfigurationError: An unknown or fixed name, or values that cannot be.
+    """
+    return changed_properties({}, properties or {})
+
+
+def check_has_properties(log: str, stored: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Let pass a log that has the properties that are wanted (LOGS.md#H10).
+
+    What is not named may be anything.
+
+    Args:
+        log: Name, for messages.
+        stored: As its head has them.
+        wanted: By option name in any case.
+
+    Raises:
+        ConfigurationError: One is another; names it and both values.
+    """
+    has = LogProperties.from_mapping(stored).to_full_mapping()
+    for option, value in wanted.items():
+        name = _field_of(option)
+        key = _OPTION_OF[name]
+        asked = value if name in _TEXTS else str(_integer(option, value))
+        if asked != has[key]:
+            raise ConfigurationError(
+                f"log {log!r} already exists, with {key} {has[key]} instead of {asked}: leave the "
+                "property out, or change it with "
+                f"`ledgerlog logs set {log} {key}={asked}`",
+                log=log,
+                key=key,
+                expected=asked,
+                got=has[key],
+            )
+
+
+def check_log_name(name: object) -> str:
+    """The name, if a log can have it: 1 to 200 of letters, digits, `.`, `_` and `-`.
+
+    Raises:
+        ConfigurationError: It cannot; says which character is wrong.
+    """
+    if not isinstance(name, str):
+        raise ConfigurationError(
+            f"the name of a log must be a str such as 'flights', not {type(name).__name__}",
+            log=name,
+        )
+    if not 1 <= len(name) <= NAME_LENGTH_MAX or name in {".", ".."}:
+        raise ConfigurationError(
+            f"{name!r} cannot be the name of a log: use 1 to {NAME_LENGTH_MAX} characters, but not "
+            "`.` or `..`",
+            log=name,
+        )
+    wrong = [character for character in name if character not in _NAME_CHARACTERS]
+    if wrong:
+        raise ConfigurationError(
+            f"{name!r} cannot be the name of a log because of {wrong[0]!r}: use letters, digits, "
+            "`.`, `_` and `-`",
+            log=name,
+        )
+    return name
+
+
+def check_properties_size(properties: Mapping[str, str]) -> None:
+    """Properties have to fit their part of the head, 2 KiB.
+
+    Raises:
+        ConfigurationError: They do not.
+    """
+    size_bytes = sum(len(n.encode()) + len(v.encode()) + 4 for n, v in properties.items())
+    if size_bytes > PROPERTIES_SIZE_BYTES_MAX:
+        raise ConfigurationError(
+            f"the properties of a log take {size_bytes} bytes, but at most "
+            f"{PROPERTIES_SIZE_BYTES_MAX} are allowed",
+            size_bytes=size_bytes,
+        )
+
+
+def _integer(option: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"{option} must be a whole number, got {text!r}", key=option
+        ) from None

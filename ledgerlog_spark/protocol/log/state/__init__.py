@@ -1,0 +1,1 @@
+"""What is stored of a log: records, their bytes, pages, and walks over them."""

@@ -1,0 +1,191 @@
+"""What of a log's sequences stays in the head, and what goes to pages (LOGS.md#G2).
+
+A sequence grows at its end. What is new goes to the head while it fits there; else all that the
+head holds is *spilled*: into the last page together with what that page holds, as long as one page
+can take both, and into new pages where not. When the head names too many pages, all but the last
+move into an index page by the same rule. So a commit of one range usually writes the head alone,
+every fiftieth or so also one page, and no page that is full is ever written again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ledgerlog_spark.protocol.log.state.codec import encode_page
+from ledgerlog_spark.protocol.log.state.records import PAGE_SIZE_BYTES_MAX, Paged, PageRef
+from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, REFS, SCHEMAS, RecordKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+T = TypeVar("T")
+
+PAGE_BODY_SIZE_BYTES_MAX = PAGE_SIZE_BYTES_MAX - 64
+"""Records of one page before compression; the rest is for the envelope and the count."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadShare:
+    """How much of the head one sequence may take.
+
+    Attributes:
+        recent_size_bytes_max: Records in the head itself.
+        pages_max: References to pages that no index page names.
+    """
+
+    recent_size_bytes_max: int
+    pages_max: int
+
+
+SHARES: Mapping[str, HeadShare] = {
+    ITEMS.name: HeadShare(recent_size_bytes_max=4_096, pages_max=40),
+    HISTORY.name: HeadShare(recent_size_bytes_max=3_072, pages_max=24),
+    SCHEMAS.name: HeadShare(recent_size_bytes_max=2_048, pages_max=12),
+}
+"""With properties (2 KiB at most) and names these stay within 16 KiB before compression."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """A page and what kind of records it holds."""
+
+    kind: RecordKind[Any]
+    ref: PageRef
+
+
+Loaded = dict[tuple[str, int], tuple[Any, ...]]
+"""Records of pages that were read, by token and number."""
+
+
+class PageWriter:
+    """Numbers and encodes the pages of one attempt.
+
+    Attributes:
+        token: Names the attempt.
+        pages: As stored, in order of their numbers.
+    """
+
+    __slots__ = ("pages", "token")
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        self.pages: list[bytes] = []
+
+    def write(self, kind: RecordKind[T], records: Sequence[T]) -> PageRef:
+        """Add a page of those records, at least one, and refer to it."""
+        number = len(self.pages)
+        self.pages.append(encode_page(kind, records))
+        is_index = kind is REFS
+        return PageRef(
+            token=self.token,
+            number=number,
+            first_key=kind.first_key(records[0]),
+            end_key=kind.end_key(records[-1]),
+            count=sum(getattr(ref, "count", 0) for ref in records) if is_index else len(records),
+            size_bytes=kind.size_bytes(records),
+        )
+
+
+def pages_to_merge(kind: RecordKind[T], paged: Paged[T], new: Sequence[T]) -> list[PageRequest]:
+    """The pages, at most two, that `append` has to be given the records of."""
+    share = SHARES[kind.name]
+    spilled = (*paged.recent, *new)
+    size_bytes = kind.size_bytes(spilled)
+    if not new or size_bytes <= share.recent_size_bytes_max:
+        return []
+    wanted = []
+    merges_page = bool(paged.pages) and _fits(paged.pages[-1], size_bytes)
+    if merges_page:
+        wanted.append(PageRequest(kind, paged.pages[-1]))
+    written = 1 if merges_page else sum(1 for _ in chunks(kind, spilled))
+    pages_after = len(paged.pages) - merges_page + written
+    if pages_after > share.pages_max and paged.index:
+        moved_size_bytes = REFS.size_bytes(paged.pages) + written * REFS.size_bytes(paged.index[:1])
+        if _fits(paged.index[-1], moved_size_bytes):
+            wanted.append(PageRequest(REFS, paged.index[-1]))
+    return wanted
+
+
+def append(
+    kind: RecordKind[T], paged: Paged[T], new: Sequence[T], writer: PageWriter, loaded: Loaded
+) -> Paged[T]:
+    """The sequence with `new` at its end; pages that this takes are added to `writer`.
+
+    Args:
+        kind: Of the records.
+        paged: The sequence as the head has it.
+        new: In rising order of key, all behind what is there.
+        writer: Takes the pages.
+        loaded: Records of all `pages_to_merge`.
+    """
+    share = SHARES[kind.name]
+    recent = (*paged.recent, *new)
+    size_bytes = kind.size_bytes(recent)
+    if not new or size_bytes <= share.recent_size_bytes_max:
+        return replace(paged, recent=recent)
+    kept = paged.pages
+    if kept and _fits(kept[-1], size_bytes):
+        recent = (*loaded[kept[-1].token, kept[-1].number], *recent)
+        kept = kept[:-1]
+    pages = (*kept, *(writer.write(kind, chunk) for chunk in chunks(kind, recent)))
+    if len(pages) <= share.pages_max:
+        return Paged(paged.index, pages)
+    moved, index = pages[:-1], paged.index
+    if index:
+        last = loaded.get((index[-1].token, index[-1].number))
+        if last is not None and _fits(index[-1], REFS.size_bytes(moved)):
+            moved, index = (*last, *moved), index[:-1]
+    index = (*index, *(writer.write(REFS, chunk) for chunk in chunks(REFS, moved)))
+    return Paged(index, pages[-1:])
+
+
+def drop_before(kind: RecordKind[T], paged: Paged[T], key: int) -> Paged[T]:
+    """The sequence without what lies wholly below `key`; pages are kept or dropped whole."""
+    return Paged(
+        tuple(ref for ref in paged.index if ref.end_key > key),
+        tuple(ref for ref in paged.pages if ref.end_key > key),
+        tuple(record for record in paged.recent if kind.end_key(record) > key),
+    )
+
+
+def end_key(kind: RecordKind[T], paged: Paged[T]) -> int:
+    """The key behind everything in the sequence, 0 when it is empty."""
+    if paged.recent:
+        return kind.end_key(paged.recent[-1])
+    refs = paged.pages or paged.index
+    return refs[-1].end_key if refs else 0
+
+
+def overlapping(refs: Iterable[PageRef], first_key: int, end_key: int) -> list[PageRef]:
+    """Those references that hold keys of [first_key, end_key)."""
+    return [ref for ref in refs if ref.first_key < end_key and ref.end_key > first_key]
+
+
+def select(
+    kind: RecordKind[T], records: Sequence[T], first_key: int, end_key: int
+) -> tuple[T, ...]:
+    """Those records, which are in rising order, that cover keys of [first_key, end_key)."""
+    if first_key >= end_key:
+        return ()  # an empty version covers nothing, also where it lies within a range
+    first = bisect_right(records, first_key, key=kind.end_key)
+    end = bisect_left(records, end_key, key=kind.first_key)
+    return tuple(records[first:end])
+
+
+def _fits(ref: PageRef, size_bytes: int) -> bool:
+    return ref.size_bytes + size_bytes <= PAGE_BODY_SIZE_BYTES_MAX
+
+
+def chunks(kind: RecordKind[T], records: Sequence[T]) -> Iterable[Sequence[T]]:
+    """Cut into as many pages as it takes, each as full as it can be."""
+    first = size_bytes = 0
+    for place, record in enumerate(records):
+        added = kind.size_bytes((record,))
+        if place > first and size_bytes + added > PAGE_BODY_SIZE_BYTES_MAX:
+            yield records[first:place]
+            first, size_bytes = place, 0
+        size_bytes += added
+    if records:
+        yield records[first:]

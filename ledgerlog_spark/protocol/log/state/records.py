@@ -1,0 +1,347 @@
+"""The values that a log's stored state is made of (LOGS.md#G1-G6).
+
+Offsets count rows, are dense, 64 bit, and never reused. Intervals of offsets are half-open; entry
+ids are inclusive on both ends. A *token* is the 32 hexadecimal digits that name one attempt to
+change a head; the pages that the attempt wrote lie under it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ledgerlog_spark.model import NO_ENTRY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LOG_FORMAT = 1
+"""Format number of heads, pages and producer records that this version writes."""
+
+NO_SCHEMA = -1
+"""Stands where a schema id would, in a log that has none yet or holds records."""
+
+NO_BATCH = -1
+"""Stands where a batch id would: the producer has committed nothing."""
+
+HEAD_SIZE_BYTES_MAX = 16 * 1024
+PAGE_SIZE_BYTES_MAX = 256 * 1024
+RUNS_REMEMBERED_MAX = 64
+STATISTICS_SIZE_BYTES_MAX = 1_024
+STATISTICS_SIZE_BYTES_MAX_LARGE_LOG = 64
+LARGE_LOG_ITEMS = 10_000
+"""A log with more items than this keeps the short statistics."""
+
+T = TypeVar("T")
+
+
+class LogKind(IntEnum):
+    """Who may write; fixed when the log is created."""
+
+    LEADER = 1
+    TRANSACTIONAL = 2
+
+
+class LogContent(IntEnum):
+    """What an entry holds; fixed when the log is created."""
+
+    RECORDS = 1
+    ROWS = 2
+
+
+class Operation(IntEnum):
+    """What made a version."""
+
+    CREATE = 1
+    APPEND = 2
+    OVERWRITE = 3
+    TRUNCATE = 4
+    RESTORE = 5
+
+
+class WriteMode(Enum):
+    """How a commit places its ranges: behind what is there, or instead of it."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRange:
+    """What one task wrote into one ledger, before the commit gives it offsets.
+
+    Attributes:
+        ledger_id: The ledger; a range never spans two.
+        first_entry_id: Inclusive; the first record batch. A ledger's schema message (entry 0) is
+            in no range.
+        last_entry_id: Inclusive; the index entry when there is one.
+        index_entry_id: The range's index entry, NO_ENTRY when fencing cut the range short.
+        rows: At least 1.
+        size_bytes: Payload bytes of the entries in the range.
+        statistics: As `log_statistics.encode_statistics` makes them; empty for none.
+    """
+
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
+    index_entry_id: int
+    rows: int
+    size_bytes: int
+    statistics: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One listed range of a ledger, with the offsets of its rows.
+
+    Attributes:
+        ledger_id: The ledger.
+        first_entry_id: Inclusive; the first record batch.
+        last_entry_id: Inclusive; the index entry when there is one.
+        index_entry_id: The range's index entry, NO_ENTRY when there is none: the range has to be
+            read whole to find a row in it.
+        rows: At least 1.
+        size_bytes: Payload bytes of the entries in the range.
+        first_offset: Offset of the range's first row.
+        schema_id: Of the schema that the ledger's entry 0 carries.
+        statistics: As `log_statistics.encode_statistics` makes them; empty for none.
+        newest_ms: When the youngest of the rows came into the log, in ms since the epoch:
+            its commit, or its append to a leader log. 0 where an older list does not say.
+    """
+
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
+    index_entry_id: int
+    rows: int
+    size_bytes: int
+    first_offset: int
+    schema_id: int = NO_SCHEMA
+    statistics: bytes = b""
+    newest_ms: int = 0
+
+    @property
+    def end_offset(self) -> int:
+        """Offset behind the range's last row (exclusive)."""
+        return self.first_offset + self.rows
+
+    @property
+    def has_index(self) -> bool:
+        """Whether an index entry ends the range."""
+        return self.index_entry_id != NO_ENTRY
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLedger:
+    """A ledger of a leader log that is not an item yet, because its end is not known.
+
+    Attributes:
+        ledger_id: The ledger.
+        first_offset: Of its first record: exact in the oldest open ledger, where it is the head's
+            `end_offset`; in the younger one at least this, because it is listed while the older
+            one is still appended to (LOGS.md#J5).
+        opened_ms: When the leader made it, by the store's clock, ms since the epoch.
+    """
+
+    ledger_id: int
+    first_offset: int
+    opened_ms: int
+
+
+OPEN_LEDGERS_MAX = 2
+"""Of a leader log (LOGS.md#J5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionInterval:
+    """One version of a log: the rows [start_offset, end_offset).
+
+    Attributes:
+        version: Counts from 0, which is the empty log that was created.
+        start_offset: Inclusive; never smaller than an earlier version's.
+        end_offset: Exclusive; never smaller than an earlier version's.
+        commit_time_ms: By the store's clock, ms since the epoch; rises from version to version.
+        token: Of the commit that made the version.
+        schema_id: The log's schema as of this version.
+        operation: What the commit did.
+    """
+
+    version: int
+    start_offset: int
+    end_offset: int
+    commit_time_ms: int
+    token: str
+    schema_id: int = NO_SCHEMA
+    operation: Operation = Operation.APPEND
+
+    @property
+    def rows(self) -> int:
+        """How many rows the version has."""
+        return self.end_offset - self.start_offset
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRecord:
+    """One schema that rows of the log have, as the bytes of an Arrow schema message."""
+
+    schema_id: int
+    schema: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PageRef:
+    """Where an immutable page lies and which keys it holds.
+
+    Keys are offsets (items), versions (history) or schema ids (schemas).
+
+    Attributes:
+        token: Of the attempt that wrote the page; it lies at `pages/<token>/<number>`.
+        number: Counts the attempt's pages from 0.
+        first_key: The smallest key in the page.
+        end_key: Behind the largest (exclusive).
+        count: Records in the page; pages of references count what those pages hold.
+        size_bytes: Of the records before compression; what is stored is hardly larger.
+    """
+
+    token: str
+    number: int
+    first_key: int
+    end_key: int
+    count: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Paged(Generic[T]):
+    """A sequence in rising order of key: index pages, then pages, then what the head holds.
+
+    Attributes:
+        index: References to index pages, each a page of references to pages. The oldest records.
+        pages: References to pages that no index page names yet.
+        recent: The newest records.
+    """
+
+    index: tuple[PageRef, ...] = ()
+    pages: tuple[PageRef, ...] = ()
+    recent: tuple[T, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many records there are, those of a page that is partly dropped included."""
+        paged = sum(page.count for page in self.index) + sum(page.count for page in self.pages)
+        return paged + len(self.recent)
+
+
+@dataclass(frozen=True, slots=True)
+class LogHead:
+    """The whole state of a log, as far as it fits; the rest lies in pages (LOGS.md#G2).
+
+    Attributes:
+        log_id: Never used for another log, also after deletion.
+        name: The name it was created under.
+        kind: Who may write.
+        content: What entries hold.
+        properties: By name; the defaults are not stored (`properties`).
+        version: The newest version.
+        start_offset: Of the newest version, inclusive.
+        end_offset: Of the newest version, exclusive; the next row's offset.
+        schema_id: Of the current schema, NO_SCHEMA before the first rows.
+        commit_time_ms: Of the newest version.
+        token: Of the last change of this head, whether it made a version or not.
+        oldest_version: The oldest version that is retained.
+        oldest_offset: Where that version starts; an item that ends at or before it is not listed.
+        deleted_ms: When the log was deleted, 0 while it lives. The head stays until the
+            log's ledgers are gone.
+        items: Every item that a retained version names, by first offset.
+        history: Every retained version, the newest included, by version.
+        schemas: Every schema that a listed item may name, by id.
+        reader_features: Sorted names; a reader that does not know one refuses the log.
+        writer_features: Sorted names; a writer that does not know one refuses to write.
+        open_ledgers: Of a leader log alone: what is listed behind `items`, oldest first, at most
+            two. `end_offset` is where the oldest of them begins.
+        log_format: Format number of the record.
+    """
+
+    log_id: str
+    name: str
+    kind: LogKind
+    content: LogContent
+    version: int
+    start_offset: int
+    end_offset: int
+    schema_id: int
+    commit_time_ms: int
+    token: str
+    oldest_version: int = 0
+    oldest_offset: int = 0
+    deleted_ms: int = 0
+    items: Paged[Item] = field(default_factory=Paged)
+    history: Paged[VersionInterval] = field(default_factory=Paged)
+    schemas: Paged[SchemaRecord] = field(default_factory=Paged)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    reader_features: tuple[str, ...] = ()
+    writer_features: tuple[str, ...] = ()
+    open_ledgers: tuple[OpenLedger, ...] = ()
+    log_format: int = LOG_FORMAT
+
+    @property
+    def interval(self) -> tuple[int, int]:
+        """Start (inclusive) and end (exclusive) of the newest version."""
+        return self.start_offset, self.end_offset
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRecord:
+    """What a log knows of one producer.
+
+    Attributes:
+        epoch: Rises by one with each query run that took over; 0 before the first.
+        runs: Query runs in the order in which they took over, the newest last; the last 64.
+        last_batch_id: The last batch that was committed, NO_BATCH for none.
+        token: Of the last change of this record that was a commit, empty for none.
+        time_ms: Of the last change, by the store's clock.
+    """
+
+    epoch: int = 0
+    runs: tuple[str, ...] = ()
+    last_batch_id: int = NO_BATCH
+    token: str = ""
+    time_ms: int = 0
+
+    @property
+    def current_run(self) -> str | None:
+        """The only query run that may commit, None before the first."""
+        return self.runs[-1] if self.runs else None
+
+
+@dataclass(frozen=True, slots=True)
+class LogSnapshot:
+    """One version of a log, whole: what a scan is planned from.
+
+    Attributes:
+        log_id: Of the log.
+        name: Of the log.
+        interval: The version.
+        items: All items that overlap the interval, by offset; the first may begin before it.
+        schemas: By id: every schema that an item names, and the version's own.
+        properties: Of the log, as stored.
+        kind: Who writes the log; it says how entries are to be decoded.
+        content: What entries hold.
+        open_ledgers: Of a leader log, those of its head that are not among `items`.
+    """
+
+    log_id: str
+    name: str
+    interval: VersionInterval
+    items: tuple[Item, ...]
+    schemas: Mapping[int, bytes]
+    properties: Mapping[str, str] = field(default_factory=dict)
+    kind: LogKind = LogKind.TRANSACTIONAL
+    content: LogContent = LogContent.ROWS
+    open_ledgers: tuple[OpenLedger, ...] = ()
+
+    @property
+    def schema(self) -> bytes | None:
+        """The version's own schema, None before the first rows."""
+        return self.schemas.get(self.interval.schema_id)

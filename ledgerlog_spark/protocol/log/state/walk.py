@@ -1,0 +1,150 @@
+"""The records of one of a head's sequences that cover given keys, in two rounds of reading."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ledgerlog_spark.protocol.log.state.pages import Loaded, PageRequest, overlapping, select
+from ledgerlog_spark.protocol.log.state.rows import REFS, RecordKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ledgerlog_spark.protocol.log.state.records import Paged, PageRef
+
+T = TypeVar("T")
+
+
+class Walk(Generic[T]):
+    """Reads index pages, then pages: `wanted`, `feed`, until nothing is wanted.
+
+    Attributes:
+        refs: Every page of the range, oldest first; complete when nothing is wanted.
+        loaded: Records of all pages and index pages that were read.
+        is_cut: Whether it ends before the range does, because of `records_min`.
+    """
+
+    __slots__ = (
+        "_end_key", "_first_key", "_is_indexed", "_kind", "_paged", "_records_min", "_wanted",
+        "is_cut", "loaded", "refs",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        kind: RecordKind[T],
+        paged: Paged[T],
+        first_key: int,
+        end_key: int,
+        *,
+        records_min: int | None = None,
+    ) -> None:
+        """Walk over the keys [first_key, end_key).
+
+        Args:
+            kind: Of the records.
+            paged: The sequence.
+            first_key: Inclusive.
+            end_key: Exclusive.
+            records_min: Read only as many of the oldest pages as hold more records than that; None
+                reads all. What the head itself holds follows after the last page alone.
+        """
+        self._kind = kind
+        self._paged = paged
+        self._first_key, self._end_key = first_key, end_key
+        self._records_min = records_min
+        self.is_cut = False
+        self.loaded: Loaded = {}
+        self.refs: list[PageRef] = []
+        index = overlapping(paged.index, first_key, end_key)
+        self._is_indexed = not index
+        self._wanted = tuple(PageRequest(REFS, ref) for ref in index)
+        if self._is_indexed:
+            self._want_pages([])
+
+    @property
+    def wanted(self) -> tuple[PageRequest, ...]:
+        """The pages to read next; empty when all is there."""
+        return self._wanted
+
+    @property
+    def first_key(self) -> int:
+        """Where it begins, inclusive."""
+        return self._first_key
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether all index pages were read, so that `refs` is complete."""
+        return self._is_indexed
+
+    def feed(self, pages: Sequence[tuple[Any, ...]]) -> None:
+        """Take the records of the pages that were wanted, in that order."""
+        for wanted, page in zip(self._wanted, pages, strict=True):
+            self.loaded[wanted.ref.token, wanted.ref.number] = page
+        if not self._is_indexed:
+            self._is_indexed = True
+            self._want_pages([ref for page in pages for ref in page])
+            return
+        self._wanted = ()
+
+    def records(self) -> tuple[T, ...]:
+        """All records that cover keys of the range, in rising order of key."""
+        assert not self._wanted, "pages are missing"
+        everything: list[T] = []
+        for ref in self.refs:
+            everything += self.loaded[ref.token, ref.number]
+        if not self.is_cut:
+            everything += self._paged.recent
+        return select(self._kind, everything, self._first_key, self._end_key)
+
+    def _oldest(self, refs: list[PageRef]) -> list[PageRef]:
+        """The oldest pages that are enough; of the first one some records may be dropped."""
+        if self._records_min is None:
+            return refs
+        count = 0
+        for place, ref in enumerate(refs[1:], 2):
+            count += ref.count
+            if count >= self._records_min and place < len(refs):
+                self.is_cut = True
+                return refs[:place]
+        return refs
+
+    def _want_pages(self, indexed: list[PageRef]) -> None:
+        refs = (*indexed, *self._paged.pages)
+        self.refs = self._oldest(overlapping(refs, self._first_key, self._end_key))
+        self._wanted = tuple(PageRequest(self._kind, ref) for ref in self.refs)
+
+
+class Walks:
+    """Several walks, one after the other.
+
+    Attributes:
+        walked: Those that are over, in their order.
+    """
+
+    __slots__ = ("_is_over", "_queue", "walked")
+
+    def __init__(self, walks: list[Walk[Any]], is_over: Callable[[Walk[Any]], bool]) -> None:
+        """Begin with `walks`; `is_over` says when one has read enough."""
+        self.walked: list[Walk[Any]] = []
+        self._queue = walks
+        self._is_over = is_over
+
+    def wanted(self, more: Callable[[list[Walk[Any]]], list[Walk[Any]]]) -> tuple[PageRequest, ...]:
+        """The pages to read next; empty when all walks are over, and `more` knows of none."""
+        while True:
+            while self._queue and self._is_over(self._queue[0]):
+                self.walked.append(self._queue.pop(0))
+            if self._queue:
+                return self._queue[0].wanted
+            self._queue = more(self.walked)
+            if not self._queue:
+                return ()
+
+    def feed(self, pages: Sequence[tuple[Any, ...]]) -> None:
+        """Take the records of the pages that were wanted, in that order."""
+        self._queue[0].feed(pages)
+
+
+def is_complete(walk: Walk[Any]) -> bool:
+    """Whether all of its records are there."""
+    return not walk.wanted

@@ -1,0 +1,1 @@
+"""The control service over gRPC."""

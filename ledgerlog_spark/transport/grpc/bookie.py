@@ -1,0 +1,284 @@
+"""One bookie over gRPC: its channel, and the calls, streams and watches that share it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.transport.grpc.append_parts import in_parts
+from ledgerlog_spark.transport.grpc.channel import (
+    UNREACHABLE,
+    ChannelTask,
+    close,
+    code_of_status,
+    connect,
+    has_broken,
+    stub_of,
+    was_cancelled,
+)
+from ledgerlog_spark.transport.grpc.watch import LacWatch
+from ledgerlog_spark.transport.pending import Pending
+from ledgerlog_spark.waits import forever
+from ledgerlog_spark.wire.codes import code_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ledgerlog_spark.transport import control_pb2 as pb
+    from ledgerlog_spark.transport.port import (
+        CancelWatch,
+        OnLacRise,
+        OnWatchEnd,
+        ResolveBookie,
+    )
+
+
+CALLS_MAX = 4_096
+"""Calls of one bookie at once; further ones are answered BUSY."""
+
+UNSENT_MAX = 4_096
+"""Requests of one stream that wait because the bookie takes nothing; further ones are BUSY."""
+
+
+class GrpcRequest(Pending):
+    """One request; `forget` takes it out of its stream when it timed out."""
+
+    __slots__ = ("_on_reply", "forget", "message")
+
+    def __init__(self, on_reply: Callable[[Code, Any], None]) -> None:
+        super().__init__()
+        self._on_reply = on_reply
+        self.message: Any = None
+        self.forget: Callable[[], object] | None = None
+
+    def fail(self, code: Code) -> None:
+        """Reply without a result."""
+        self.finish(code, None)
+
+    def finish(self, code: Code, result: Any) -> None:
+        """Reply, unless there was a reply already."""
+        if self.is_open:
+            self.is_open = False
+            self.message = None
+            self._on_reply(code, result)
+
+
+def time_out(expired: list[Pending]) -> None:
+    """Reply TIMEOUT to each, and drop what comes later."""
+    for pending in expired:
+        assert isinstance(pending, GrpcRequest)
+        if pending.forget is not None:
+            pending.forget()
+        pending.fail(Code.TIMEOUT)
+
+
+class GrpcBookie:
+    """The channel of one bookie and its streams, opened when first needed."""
+
+    def __init__(self, bookie_id: str, resolve: ResolveBookie) -> None:
+        self._bookie_id = bookie_id
+        self._resolve = resolve
+        self._channel: ChannelTask | None = None
+        self._streams: dict[tuple[str, bool], _Stream] = {}
+        self._calls: dict[asyncio.Task[None], GrpcRequest] = {}
+        self._watches: set[LacWatch] = set()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def send(self, stream: tuple[str, bool], request: GrpcRequest) -> None:
+        """Send over the stream of that name, opening a new one after the last one broke."""
+        found = self._streams.get(stream)
+        if found is None or found.is_broken:
+            found = self._streams[stream] = _Stream(self, stream[0])
+        found.send(request)
+
+    def call(
+        self,
+        method: str,
+        message: Any,
+        request: GrpcRequest,
+        result_of: Callable[[Any], Any],
+    ) -> None:
+        """One unary call; cancelled when the request timed out, BUSY beyond `CALLS_MAX`.
+
+        Args:
+            method: Its name in control.proto.
+            message: Its message.
+            request: Gets the reply's code, and the result when that is OK.
+            result_of: The result of a reply.
+        """
+        if len(self._calls) >= CALLS_MAX:
+            asyncio.get_running_loop().call_soon(request.fail, Code.BUSY)
+            return
+        task = asyncio.create_task(self._call(method, message, request, result_of))
+        self._calls[task] = request
+        request.forget = task.cancel
+        task.add_done_callback(lambda done: self._calls.pop(done, None))
+
+    def watch_lac(
+        self, request: pb.WatchLacRequest, on_rise: OnLacRise, on_end: OnWatchEnd
+    ) -> CancelWatch:
+        """One server stream, until it breaks or is cancelled."""
+        watch = LacWatch(self.channel, self.retire, on_rise, on_end)
+        self._watches.add(watch)
+        watch.start(request, self._watches.discard)
+        return watch.cancel
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits for anything of this bookie."""
+        return not (
+            self._calls
+            or self._watches
+            or self._closing
+            or any(stream.is_wanted for stream in self._streams.values())
+        )
+
+    def channel(self) -> ChannelTask:
+        """The present channel, being made or made."""
+        if self._channel is None:
+            self._channel = asyncio.create_task(connect(self._bookie_id, self._resolve))
+        return self._channel
+
+    def retire(self, channel: ChannelTask) -> None:
+        """Look the address up again before the next call: the bookie may have moved."""
+        if self._channel is not channel:
+            return
+        self._channel = None
+        task = asyncio.create_task(close(channel))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """End everything; what is open is answered UNAVAILABLE."""
+        calls = dict(self._calls)
+        for task, request in calls.items():
+            task.cancel()
+            request.fail(Code.UNAVAILABLE)
+        for watch in tuple(self._watches):
+            watch.end(Code.UNAVAILABLE)
+        for stream in self._streams.values():
+            await stream.close()
+        if self._channel is not None:
+            self.retire(self._channel)
+        await asyncio.gather(*calls, *self._closing, return_exceptions=True)
+
+    async def _call(
+        self, method: str, message: Any, request: GrpcRequest, result_of: Callable[[Any], Any]
+    ) -> None:
+        channel = self.channel()
+        try:
+            reply = await getattr(await stub_of(channel), method)(message)
+        except grpc.aio.AioRpcError as error:
+            if has_broken(error.code()):
+                self.retire(channel)
+            request.fail(code_of_status(error.code()))
+        except UNREACHABLE:
+            self.retire(channel)
+            request.fail(Code.UNAVAILABLE)
+        except asyncio.CancelledError:
+            if was_cancelled():
+                raise
+            request.fail(Code.UNAVAILABLE)
+        else:
+            code = code_of(reply.code)
+            request.finish(code, result_of(reply) if code is Code.OK else None)
+
+
+class _Stream:
+    """One stream of numbered requests; when it breaks, all that are open are UNAVAILABLE."""
+
+    def __init__(self, bookie: GrpcBookie, method: str) -> None:
+        self._bookie = bookie
+        self._method = method
+        self._numbers = itertools.count(1)
+        self._open: dict[int, GrpcRequest] = {}
+        self._unsent: deque[tuple[int, GrpcRequest]] = deque()
+        self._has_unsent = asyncio.Event()
+        self._task = asyncio.create_task(self._run(), name=f"grpc {method}")
+        self.is_broken = False
+
+    def send(self, request: GrpcRequest) -> None:
+        """Number a request and put it in line; BUSY when the line is full."""
+        if len(self._unsent) >= UNSENT_MAX:
+            # What ran out of time waits no more, but a bookie that takes nothing left it here.
+            self._unsent = deque(each for each in self._unsent if each[1].is_open)
+        if len(self._unsent) >= UNSENT_MAX:
+            asyncio.get_running_loop().call_soon(request.fail, Code.BUSY)
+            return
+        number = next(self._numbers)
+        request.message.request_id = number
+        request.forget = lambda: self._open.pop(number, None)
+        self._open[number] = request
+        self._unsent.append((number, request))
+        self._has_unsent.set()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether an answer is waited for."""
+        return bool(self._open)
+
+    async def close(self) -> None:
+        """End the stream."""
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await forever(self._task, "a task that is cancelled ends")
+        self._break(Code.UNAVAILABLE)
+
+    async def _run(self) -> None:
+        code, is_broken = Code.UNAVAILABLE, True
+        channel = self._bookie.channel()
+        try:
+            call = getattr(await stub_of(channel), self._method)()
+            writer = asyncio.create_task(self._write(call))
+            try:
+                async for reply in call:
+                    self._answer(reply)
+            finally:
+                writer.cancel()
+                call.cancel()
+                await asyncio.gather(writer, return_exceptions=True)
+        except grpc.aio.AioRpcError as error:
+            code, is_broken = code_of_status(error.code()), has_broken(error.code())
+        except UNREACHABLE:
+            code = Code.UNAVAILABLE
+        except asyncio.CancelledError:
+            if was_cancelled():
+                raise
+        if is_broken:
+            self._bookie.retire(channel)
+        self._break(code)
+
+    async def _write(self, call: Any) -> None:
+        while True:
+            await forever(self._has_unsent.wait(), "a request comes, or the stream ends")
+            self._has_unsent.clear()
+            while self._unsent:
+                _, request = self._unsent.popleft()
+                if request.is_open:
+                    for message in self._messages(request.message):
+                        # All of them, also when it times out meanwhile: the next request is none.
+                        await call.write(message)
+
+    def _messages(self, message: Any) -> Iterable[Any]:
+        return in_parts(message) if self._method == "Append" else (message,)
+
+    def _answer(self, reply: Any) -> None:
+        request = self._open.pop(reply.request_id, None)
+        if request is None:
+            return
+        code = code_of(reply.code)
+        entry = reply.entry if code is Code.OK and self._method == "Read" else None
+        request.finish(code, entry)
+
+    def _break(self, code: Code) -> None:
+        self.is_broken = True
+        requests, self._open = self._open, {}
+        self._unsent.clear()
+        for request in requests.values():
+            request.fail(code)

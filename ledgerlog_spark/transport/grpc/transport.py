@@ -1,0 +1,220 @@
+"""Bookies over gRPC: the control service, and entries where nothing else passes.
+
+One channel a bookie. Adds and reads go over one stream each, numbered; fencing, recovery reads and
+recovery adds over streams of their own, so that they never wait behind megabytes of adds. Entries
+travel 16 to 45 times as fast over v2, whose transport uses this one for what v2 does not have: the
+last add confirmed, written, read and watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.model import NO_ENTRY, Code
+from ledgerlog_spark.transport import control_pb2 as pb
+from ledgerlog_spark.transport.deadlines import Deadlines
+from ledgerlog_spark.transport.grpc.bookie import GrpcBookie, GrpcRequest, time_out
+from ledgerlog_spark.transport.pending import check_ids
+from ledgerlog_spark.transport.prepared_run import PreparedRun
+from ledgerlog_spark.wire.requests import checked_key, encode_batch_read, encode_read
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.transport.port import (
+        AddRun,
+        CancelWatch,
+        OnAdd,
+        OnLac,
+        OnLacRise,
+        OnRead,
+        OnReadBatch,
+        OnWatchEnd,
+        ReadBatch,
+        ReadEntry,
+        ResolveBookie,
+        WatchLac,
+        WriteLac,
+    )
+
+
+BOOKIES_MAX = 256
+"""Bookies whose channels are kept; beyond it those that nobody waits for are closed."""
+
+
+class GrpcTransport:
+    """`BookieTransport` over gRPC. Lives on the event loop that made it.
+
+    Args:
+        resolve: Looks up where a bookie is; asked again after its channel broke.
+    """
+
+    def __init__(self, resolve: ResolveBookie) -> None:
+        self._resolve = resolve
+        self._loop = asyncio.get_running_loop()
+        self._bookies: dict[str, GrpcBookie] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._deadlines = Deadlines(self._loop, time_out)
+        self._is_closed = False
+
+    def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
+        """See `BookieTransport.add`.
+
+        Raises:
+            LocalProtocolError: It is no run, or has an entry that fits no frame.
+        """
+        run = PreparedRun(request)
+        pending = GrpcRequest(lambda code, _: on_reply(code))
+        pending.message = pb.AppendRequest(
+            ledger_id=request.ledger_id,
+            entry_ids=request.entry_ids,
+            lengths=run.lengths,
+            body=b"".join(run.body),
+            master_key=request.master_key,
+            is_recovery=request.is_recovery,
+        )
+        self._send(bookie_id, ("Append", request.is_recovery), pending, timeout_ms)
+
+    def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
+        """See `BookieTransport.read`.
+
+        Raises:
+            LocalProtocolError: A negative id other than NO_ENTRY for the entry, or a bad key.
+        """
+        encode_read(request.ledger_id, request.entry_id, fence_key=request.fence_key)
+        pending = GrpcRequest(on_reply)
+        pending.message = pb.ReadRequest(
+            ledger_id=request.ledger_id,
+            entry_id=request.entry_id,
+            fence_key=request.fence_key or b"",
+            is_recovery=request.is_recovery,
+        )
+        is_control = request.is_recovery or request.fence_key is not None
+        self._send(bookie_id, ("Read", is_control), pending, timeout_ms)
+
+    def read_batch(
+        self, bookie_id: str, request: ReadBatch, timeout_ms: int, on_reply: OnReadBatch
+    ) -> None:
+        """See `BookieTransport.read_batch`.
+
+        Raises:
+            LocalProtocolError: A negative id.
+        """
+        encode_batch_read(
+            request.ledger_id,
+            request.first_entry_id,
+            request_id=0,
+            count_max=request.count_max,
+            size_bytes_max=request.size_bytes_max,
+        )
+        pending = GrpcRequest(lambda code, entries: on_reply(code, entries or ()))
+        message = pb.BatchReadRequest(
+            ledger_id=request.ledger_id,
+            first_entry_id=request.first_entry_id,
+            count_max=max(request.count_max, 1),
+            size_bytes_max=max(request.size_bytes_max, 1),
+        )
+        if self._admit(pending, timeout_ms):
+            bookie = self._bookie(bookie_id)
+            bookie.call("BatchRead", message, pending, lambda reply: tuple(reply.entries))
+
+    def tell_lac(self, bookie_id: str, request: WriteLac) -> bool:  # noqa: ARG002 - the port's
+        """False: the control service takes LACs that it keeps, no others.
+
+        Raises:
+            LocalProtocolError: A negative id or LAC, or a bad key.
+        """
+        check_ids(request.ledger_id, request.last_add_confirmed)
+        checked_key(request.master_key)
+        return False
+
+    def write_lac(
+        self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd
+    ) -> None:
+        """See `BookieTransport.write_lac`.
+
+        Raises:
+            LocalProtocolError: A negative id or LAC, or a bad key.
+        """
+        check_ids(request.ledger_id, request.last_add_confirmed)
+        pending = GrpcRequest(lambda code, _: on_reply(code))
+        pending.message = pb.WriteLacRequest(
+            ledger_id=request.ledger_id,
+            last_add_confirmed=request.last_add_confirmed,
+            master_key=checked_key(request.master_key),
+        )
+        self._send(bookie_id, ("WriteLac", False), pending, timeout_ms)
+
+    def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnLac) -> None:
+        """See `BookieTransport.read_lac`.
+
+        Raises:
+            LocalProtocolError: A negative id.
+        """
+        check_ids(ledger_id)
+        pending = GrpcRequest(lambda code, lac: on_reply(code, NO_ENTRY if lac is None else lac))
+        if self._admit(pending, timeout_ms):
+            message = pb.ReadLacRequest(ledger_id=ledger_id)
+            bookie = self._bookie(bookie_id)
+            bookie.call("ReadLac", message, pending, lambda reply: reply.last_add_confirmed)
+
+    def watch_lac(
+        self, bookie_id: str, request: WatchLac, on_rise: OnLacRise, on_end: OnWatchEnd
+    ) -> CancelWatch:
+        """See `BookieTransport.watch_lac`.
+
+        Raises:
+            LocalProtocolError: A negative id.
+        """
+        check_ids(request.ledger_id)
+        if self._is_closed:
+            return self._loop.call_soon(on_end, Code.UNAVAILABLE).cancel
+        message = pb.WatchLacRequest(
+            ledger_id=request.ledger_id,
+            previous=request.previous,
+            entries_size_bytes_max=request.entries_size_bytes_max,
+        )
+        return self._bookie(bookie_id).watch_lac(message, on_rise, on_end)
+
+    def stop(self) -> None:
+        """Answer what is asked from now on `Code.UNAVAILABLE`."""
+        self._is_closed = True
+
+    async def aclose(self) -> None:
+        """See `BookieTransport.aclose`."""
+        self.stop()
+        self._deadlines.close()
+        bookies, self._bookies = self._bookies, {}
+        for bookie in bookies.values():
+            await bookie.close()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def _send(
+        self, bookie_id: str, stream: tuple[str, bool], pending: GrpcRequest, timeout_ms: int
+    ) -> None:
+        if self._admit(pending, timeout_ms):
+            self._bookie(bookie_id).send(stream, pending)
+
+    def _admit(self, pending: GrpcRequest, timeout_ms: int) -> bool:
+        if self._is_closed or self._deadlines.is_full:
+            code = Code.UNAVAILABLE if self._is_closed else Code.BUSY
+            self._loop.call_soon(pending.fail, code)
+            return False
+        self._deadlines.add(pending, timeout_ms)
+        return True
+
+    def _bookie(self, bookie_id: str) -> GrpcBookie:
+        bookie = self._bookies.get(bookie_id)
+        if bookie is None:
+            if len(self._bookies) >= BOOKIES_MAX:
+                self._drop_idle()
+            bookie = self._bookies[bookie_id] = GrpcBookie(bookie_id, self._resolve)
+        self._deadlines.trim()
+        return bookie
+
+    def _drop_idle(self) -> None:
+        """Close channels that nobody waits for, the oldest: records name bookies that are gone."""
+        idle = [bookie_id for bookie_id, bookie in self._bookies.items() if bookie.is_idle]
+        for bookie_id in idle[: max(1, BOOKIES_MAX // 4)]:
+            task = self._loop.create_task(self._bookies.pop(bookie_id).close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)

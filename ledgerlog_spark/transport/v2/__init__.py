@@ -1,0 +1,1 @@
+"""BookKeeper's binary protocol, version 2, over TCP."""

@@ -1,0 +1,369 @@
+"""One TCP connection to a bookie: frames out in batches, answers matched as they arrive.
+
+ADD_RUN and BATCH_READ answers carry a request id. ADD and READ answers do not: at most one request
+for each (operation, ledger, entry) is on the wire, later ones wait behind it, and a timed-out one
+keeps its key until it is answered or the connection is closed
+(WIRE.md#matching-answers-to-requests).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.transport.pending import (
+    Pending,
+    PendingAdd,
+    PendingBatch,
+    PendingKeyed,
+    PendingRead,
+    PendingRun,
+)
+from ledgerlog_spark.transport.prepared_run import GATHERED_BYTES_MIN
+from ledgerlog_spark.transport.v2.writing import write_all
+from ledgerlog_spark.waits import within
+from ledgerlog_spark.wire.answers import (
+    AddAnswer,
+    AddRunAnswer,
+    BatchReadAnswer,
+    ReadAnswer,
+    TellLacAnswer,
+    decode_answer,
+)
+from ledgerlog_spark.wire.frames import ChunkPool, FrameSplitter
+from ledgerlog_spark.wire.opcodes import Opcode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ledgerlog_spark.transport.port import Buffer
+    from ledgerlog_spark.wire.answers import Answer
+
+VANISHED_AFTER_MS: Final = 10_000
+LOST_SECONDS_MAX: Final = 3.0
+WRITE_BUFFER_BYTES_MAX: Final = 1 << 20
+JOINED_BYTES_MAX: Final = 1 << 16
+UNSENT_BYTES_MAX: Final = 64 << 20
+"""Of requests that wait because the bookie takes nothing; one may go beyond."""
+
+LATE_REQUESTS_MAX: Final = 10_000
+"""Timed-out requests whose answers are still awaited, before the connection is given up."""
+
+
+class ConnectionOwner(Protocol):
+    """What a connection tells the link that made it."""
+
+    def on_answers(self) -> None:
+        """Bytes came in, and what they answered was told."""
+
+    def on_run_not_understood(self, run: PendingRun) -> None:
+        """The bookie does not know ADD_RUN."""
+
+    def on_lost(self, connection: V2Connection) -> None:
+        """The socket is gone; `take_unanswered` says what was on it."""
+
+
+class V2Connection(asyncio.BufferedProtocol):
+    """Sends requests and completes them; every method on the event loop's thread.
+
+    Attributes:
+        takes_runs: Runs go as ADD_RUN.
+        takes_lacs: The bookie knows TELL_LAC.
+        has_answered: Something came in.
+    """
+
+    def __init__(
+        self, owner: ConnectionOwner, pool: ChunkPool, *, takes_runs: bool, takes_lacs: bool
+    ) -> None:
+        self.takes_runs = takes_runs
+        self.takes_lacs = takes_lacs
+        self.has_answered = False
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._frames = FrameSplitter(pool=pool)
+        self._by_id: dict[int, PendingRun | PendingBatch] = {}
+        self._by_key: dict[tuple[int, int, int], PendingKeyed] = {}
+        self._unsent: list[Buffer] = []
+        self._unsent_bytes = 0
+        self._is_flush_scheduled = False
+        self._is_writing_paused = False
+        self._is_given_up = False
+        self._lost: asyncio.Future[None] = self._loop.create_future()
+        self._handlers: dict[type, Callable[..., None]] = {
+            AddAnswer: self._on_add,
+            AddRunAnswer: self._on_add_run,
+            ReadAnswer: self._on_read,
+            BatchReadAnswer: self._on_batch,
+            TellLacAnswer: self._on_lac_refused,
+        }
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ready to send."""
+        # uvloop's transports have the methods of asyncio.Transport without being of its class.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        # A host that vanished acknowledges nothing: the kernel then ends the connection, while one
+        # that is only slow keeps it.
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+            peer_socket = transport.get_extra_info("socket")
+            peer_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, VANISHED_AFTER_MS)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        """Tell the owner, who decides what becomes of the requests."""
+        self._transport = None
+        if not self._lost.done():
+            self._lost.set_result(None)
+        self._owner.on_lost(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        """Memory to receive into."""
+        return self._frames.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Complete the requests whose answers have arrived."""
+        self.has_answered = True
+        try:
+            for body in self._frames.received(nbytes):
+                # Whoever is told of an answer may make the link give this connection up.
+                if self._is_given_up:
+                    return
+                self._match(decode_answer(body))
+        except WireFormatError as error:
+            self._refuse_peer(error)
+            return
+        self._owner.on_answers()
+
+    def eof_received(self) -> bool:
+        """Close: a bookie that sends no more answers nothing more."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Keep what is to be sent until the bookie takes it."""
+        self._is_writing_paused = True
+
+    def resume_writing(self) -> None:
+        """Send what was kept."""
+        self._is_writing_paused = False
+        self._flush()
+
+    # Called by the link.
+
+    def send(self, pending: Pending) -> None:
+        """Send a request, or let it wait behind one with the same key.
+
+        The caller has seen to it that `is_blocked` is false.
+        """
+        if isinstance(pending, PendingRun):
+            if not self.takes_runs:
+                for add in pending.as_adds():
+                    self._send_keyed(add)
+                return
+            self._by_id[pending.request_id] = pending
+            self._write(pending.frame())
+        elif isinstance(pending, PendingBatch):
+            self._by_id[pending.request_id] = pending
+            self._write(pending.frame())
+        else:
+            assert isinstance(pending, PendingKeyed)
+            self._send_keyed(pending)
+
+    def tell(self, frame: bytes) -> bool:
+        """Send a TELL_LAC after what was sent before; False where the bookie does not take it.
+
+        It is handed to the socket's transport before whoever waits for the same acknowledgement
+        is told.
+        """
+        if not self.takes_lacs or self._is_writing_paused:
+            return False
+        self._unsent.append(frame)
+        self._unsent_bytes += len(frame)
+        self._flush()
+        return True
+
+    def is_blocked(self, pending: Pending) -> bool:
+        """Whether a late answer to a timed-out request could pass for the answer to this one."""
+        if isinstance(pending, PendingKeyed):
+            return self._is_late(pending.key)
+        if isinstance(pending, PendingRun) and not self.takes_runs:
+            assert pending.prepared is not None
+            request = pending.prepared.request
+            ledger_id = request.ledger_id
+            return any(
+                self._is_late((Opcode.ADD, ledger_id, entry_id)) for entry_id in request.entry_ids
+            )
+        return False
+
+    def take_blocked(self) -> list[Pending]:
+        """Requests that wait behind a timed-out one, and so must go over another connection."""
+        blocked: list[Pending] = []
+        for held in self._by_key.values():
+            if held.followers and not held.is_wanted:
+                blocked += [follower for follower in held.followers if follower.is_wanted]
+                held.followers = []
+        return blocked
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the socket is gone."""
+        return self._lost.done()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits to be sent that no more may."""
+        return self._is_writing_paused and self._unsent_bytes >= UNSENT_BYTES_MAX
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for an answer on this connection, or behind a late one."""
+        return any(pending.is_wanted for pending in self._by_id.values()) or any(
+            pending.is_wanted
+            for held in self._by_key.values()
+            for pending in (held, *held.followers)
+        )
+
+    @property
+    def late_count(self) -> int:
+        """Timed-out requests whose answers may still come."""
+        late_by_id = sum(not pending.is_wanted for pending in self._by_id.values())
+        return late_by_id + sum(not pending.is_wanted for pending in self._by_key.values())
+
+    def take_unanswered(self) -> list[Pending]:
+        """All requests on the wire or behind one that is, runs first; they are not kept here."""
+        unanswered: list[Pending] = list(self._by_id.values())
+        for held in self._by_key.values():
+            unanswered.append(held)
+            unanswered += held.followers
+        self._by_id = {}
+        self._by_key = {}
+        self._unsent.clear()
+        self._unsent_bytes = 0
+        return unanswered
+
+    def abort(self) -> None:
+        """Close at once, unsent bytes and all; nothing that still arrives is looked at."""
+        self._is_given_up = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def lost(self) -> None:
+        """Return once the socket is gone, which it is a turn of the loop after `abort`."""
+        with contextlib.suppress(TimeoutError):
+            await within(asyncio.shield(self._lost), LOST_SECONDS_MAX)
+
+    # Sending.
+
+    def _send_keyed(self, pending: PendingKeyed) -> None:
+        held = self._by_key.get(pending.key)
+        if held is not None:
+            held.followers.append(pending)
+            return
+        self._by_key[pending.key] = pending
+        self._write(pending.frame())
+
+    def _is_late(self, key: tuple[int, int, int]) -> bool:
+        held = self._by_key.get(key)
+        return held is not None and not held.is_wanted
+
+    def _write(self, buffers: Sequence[Buffer]) -> None:
+        self._unsent += buffers
+        self._unsent_bytes += sum(map(len, buffers))
+        if not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_scheduled = False
+        unsent, size_bytes = self._unsent, self._unsent_bytes
+        if self._transport is None or self._is_writing_paused or not unsent:
+            return
+        self._unsent, self._unsent_bytes = [], 0
+        if size_bytes <= JOINED_BYTES_MAX or size_bytes < GATHERED_BYTES_MIN * len(unsent):
+            self._transport.write(b"".join(unsent))
+        else:
+            write_all(self._transport, unsent)
+
+    # Receiving.
+
+    def _match(self, answer: Answer) -> None:
+        handler = self._handlers.get(type(answer))
+        if handler is None:
+            raise WireFormatError("an AUTH answer without an AUTH request")
+        handler(answer)
+
+    def _on_add(self, answer: AddAnswer) -> None:
+        held = self._answered((Opcode.ADD, answer.ledger_id, answer.entry_id))
+        assert isinstance(held, PendingAdd)
+        held.fail(answer.code)
+
+    def _on_read(self, answer: ReadAnswer) -> None:
+        held = self._answered((Opcode.READ, answer.ledger_id, answer.entry_id))
+        assert isinstance(held, PendingRead)
+        held.finish(answer.code, answer.entry)
+
+    def _answered(self, key: tuple[int, int, int]) -> PendingKeyed:
+        held = self._by_key.pop(key, None)
+        if held is None:
+            raise WireFormatError(f"an answer without a pending request: {key}")
+        wanted = [follower for follower in held.followers if follower.is_wanted]
+        held.followers = []
+        if wanted:
+            first, *rest = wanted
+            first.followers = rest
+            self._send_keyed(first)
+        return held
+
+    def _on_add_run(self, answer: AddRunAnswer) -> None:
+        request_id = answer.request_id
+        if request_id is None:
+            request_id = self._id_of_run(answer)
+        run = self._by_id.get(request_id)
+        if not isinstance(run, PendingRun):
+            raise WireFormatError(f"an answer to a run that was not sent: {answer}")
+        del self._by_id[request_id]
+        if run.is_open and answer.code is Code.BAD_REQUEST:
+            self._owner.on_run_not_understood(run)
+        else:
+            run.fail(answer.code)
+
+    def _id_of_run(self, answer: AddRunAnswer) -> int:
+        # A bookie that does not know the operation answers with the ids and nothing else.
+        late = None
+        for request_id, pending in self._by_id.items():
+            if not isinstance(pending, PendingRun):
+                continue
+            if not pending.is_open:
+                late = request_id if late is None else late
+                continue
+            assert pending.prepared is not None
+            request = pending.prepared.request
+            if (request.ledger_id, request.entry_ids[0]) == answer[1:3]:
+                return request_id
+        if late is not None:
+            return late  # of those that timed out any will do: nobody waits for them
+        raise WireFormatError(f"an answer to a run that was not sent: {answer}")
+
+    def _on_batch(self, answer: BatchReadAnswer) -> None:
+        batch = self._by_id.get(answer.request_id)
+        if not isinstance(batch, PendingBatch):
+            raise WireFormatError(f"an answer to a batch that was not sent: {answer.request_id}")
+        del self._by_id[answer.request_id]
+        batch.finish(answer.code, answer.entries)
+
+    def _on_lac_refused(self, _answer: TellLacAnswer) -> None:
+        self.takes_lacs = False
+
+    def _refuse_peer(self, error: WireFormatError) -> None:
+        self._loop.call_exception_handler(
+            {
+                "message": "a bookie sent an invalid answer; the connection was closed",
+                "exception": error,
+            }
+        )
+        self.abort()

@@ -1,0 +1,193 @@
+"""The transport over BookKeeper's binary protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+from itertools import count
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.transport.allocator import keep_freed_memory
+from ledgerlog_spark.transport.pending import PendingBatch, PendingRead, PendingRun
+from ledgerlog_spark.transport.prepared_run import PreparedRun
+from ledgerlog_spark.transport.v2.link import V2Link
+from ledgerlog_spark.wire.frames import ChunkPool
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.transport.grpc.transport import GrpcTransport
+    from ledgerlog_spark.transport.port import (
+        AddRun,
+        CancelWatch,
+        OnAdd,
+        OnLac,
+        OnLacRise,
+        OnRead,
+        OnReadBatch,
+        OnWatchEnd,
+        ReadBatch,
+        ReadEntry,
+        ResolveBookie,
+        WatchLac,
+        WriteLac,
+    )
+
+
+LINKS_MAX = 1_024
+"""Lanes to bookies that are kept; beyond it those that nobody waits for are closed."""
+
+
+class Lane(Enum):
+    """What has a connection of its own.
+
+    `ADDS` are those of writers, and LACs that follow them; `READS` fence nothing; `CONTROL` is
+    recovery: fencing reads, its other reads, and its adds.
+    """
+
+    ADDS = "adds"
+    READS = "reads"
+    CONTROL = "control"
+
+
+class V2Transport:
+    """Bookies over TCP; implements `BookieTransport`.
+
+    Up to three connections to each bookie, made when they are needed (`Lane`); of more than
+    `LINKS_MAX` the idle ones are closed. A slow read never
+    disturbs adds, recovery never waits behind a writer's megabytes, and a plain read of the last
+    entry can never pass for a fencing one.
+
+    The last add confirmed is told on the connection of adds; it is written, read and watched
+    through each bookie's control service, with a channel of its own, made when it is needed.
+
+    Buffers of requests are sent as they are and must not change until the reply. The process keeps
+    up to 64 MiB of memory that it freed (transport/allocator.py).
+    """
+
+    def __init__(
+        self,
+        resolve: ResolveBookie,
+        *,
+        connect_timeout_ms: int = 3_000,
+        reconnect_delay_ms_max: int = 2_000,
+    ) -> None:
+        """A transport without connections; needs a running event loop.
+
+        Args:
+            resolve: Looks a bookie up, before each attempt to connect.
+            connect_timeout_ms: For the look-up and the connection together.
+            reconnect_delay_ms_max: Longest wait after a failed attempt, while which requests fail
+                at once.
+        """
+        keep_freed_memory()
+        self._resolve = resolve
+        self._connect_timeout_ms = connect_timeout_ms
+        self._reconnect_delay_ms_max = reconnect_delay_ms_max
+        self._pool = ChunkPool()
+        self._links: dict[tuple[str, Lane], V2Link] = {}
+        self._request_ids = count(1)
+        self._last_prepared: PreparedRun | None = None
+        self._control: GrpcTransport | None = None
+        self._is_closed = False
+
+    def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
+        """Store a run: ADD_RUN where the bookie takes it, else an ADD for each entry.
+
+        Raises:
+            LocalProtocolError: It is no run, or fits no frame; nothing was sent.
+        """
+        pending = PendingRun(self._prepared(request), next(self._request_ids), on_reply)
+        lane = Lane.CONTROL if request.is_recovery else Lane.ADDS
+        self._link(bookie_id, lane).submit(pending, timeout_ms)
+
+    def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
+        """Read one stored entry, its digest not yet verified.
+
+        Raises:
+            LocalProtocolError: An id or key that no request can have; nothing was sent.
+        """
+        is_control = request.is_recovery or request.fence_key is not None
+        pending = PendingRead(request, on_reply)
+        lane = Lane.CONTROL if is_control else Lane.READS
+        self._link(bookie_id, lane).submit(pending, timeout_ms)
+
+    def read_batch(
+        self, bookie_id: str, request: ReadBatch, timeout_ms: int, on_reply: OnReadBatch
+    ) -> None:
+        """Read a run of stored entries from one bookie.
+
+        Raises:
+            LocalProtocolError: An id that no request can have; nothing was sent.
+        """
+        pending = PendingBatch(request, next(self._request_ids), on_reply)
+        lane = Lane.CONTROL if request.is_recovery else Lane.READS
+        self._link(bookie_id, lane).submit(pending, timeout_ms)
+
+    def tell_lac(self, bookie_id: str, request: WriteLac) -> bool:
+        """See `BookieTransport.tell_lac`; it goes where adds go, and behind them.
+
+        Raises:
+            LocalProtocolError: A negative id or LAC, or a bad key.
+        """
+        return self._link(bookie_id, Lane.ADDS).tell_lac(request)
+
+    def write_lac(
+        self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd
+    ) -> None:
+        """See `BookieTransport.write_lac`; errors as of `GrpcTransport`."""
+        self._lacs().write_lac(bookie_id, request, timeout_ms, on_reply)
+
+    def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnLac) -> None:
+        """See `BookieTransport.read_lac`; errors as of `GrpcTransport`."""
+        self._lacs().read_lac(bookie_id, ledger_id, timeout_ms, on_reply)
+
+    def watch_lac(
+        self, bookie_id: str, request: WatchLac, on_rise: OnLacRise, on_end: OnWatchEnd
+    ) -> CancelWatch:
+        """See `BookieTransport.watch_lac`; errors as of `GrpcTransport`."""
+        return self._lacs().watch_lac(bookie_id, request, on_rise, on_end)
+
+    async def aclose(self) -> None:
+        """Close all connections; requests still open are answered `Code.UNAVAILABLE`."""
+        self._is_closed = True
+        if self._control is not None:
+            await self._control.aclose()
+        await asyncio.gather(*(link.aclose() for link in self._links.values()))
+
+    def _lacs(self) -> GrpcTransport:
+        if self._control is None:
+            # Imported here: most clients never need it, and it takes a tenth of a second.
+            from ledgerlog_spark.transport.grpc.transport import GrpcTransport
+
+            self._control = GrpcTransport(self._resolve)
+            if self._is_closed:
+                self._control.stop()
+        return self._control
+
+    def _prepared(self, request: AddRun) -> PreparedRun:
+        # The members of an ensemble are sent the same run one after the other.
+        prepared = self._last_prepared
+        if prepared is None or prepared.request is not request:
+            prepared = self._last_prepared = PreparedRun(request)
+        return prepared
+
+    def _link(self, bookie_id: str, lane: Lane) -> V2Link:
+        link = self._links.get((bookie_id, lane))
+        if link is None:
+            if len(self._links) >= LINKS_MAX:
+                self._drop_idle()
+            link = self._links[bookie_id, lane] = V2Link(
+                bookie_id,
+                self._resolve,
+                self._pool,
+                connect_timeout_ms=self._connect_timeout_ms,
+                reconnect_delay_ms_max=self._reconnect_delay_ms_max,
+            )
+            if self._is_closed:
+                link.drop()
+        return link
+
+    def _drop_idle(self) -> None:
+        """Close links that nobody waits for, the oldest: records name bookies that are gone."""
+        idle = [key for key, link in self._links.items() if link.is_idle]
+        for key in idle[: max(1, LINKS_MAX // 4)]:
+            self._links.pop(key).drop()

@@ -1,0 +1,293 @@
+"""The stored entry: header, digest, payload (WIRE.md#entry).
+
+    ledger id i64 | entry id i64 | last add confirmed i64 | length i64 | digest | payload
+
+All numbers are big-endian. `length` counts the payload bytes of the ledger up to and including
+this entry. The digest covers the header and then the payload.
+"""
+
+from __future__ import annotations
+
+from operator import ge, lt
+from struct import Struct, pack, unpack
+from typing import TYPE_CHECKING, NamedTuple
+
+from crc32c import crc32c
+
+from ledgerlog_spark.errors import LocalProtocolError, WireFormatError
+from ledgerlog_spark.model import ENTRY_HEADER_SIZE_BYTES, NO_ENTRY, DigestType
+from ledgerlog_spark.wire.digests import DIGEST_SIZE_BYTES, Buffer, digest_function
+from ledgerlog_spark.wire.stored_batch import StoredBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_HEADER = Struct(">qqqq")
+_CRC32C = Struct(">I")
+_new_tuple = tuple.__new__
+_I64_MAX = (1 << 63) - 1
+
+FEW_ENTRIES = 3
+"""So many are decoded one by one: columns cost 30 us whatever their length, an entry 3 us."""
+
+EncodedEntry = tuple[bytes, Buffer]
+"""Header with digest, and the payload as it was given."""
+
+
+class VerifiedEntry(NamedTuple):
+    """One entry whose digest and ids were found right.
+
+    Attributes:
+        last_add_confirmed: The writer's LAC when it sent the entry, NO_ENTRY before the first.
+        length: Payload bytes of the ledger up to and including this entry.
+        payload: A slice of what was decoded: bytes of bytes, a view of a view.
+    """
+
+    ledger_id: int
+    entry_id: int
+    last_add_confirmed: int
+    length: int
+    payload: Buffer
+
+
+class EntryColumns(NamedTuple):
+    """Consecutive entries whose digests and ids were found right; at least one.
+
+    Attributes:
+        last_adds_confirmed: Of each, as in `VerifiedEntry`.
+        lengths: Of each.
+        payloads: Of each.
+    """
+
+    last_adds_confirmed: tuple[int, ...]
+    lengths: tuple[int, ...]
+    payloads: tuple[Buffer, ...]
+
+
+class EntryHeader(NamedTuple):
+    """The first 32 bytes of a stored entry, nothing of it verified."""
+
+    ledger_id: int
+    entry_id: int
+    last_add_confirmed: int
+    length: int
+
+
+def decode_entry_header(stored: Buffer) -> EntryHeader:
+    """The header of a stored entry, without a look at its digest.
+
+    Raises:
+        WireFormatError: Fewer than 32 bytes.
+    """
+    if len(stored) < ENTRY_HEADER_SIZE_BYTES:
+        raise WireFormatError(
+            f"a stored entry has at least {ENTRY_HEADER_SIZE_BYTES} bytes, got {len(stored)}",
+            size_bytes=len(stored),
+        )
+    return EntryHeader._make(_HEADER.unpack_from(stored))
+
+
+class EntryCodec:
+    """Encodes and verifies the entries of ledgers of one digest type and password."""
+
+    def __init__(self, digest_type: DigestType, password: bytes = b"") -> None:
+        self.digest_type = digest_type
+        self.digest_size_bytes = DIGEST_SIZE_BYTES[digest_type]
+        self.overhead_bytes = ENTRY_HEADER_SIZE_BYTES + self.digest_size_bytes
+        self._digest = digest_function(digest_type, password)
+
+    def encode(
+        self,
+        *,
+        ledger_id: int,
+        entry_id: int,
+        last_add_confirmed: int,
+        length: int,
+        payload: Buffer,
+    ) -> EncodedEntry:
+        """One entry; `length` already includes `payload`.
+
+        Raises:
+            LocalProtocolError: An id or length that no entry can have.
+        """
+        _check_numbers(ledger_id, entry_id, last_add_confirmed, length - len(payload))
+        header = _HEADER.pack(ledger_id, entry_id, last_add_confirmed, length)
+        return header + self._digest(header, payload), payload
+
+    def encode_run(
+        self,
+        *,
+        ledger_id: int,
+        first_entry_id: int,
+        last_add_confirmed: int,
+        length: int,
+        payloads: Iterable[Buffer],
+    ) -> list[EncodedEntry]:
+        """Entries with consecutive ids from `first_entry_id`, payloads by reference.
+
+        Args:
+            ledger_id: The ledger.
+            first_entry_id: Id of the first payload.
+            last_add_confirmed: The writer's LAC now; the same in all headers.
+            length: Payload bytes of the ledger before the run.
+            payloads: Buffers of bytes (a view has to be one of bytes).
+
+        Raises:
+            LocalProtocolError: An id or length that no entry can have.
+        """
+        _check_numbers(ledger_id, first_entry_id, last_add_confirmed, length)
+        if self.digest_type is DigestType.CRC32C:
+            return _encode_crc32c(ledger_id, first_entry_id, last_add_confirmed, length, payloads)
+        pack, digest = _HEADER.pack, self._digest
+        encoded: list[EncodedEntry] = []
+        for entry_id, payload in enumerate(payloads, first_entry_id):
+            length += len(payload)
+            header = pack(ledger_id, entry_id, last_add_confirmed, length)
+            encoded.append((header + digest(header, payload), payload))
+        return encoded
+
+    def decode(self, stored: Buffer, ledger_id: int, entry_id: int) -> VerifiedEntry:
+        """The entry in `stored`, proved to be the one asked for.
+
+        Args:
+            stored: What a bookie returned, all of it.
+            ledger_id: The ledger that was asked for.
+            entry_id: The entry that was asked for; NO_ENTRY after a read of the last entry, when
+                any id from 0 is right.
+
+        Raises:
+            WireFormatError: Too short, another ledger or entry, or a digest that does not match.
+        """
+        overhead = self.overhead_bytes
+        if len(stored) < overhead:
+            raise WireFormatError(
+                f"entry {entry_id} of ledger {ledger_id}: {len(stored)} bytes are fewer than "
+                f"header and digest take ({overhead})",
+                ledger_id=ledger_id,
+                entry_id=entry_id,
+            )
+        found_ledger_id, found_entry_id, confirmed, length = _HEADER.unpack_from(stored)
+        payload = stored[overhead:]
+        header = stored[:ENTRY_HEADER_SIZE_BYTES]
+        # The digest proves what the writer wrote, not that it made sense (DUMMY proves nothing).
+        if (
+            found_ledger_id == ledger_id
+            and (found_entry_id == entry_id or (entry_id == NO_ENTRY and found_entry_id >= 0))
+            and NO_ENTRY <= confirmed < found_entry_id
+            and length >= len(payload)
+            and self._digest(header, payload) == stored[ENTRY_HEADER_SIZE_BYTES:overhead]
+        ):
+            return _new_tuple(
+                VerifiedEntry, (found_ledger_id, found_entry_id, confirmed, length, payload)
+            )
+        raise self._refusal(stored, ledger_id, entry_id)
+
+    def decode_prefix(
+        self, stored: Sequence[bytes], ledger_id: int, first_entry_id: int
+    ) -> EntryColumns | None:
+        """Consecutive entries from `first_entry_id` up to the first that is not what it should be.
+
+        Args:
+            stored: What a bookie returned for a batch.
+            ledger_id: The ledger that was asked for.
+            first_entry_id: Id of the first one.
+
+        Returns:
+            What `decode` says of each, as columns; None when the first one is not right.
+        """
+        if self.digest_type is DigestType.CRC32C and len(stored) > FEW_ENTRIES:
+            batch = stored if isinstance(stored, StoredBatch) else StoredBatch.of(stored)
+            if batch.size_bytes_min >= self.overhead_bytes:
+                columns = _decode_crc32c(batch, ledger_id, first_entry_id)
+                if columns is not None:
+                    return columns
+        return self._decode_each(stored, ledger_id, first_entry_id)
+
+    def _decode_each(
+        self, stored: Sequence[bytes], ledger_id: int, first_entry_id: int
+    ) -> EntryColumns | None:
+        entries: list[VerifiedEntry] = []
+        for entry_id, one in enumerate(stored, first_entry_id):
+            try:
+                entries.append(self.decode(one, ledger_id, entry_id))
+            except WireFormatError:
+                break
+        if not entries:
+            return None
+        _, _, confirmed, lengths, payloads = zip(*entries, strict=True)
+        return EntryColumns(confirmed, lengths, payloads)
+
+    def _refusal(self, stored: Buffer, ledger_id: int, entry_id: int) -> WireFormatError:
+        found = decode_entry_header(stored)
+        if found.ledger_id != ledger_id or entry_id not in (found.entry_id, NO_ENTRY):
+            what = f"their header is that of entry {found.entry_id} of ledger {found.ledger_id}"
+        elif not NO_ENTRY <= found.last_add_confirmed < found.entry_id:
+            what = f"their last add confirmed is {found.last_add_confirmed}"
+        elif found.length < len(stored) - self.overhead_bytes:
+            what = f"their ledger length {found.length} is less than the length of the payload"
+        else:
+            what = f"their {self.digest_type.name} digest does not match"
+        return WireFormatError(
+            f"the bytes are not entry {entry_id} of ledger {ledger_id}: {what}",
+            ledger_id=ledger_id,
+            entry_id=entry_id,
+        )
+
+
+def _decode_crc32c(batch: StoredBatch, ledger_id: int, first_entry_id: int) -> EntryColumns | None:
+    """All of a batch, column by column; None when anything is wrong with any entry.
+
+    What `decode` checks of an entry with the default digest, at half the price.
+    """
+    headers, digests, payloads = batch.cut(ENTRY_HEADER_SIZE_BYTES, _CRC32C.size)
+    count = len(headers)
+    fields = unpack(f">{4 * count}q", b"".join(headers))
+    ids, confirmed, lengths = fields[1::4], fields[2::4], fields[3::4]
+    checksums = map(crc32c, payloads, map(crc32c, headers))
+    if (
+        fields[0::4].count(ledger_id) == count
+        and ids == tuple(range(first_entry_id, first_entry_id + count))
+        and min(confirmed) >= NO_ENTRY
+        and all(map(lt, confirmed, ids))
+        and all(map(ge, lengths, map(len, payloads)))
+        and pack(f">{count}I", *checksums) == b"".join(digests)
+    ):
+        return EntryColumns(confirmed, lengths, payloads)
+    return None
+
+
+def _encode_crc32c(
+    ledger_id: int,
+    first_entry_id: int,
+    last_add_confirmed: int,
+    length: int,
+    payloads: Iterable[Buffer],
+) -> list[EncodedEntry]:
+    # The loop of `encode_run` with the default digest written out: 0.6 us an entry of 1 KiB.
+    pack, pack_digest, checksum = _HEADER.pack, _CRC32C.pack, crc32c
+    encoded: list[EncodedEntry] = []
+    append = encoded.append
+    for entry_id, payload in enumerate(payloads, first_entry_id):
+        length += len(payload)
+        header = pack(ledger_id, entry_id, last_add_confirmed, length)
+        append((header + pack_digest(checksum(payload, checksum(header))), payload))
+    return encoded
+
+
+def _check_numbers(
+    ledger_id: int, entry_id: int, last_add_confirmed: int, length_before: int
+) -> None:
+    if (
+        0 <= ledger_id <= _I64_MAX
+        and 0 <= entry_id <= _I64_MAX
+        and NO_ENTRY <= last_add_confirmed < entry_id
+        and 0 <= length_before <= _I64_MAX
+    ):
+        return
+    raise LocalProtocolError(
+        f"no entry can have ledger id {ledger_id}, entry id {entry_id}, last add confirmed "
+        f"{last_add_confirmed} and {length_before} bytes before it; ids start at 0 and the last "
+        "add confirmed lies before the entry",
+        ledger_id=ledger_id,
+        entry_id=entry_id,
+    )

@@ -1,0 +1,1 @@
+"""A ledger's metadata record in the three formats of Apache BookKeeper."""

@@ -1,0 +1,120 @@
+"""A bookie's registration record, BookKeeper's `BookieServiceInfoFormat` (WIRE.md#znodes).
+
+    6 endpoint (repeated): 1 id | 2 port | 3 host | 4 protocol | 5 auth | 6 extensions
+    7 property (repeated): 1 key | 2 value
+
+The endpoint with protocol `bookie-rpc` speaks v2; ours adds one with protocol `grpc`. Empty data
+stands for a bookie whose id is its address. What else a record holds is of no use to us, and only
+its own bookie ever writes it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.model import BookieInfo
+from ledgerlog_spark.wire.protobuf.binary import encode_bytes, encode_number, fields_of
+
+OPERATIONS_PROPERTY: Final = "ledgerlog.ops"
+OPERATIONS: Final = ("ADD_RUN/1", "TELL_LAC/1")
+"""What our bookies take beyond Apache's operations."""
+_BOOKIE_PROTOCOL = "bookie-rpc"
+_GRPC_PROTOCOL = "grpc"
+_PORT_MAX = 65_535
+
+
+class _Endpoint(NamedTuple):
+    protocol: str
+    host: str
+    port: int
+
+
+def encode_service_info(info: BookieInfo) -> bytes:
+    """The data of a bookie's registration node."""
+    record = _encode_endpoint("bookie", info.host, info.port, _BOOKIE_PROTOCOL)
+    if info.grpc_port is not None:
+        record += _encode_endpoint("grpc", info.host, info.grpc_port, _GRPC_PROTOCOL)
+    for key, value in sorted(info.properties.items()):
+        record += encode_bytes(7, encode_bytes(1, key.encode()) + encode_bytes(2, value.encode()))
+    return record
+
+
+def decode_service_info(bookie_id: str, data: bytes) -> BookieInfo:
+    """How to reach `bookie_id`, whose registration node holds `data`.
+
+    Raises:
+        WireFormatError: No record, one without a v2 endpoint, or none at all for a bookie id that
+            is not host:port.
+    """
+    if not data:
+        return _info_of_address(bookie_id)
+    endpoints: dict[str, _Endpoint] = {}
+    properties: dict[str, str] = {}
+    for field in fields_of(data):
+        if field.number == 6:  # noqa: PLR2004 - drawn above
+            endpoint = _decode_endpoint(field.as_bytes())
+            endpoints.setdefault(endpoint.protocol, endpoint)
+        elif field.number == 7:  # noqa: PLR2004 - drawn above
+            key, value = _decode_property(field.as_bytes())
+            properties[key] = value
+    bookie = endpoints.get(_BOOKIE_PROTOCOL)
+    if bookie is None or not bookie.host or not 0 < bookie.port <= _PORT_MAX:
+        raise WireFormatError(
+            f"bookie {bookie_id} registered without a usable {_BOOKIE_PROTOCOL} endpoint",
+            bookie_id=bookie_id,
+        )
+    control = endpoints.get(_GRPC_PROTOCOL)
+    return BookieInfo(
+        bookie_id=bookie_id,
+        host=bookie.host,
+        port=bookie.port,
+        grpc_port=control.port if control and 0 < control.port <= _PORT_MAX else None,
+        properties=properties,
+    )
+
+
+def _info_of_address(bookie_id: str) -> BookieInfo:
+    host, _, port = bookie_id.rpartition(":")
+    is_port = port.isascii() and port.isdigit() and len(port) <= len(str(_PORT_MAX))
+    if not host or not is_port or not 0 < int(port) <= _PORT_MAX:
+        raise WireFormatError(
+            f"bookie {bookie_id} registered without a record, and its id is not host:port",
+            bookie_id=bookie_id,
+        )
+    return BookieInfo(bookie_id=bookie_id, host=host, port=int(port))
+
+
+def _encode_endpoint(endpoint_id: str, host: str, port: int, protocol: str) -> bytes:
+    return encode_bytes(
+        6,
+        encode_bytes(1, endpoint_id.encode())
+        + encode_number(2, port)
+        + encode_bytes(3, host.encode())
+        + encode_bytes(4, protocol.encode()),
+    )
+
+
+def _decode_endpoint(message: bytes) -> _Endpoint:
+    host, protocol, port = "", "", 0
+    for field in fields_of(message):
+        match field.number:
+            case 2:
+                port = field.as_int64()
+            case 3:
+                host = field.as_text()
+            case 4:
+                protocol = field.as_text()
+            case _:
+                pass
+    return _Endpoint(protocol, host, port)
+
+
+def _decode_property(message: bytes) -> tuple[str, str]:
+    key = value = ""
+    for field in fields_of(message):
+        if field.number == 1:
+            key = field.as_text()
+        elif field.number == 2:  # noqa: PLR2004 - drawn above
+            value = field.as_text()
+    return key, value
