@@ -1,15 +1,10 @@
-"""The ledgers of one directory: one log of records, an index for each file, a MANIFEST.
+"""The ledgers of one directory: one journal of records, an index for each file, a MANIFEST.
 
-- `ledger_storage`: the face, and what puts the rest together. `counters`: what it counts.
-- `adds`, `read_answers`, `drops`: the ways of requests. `lac_watches`: who hears of a new LAC.
-  `log`: records in one order, synced in groups. `wake_ups`: of coroutines that wait.
-  `slices`: how much work is done in one turn of the event loop.
-- `reads`: finds and reads entries; `readings` drives that. `active_index`, `entry_log_file`,
-  `recent_bodies`: where they are. `spans`: which entries there are.
-  `index_rebuilds`: what damage leads to.
-- `file_pool`: opens files when they are used, a bounded count of them at a time.
-- `file_keeper`, `held_files`, `slots`, `pins`, `manifest`: which files there are, and which may go.
+- `ledger_storage`: what the servers call. `adds`, `drops`: adds and deletions of ledgers.
+  `reading`: reads. `lac_watches`: watches of a ledger's LAC.
+- `journal`: records in one order, synced in groups. `files`: the files that it is written to.
 - `boot`, `replay`: from what is on the device to files that can serve.
-- `os_filesystem`, `os_thread`, `os_runtime`: the ports on a real directory and under asyncio;
-  nothing else here touches the world. `written_cache`: what writes leave in the page cache.
+- `device`: the ports on a real directory and under asyncio; nothing else here does I/O.
+- `counters`: what is counted. `spans`: sets of consecutive entry ids. `wake_ups`: of coroutines
+  that wait. `slices`: how much work is done in one turn of the event loop.
 """

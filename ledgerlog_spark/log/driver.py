@@ -1,4 +1,4 @@
-"""Runs the log's machines against a log store: the host of `protocol/log_*.py`.
+"""Runs the log's machines against a log store: the host of `protocol/log/`.
 
 One request at a time, one reply for each. Errors of the store become outcomes; an error that is
 none of them ends the machine, as any other bug of ours does.

@@ -1,5 +1,7 @@
-"""The compare-and-swap store of everything that is not an entry, in memory and on ZooKeeper.
+"""The compare-and-swap store of everything that is not an entry.
 
-`port.py` says what stores promise, `stores.open_metadata` opens those of a cluster. All of them are
-written once, on a tree of nodes (`metadata/tree.py`) with two implementations.
+- `ports`, `logs.port`: what the stores promise. `stores`: opens all stores of one cluster.
+- `ledgers`, `logs`, `bookies`, `leases`: the stores, written once over a tree of nodes (`tree`).
+- `zookeeper`, `memory`: the two implementations of that tree.
+- `service_uri`: names a cluster. `store_clock`: the store's clock.
 """

@@ -9,11 +9,10 @@ finds back to an ack quorum and closes the ledger with one compare-and-swap. Sev
 run at once; the closing compare-and-swap makes them agree. `LedgerReader` reads ranges and never
 fences; `LacRead` asks a quorum for the last add confirmed. Numbered rules are in docs/PROTOCOL.md.
 
-The modules of one ledger have no prefix; those that start with `log_` are about a log's records in
-the metadata store (docs/LOGS.md), those that start with `leader_` about the one process that
-appends to a leader log. A `log_` module is one machine with one request out at a time, or what such
-machines share: `log_machine`, `log_messages`, `log_records` (values), `log_codec` and `log_rows`
-(bytes), `log_pages` and `log_walk` (sequences too long for the head).
+- `ledger`: the machines of one ledger. `log`: a log's records in the metadata store; each machine
+  has one request out at a time. `leader`: the one process that appends to a leader log.
+- `dispatch`: tables of phase and event. `retry`: delays between attempts. `request_numbers`: one
+  sequence of numbers for a machine and its parts.
 
 A machine is composed of smaller ones that know nothing of their owner: `AddPipeline` (runs against
 one ensemble), `MetadataUpdate` (one compare-and-swap loop), `RecoveryTail` (what lies behind the

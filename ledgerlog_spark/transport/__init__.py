@@ -1,15 +1,10 @@
-"""How a client reaches bookies: one port, three ways through it.
+"""How a client reaches bookies: one port, three transports.
 
-- `port`: what every transport implements.
-- `v2_transport`: BookKeeper's binary protocol over TCP, by way of `v2_link` (one lane to one
-  bookie: look-up, connecting, back-off) and `v2_connection` (one socket: frames out, answers in).
-  Connections that stay within one machine are made by `same_host`.
-- `grpc_transport`: the bookies' gRPC service, for networks where only gRPC passes, and for LACs. It
-  has a `grpc_bookie` for each bookie, on a `grpc_channel`, and a `grpc_watch` for each watched LAC.
-  `append_parts`: large appends, in requests that are small.
-- `in_process`: straight into a storage object of this process.
-- `pending`, `deadlines`, `prepared_run`: what the transports share. `memory`: keeps freed memory.
-  `writing`: many pieces at once, with back-pressure in every Python.
+- `port`: what every transport implements. `pending`, `deadlines`, `prepared_run`: what they share.
+- `v2`: BookKeeper's binary protocol over TCP. `grpc`: the bookies' gRPC service, for networks
+  where only gRPC passes, and for watches of the last add confirmed.
+- `in_process`: calls a storage object of this process.
+- `allocator`: keeps freed memory for the next request.
 
 `control.proto` and its stubs describe the gRPC service. The contract of all transports is
 tests/contract/test_transport.py.

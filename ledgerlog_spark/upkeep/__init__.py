@@ -1,1 +1,8 @@
-"""Keeps the logs of a cluster small and old rows away; imports pyarrow only when it merges."""
+"""The upkeep service: merges, sweeps and applies retention to the logs of a cluster.
+
+- `service`, `background`: who does it: a process of its own, or a part of another one.
+- `upkeep`: one pass over all logs. `merge_plan`: which ranges are worth merging. `merging`: merges
+  them. `restoring`: copies merged ranges for a restored version. `rows`: reads and writes ranges.
+
+pyarrow is imported only when it merges.
+"""

@@ -7,7 +7,8 @@ never finished holds memory no longer than that; one that streams has its own bo
 (`service/grpc/stream.py`).
 
 A call keeps its place until its replies are sent. The library keeps a reply that a client does not
-take, so a call that is ended meanwhile is ended with its connection (`service/grpc/stuck_calls.py`).
+take, so a call that is ended meanwhile is ended with its connection
+(`service/grpc/stuck_calls.py`).
 """
 
 from __future__ import annotations

@@ -1,1 +1,5 @@
-"""Counters of a bookie's service, and the HTTP server that shows them."""
+"""What a bookie measures.
+
+- `counters`, `gauges`: of the service. `loop_lag`: delays of the event loop. `server`: serves them
+  over HTTP.
+"""

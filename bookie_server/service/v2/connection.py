@@ -4,9 +4,9 @@ The loop's thread does everything and nothing here awaits: a frame is cut out of
 by reference, handled, and its answer is collected with the others of the same turn of the loop and
 written in one call. `service/v2/operations.py` says what a frame does.
 
-Back-pressure: memory for frames, requests and answers is taken from the lanes (`service/limits/lanes.py`) before
-it is used. What a lane does not grant waits there in line, and the connection reads no further
-until it is granted.
+Back-pressure: memory for frames, requests and answers is taken from the lanes
+(`service/limits/lanes.py`) before it is used. What a lane does not grant waits there in line, and
+the connection reads no further until it is granted.
 """
 
 from __future__ import annotations

@@ -1,1 +1,6 @@
-"""Finds and reads stored entries, and makes the answers of reads."""
+"""Reads of stored entries.
+
+- `answers`: what a read is answered, and what its answer waits for.
+- `reads`: finds and reads entries; `readings` drives that. `recent_bodies`: the newest records in
+  memory.
+"""

@@ -1,1 +1,4 @@
-"""Appends that wait to be sent: their batches, and when these are sent."""
+"""Appends that wait to be sent.
+
+- `batches`: gathers appends into runs. `pace`: when a run is sent.
+"""

@@ -2,7 +2,7 @@
 
 A `MachineHost` drives one machine on the event loop. It keeps the contract that
 `ledgerlog_spark.protocol` lists for hosts: one reply for each request, later ones dropped; events
-through a queue (`client/host/event_queue.py`); bytes encoded once for each run; digests verified before the
+through a queue (`event_queue.py`); bytes encoded once for each run; digests verified before the
 machine sees an entry; candidates shuffled here.
 
 There is no task for a request to a bookie: the transport calls back. Requests to the metadata store

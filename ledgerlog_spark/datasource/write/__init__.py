@@ -1,1 +1,5 @@
-"""Batch writes: the job on the driver, ranges in tasks, one commit."""
+"""Batch writes.
+
+- `writer`: what Spark calls. `job`: on the driver: the log, its schema, the commit.
+- `task`: in tasks: batches to entries of ledgers.
+"""

@@ -1,1 +1,8 @@
-"""Reads listed ranges, records and rows, and follows the end of a log."""
+"""Reads listed ranges, records and rows, and follows the end of a log.
+
+- `committed_range`, `begun_range`: a listed range. `newest_view`: what is listed now.
+  `version_at`: the version of a time. `open_ends`: the open ledgers of a leader log.
+- `record_log`, `record_reader`: records. `ledger_entries`, `row_cursor`: entries, decoded in
+  order.
+- `end_watch`: notifies when a log may have more rows.
+"""

@@ -1,1 +1,5 @@
-"""Bookies in the metadata store: who is available, and cookies."""
+"""Bookies in the metadata store.
+
+- `registration`: available bookies, cookies, `INSTANCEID`, `LAYOUT`.
+- `announcement`: one bookie's ephemeral node, and keeping it there.
+"""

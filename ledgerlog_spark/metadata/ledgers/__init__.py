@@ -1,1 +1,5 @@
-"""Ledgers in the metadata store: their records, ids and paths."""
+"""Ledgers in the metadata store.
+
+- `store`: records, by compare-and-swap. `ids`: new ledger ids. `layout`: paths by the cluster's
+  LAYOUT.
+"""

@@ -6,8 +6,9 @@ effects:
 - A *request* carries a number in `request`, and the host answers it with exactly one reply that
   repeats the number, whatever happens; several may be out at once. Those about the head and its
   pages (`Sync`, `ReadHead`, `ReadPages`, `WritePages`, `WriteHead`, `DropLedger`) are those of
-  `protocol/log/messages.py`, answered as there; `StartTimer` is that of `messages`. The machine itself waits
-  before it tries again, so the host answers without delay.
+  `protocol/log/messages.py`, answered as there; `StartTimer` is that of
+  `protocol/ledger/messages.py`. The machine itself waits before it tries again, so the host answers
+  without delay.
 - An *order* (`AppendEntry`) has no reply of its own. The host hands entries to the ledger's writer
   in the order in which they are ordered; what is confirmed comes back as `EntriesConfirmed`.
 - An *indication* tells the application something. `LeaderClosed` or `LeaderStopped` is the last.

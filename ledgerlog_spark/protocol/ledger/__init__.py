@@ -1,1 +1,7 @@
-"""Replication of one ledger: values, quorums and placement that its three machines share."""
+"""Replication of one ledger (docs/PROTOCOL.md).
+
+- `messages`: events and effects. `quorum`, `placement`: which bookies have which entries.
+- `write`: the one writer. `recover`: closes a dead writer's ledger. `read`: reads entries.
+- `metadata_update`: one change of the metadata record, until it is settled. `overload`: bookies
+  that answer BUSY. `entry_batch`: entries as columns. `read_room`: how much readers may hold.
+"""

@@ -1,7 +1,7 @@
 """How much the readers of one consumer may hold together.
 
 A consumer that takes one range after the other has the next ones read ahead. Each of their readers
-has limits of its own (`protocol/ledger/read/budget.py`); a `ReadRoom` bounds the sum. The reader whose range is
+has limits of its own (`read/budget.py`); a `ReadRoom` bounds the sum. The reader whose range is
 being taken has its turn. The others wait for room when they have none, and leave it enough to go
 on: what they hold is bounded apart, and so it never waits for them.
 """

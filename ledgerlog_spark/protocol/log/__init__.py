@@ -1,1 +1,7 @@
-"""A log as a list of ledger ranges: machines of one request at a time, on the log store."""
+"""A log as a list of ledger ranges in the metadata store (docs/LOGS.md).
+
+- `machine`, `messages`: one request at a time; what is asked and answered.
+- `state`: what is stored. `read`: reads versions. `commit`: commits of producers. `change`:
+  changes of a head that no producer makes. `sweep`: deletes what no version lists.
+- `properties`, `password`, `seal`: settings of a log, its password, the floor of its ledgers.
+"""

@@ -1,1 +1,4 @@
-"""Protocol Buffers as far as BookKeeper's records need them: the binary and the text encoding."""
+"""Protocol Buffers as far as BookKeeper's records need them.
+
+- `binary`: the binary encoding. `text`: the text format.
+"""

@@ -27,7 +27,7 @@ PARTS_OF_A_STREAM = (
     "datasource/scan/committed_entries.py",
     "datasource/stream/source.py",
     "datasource/options/starting_offsets.py",
-    "datasource/stream_*.py",
+    "datasource/stream/*.py",
     "log/reading/committed_range.py",
     "log/committing/stream_ledgers.py",
     "protocol/log/commit/commit.py",

@@ -47,8 +47,8 @@ def test_other_programs_keep_their_module(main: ModuleType, spec: ModuleSpec | N
     assert main.traceback is traceback
 
 
-UNPICKLED_IN_WORKERS = ("source", "batch_reader", "raw_reader", "batch_writer", "stream_reader",
-                        "stream_writer")  # fmt: skip
+UNPICKLED_IN_WORKERS = ("source", "scan.reader", "scan.raw_reader", "write.writer", "stream.reader",
+                        "stream.writer")  # fmt: skip
 DAEMONS_WORKER = """
 import importlib, sys, traceback
 from importlib.machinery import ModuleSpec

@@ -1,1 +1,5 @@
-"""The one writer of a ledger: its adds, failed bookies replaced, the close."""
+"""The one writer of a ledger.
+
+- `writer`: adds, replacement of failed bookies, close. `add_pipeline`: runs on their way to one
+  ensemble. `ensemble_change`: which bookies failed, and what replaces them.
+"""

@@ -1,1 +1,5 @@
-"""Reads of a log's versions, of its newest view, and of its floor."""
+"""Reads of a log.
+
+- `versions`: one version, or the history. `view`: what a stream needs to read on.
+- `floor`: the lowest ledger that the log lists.
+"""
