@@ -60,7 +60,6 @@ STILL_IN: Final[dict[str, str]] = {
     ),
     "docs/WIRE.md": "what-subject what-object says told knows asks way-of",
     "docs/index.md": "what-subject",
-    "ledgerlog_spark/__init__.py": "who-subject",
     "ledgerlog_spark/aio.py": "face",
     "ledgerlog_spark/arrow": (
         "what-subject what-object says asks let-go let-pass behind-after so-many way-of "

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.architecture.trees import ROOT, assert_none, modules, name, nodes
+from tests.architecture.house.imports import circles, graph_of
+from tests.architecture.trees import (
+    PACKAGES,
+    PYTHON,
+    ROOT,
+    assert_none,
+    modules,
+    name,
+    nodes,
+)
 
 CLIENT_LAYERS = {
     "errors": set(),
@@ -63,6 +73,22 @@ FROM_CLIENT_PACKAGE = {
     "service": {"errors", "lines", "model", "wire", "metadata", "transport", "composition"},
 }
 
+STAIRS = (
+    ("protocol.ledger", "protocol.log", "protocol.leader"),
+    ("protocol.ledger.write", "protocol.ledger.recover", "protocol.ledger.read"),
+    ("protocol.log.state", "protocol.log.read", "protocol.log.commit"),
+    ("transport.grpc", "transport.v2"),
+    ("metadata.ledgers", "metadata.logs"),
+    ("log.reading", "log.leader"),
+    ("datasource.options", "datasource.scan", "datasource.stream"),
+    ("datasource.options", "datasource.write", "datasource.stream"),
+    ("storage.files", "storage.reading"),
+    ("service.limits", "service.v2"),
+    ("service.limits", "service.grpc"),
+)
+"""Folders of one layer, each of which imports none that stands behind it in its row."""
+FOLDER_MODULES_MAX = 20
+
 IMPURE = {
     "asyncio", "concurrent", "datetime", "logging", "mmap", "multiprocessing", "os", "pathlib",
     "queue", "random", "secrets", "selectors", "shutil", "signal", "socket", "ssl", "subprocess",
@@ -91,6 +117,8 @@ ONLY_HERE = {
 
 
 ALIAS = ROOT / "pyspark_ledger.py"
+GRAPH = graph_of(ROOT, [name(path) for path in PYTHON])
+"""Imports of modules, also those for types alone."""
 RELATIVE = "a relative import"
 
 
@@ -176,6 +204,32 @@ def test_bookie_package_imports_downwards() -> None:
             for upwards in upwards_of_the_bookie(path)
         ),
         "a layer imports what stands below it (ARCHITECTURE.md#layers)",
+    )
+
+
+def upwards_on_stairs() -> Iterator[str]:
+    for stairs in STAIRS:
+        for at, low in enumerate(stairs):
+            above = tuple(f"{package}.{high}." for package in PACKAGES for high in stairs[at + 1 :])
+            found = [(m, i) for m, found in GRAPH.items() if f".{low}." in m for i in found]
+            assert found, f"{low} has no module that imports anything"
+            yield from (f"{module}: {other}" for module, other in found if other.startswith(above))
+
+
+def test_folders_of_a_layer_import_downwards() -> None:
+    assert_none(upwards_on_stairs(), "STAIRS has the order of the folders")
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Not for types either: a reader would have to know all of them to know one."""
+    assert_none(circles(GRAPH), "move what both need into a module below them")
+
+
+def test_no_folder_is_longer_than_a_page() -> None:
+    counts = Counter(path.parent for path in PYTHON if path.name != "__init__.py")
+    assert_none(
+        (f"{name(folder)}: {n} modules" for folder, n in counts.items() if n > FOLDER_MODULES_MAX),
+        "a folder has a folder wherever its modules share a prefix",
     )
 
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ledgerlog_spark.datasource.options.values import ReadOptions
-
 
 @dataclass(frozen=True, slots=True)
 class LogSelection:
@@ -24,11 +22,6 @@ class LogSelection:
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
-
-    @classmethod
-    def of(cls, options: ReadOptions) -> LogSelection:
-        """What `log`, `logs` or `logPattern` say."""
-        return cls(options.log_names, options.log_pattern)
 
     def among(self, existing: Iterable[str]) -> tuple[str, ...]:
         """The names that are selected, of those that exist when they go by pattern."""

@@ -54,6 +54,11 @@ class ReadOptions:
         """The logs that are named, none when they go by pattern or a ledger is read."""
         return self.logs or ((self.log,) if self.log else ())
 
+    @property
+    def selection(self) -> LogSelection:
+        """The logs that are read."""
+        return LogSelection(self.log_names, self.log_pattern)
+
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
@@ -295,7 +300,7 @@ def _check_named(read: ReadOptions) -> None:
     Raises:
         ConfigurationError: It is none, which may be a slip of the pen.
     """
-    selection = LogSelection.of(read)
+    selection = read.selection
     named = read.starting_offsets
     if isinstance(named, str):
         return

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.client.recent_records import memory_size_bytes
 from ledgerlog_spark.datasource.case_rule import reject_unknown_columns
 from ledgerlog_spark.datasource.cluster import logs_at
-from ledgerlog_spark.datasource.options.log_selection import LogSelection
 from ledgerlog_spark.datasource.scan.index_entries import find_span, read_indexes
 from ledgerlog_spark.datasource.scan.plan import LogScan, ScanOptions, indexes_wanted, plan
 from ledgerlog_spark.datasource.scan.task import ScanTask
@@ -237,7 +236,7 @@ def _scans(uri: str, options: ReadOptions) -> list[LogScan]:
 def _logs(uri: str, options: ReadOptions) -> list[BlockingLog]:
     """Handles of the logs that the options name."""
     logs = logs_at(uri)
-    selection = LogSelection.of(options)
+    selection = options.selection
     names = selection.among(logs.names() if selection.pattern is not None else ())
     if not names:
         raise LogNotFoundError(

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.datasource.cluster import password_in
-from ledgerlog_spark.datasource.options.log_selection import LogSelection
 from ledgerlog_spark.datasource.options.starting_offsets import INT64_MAX, checked_offset
 from ledgerlog_spark.datasource.options.table import CONTINUE
 from ledgerlog_spark.datasource.scan.plan import LogScan
@@ -68,7 +67,7 @@ class LedgerStream:
         self._options = options
         self._parallelism = parallelism
         self._rules = Rules(options.read.fail_on_data_loss, options.on_overwrite)
-        self._selection = LogSelection.of(options.read)
+        self._selection = options.read.selection
         self._logs = WatchedLogs(uri, self._selection)
         self._schemas = StreamSchemas(
             schema_json, options.read.columns, include_metadata=options.read.include_metadata

@@ -13,7 +13,7 @@ import pytest
 
 from ledgerlog_spark.cli import local
 from ledgerlog_spark.local import cluster as cluster_module
-from ledgerlog_spark.local import guardian, running
+from ledgerlog_spark.local import guardian_process, running
 from ledgerlog_spark.local.cluster import Cluster
 from ledgerlog_spark.local.members import ZOOKEEPER
 
@@ -33,16 +33,16 @@ def test_a_guardian_stops_the_cluster_whose_processes_have_its_mark(
     stopped: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     looks = iter([[SimpleNamespace()], []])
-    monkeypatch.setattr(guardian, "_found", lambda mark: next(looks) if mark == "m" else [])
-    guardian.main()
+    monkeypatch.setattr(guardian_process, "_found", lambda mark: next(looks) if mark == "m" else [])
+    guardian_process.main()
     assert stopped == [tmp_path]
 
 
 def test_a_guardian_whose_cluster_has_ended_leaves_another_one_in_the_directory_alone(
     stopped: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guardian, "_found", lambda _mark: [])
-    guardian.main()
+    monkeypatch.setattr(guardian_process, "_found", lambda _mark: [])
+    guardian_process.main()
     assert stopped == []
 
 

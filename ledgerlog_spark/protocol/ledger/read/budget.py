@@ -16,7 +16,7 @@ from ledgerlog_spark.protocol.ledger.read_room import HEDGES_SPARED
 if TYPE_CHECKING:
     from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
-    from ledgerlog_spark.protocol.ledger.read.reader import ReaderSettings
+    from ledgerlog_spark.protocol.ledger.read.settings import ReaderSettings
     from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 
 FIRST_BATCH_ENTRIES = 64

@@ -1,0 +1,83 @@
+"""The guardian: a process that stops an owned cluster when its owner ends without stopping it.
+
+It waits for the end of its standard input, then stops the cluster, kills all other processes that
+have the mark, which `cluster.json` may not list yet, and deletes a temporary directory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.local.cluster import Cluster
+from ledgerlog_spark.local.guardian import MARK_VARIABLE, RELEASED
+
+KILL_TIMEOUT_SECONDS = 15.0
+LOOKS = 3
+LOOK_PAUSE_SECONDS = 0.2
+"""A process that was forked just before its owner ended has its mark a moment later."""
+
+
+def main() -> None:
+    """Wait for the end of standard input, then stop the cluster."""
+    parser = argparse.ArgumentParser(prog=f"python -m {__name__}", description=__doc__)
+    parser.add_argument("--directory", type=Path, required=True, help="of the cluster")
+    parser.add_argument("--mark", required=True, help="of the cluster's processes")
+    parser.add_argument("--temporary", action="store_true", help="delete the directory at the end")
+    arguments = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if sys.stdin.buffer.read(1) == RELEASED:
+        return
+    _stop(arguments.directory, arguments.mark)
+    if arguments.temporary:
+        shutil.rmtree(arguments.directory, ignore_errors=True)
+
+
+def _stop(directory: Path, mark: str) -> None:
+    """Stop what `cluster.json` lists, then kill whatever else has the mark.
+
+    Unless nothing has it: then the owner's cluster has ended, and another one may run in the
+    directory by now, which is not ours to stop.
+    """
+    if not _found(mark):
+        return
+    try:
+        Cluster(directory).down()
+    except (LedgerLogError, OSError) as error:
+        sys.stderr.write(f"guardian: {error}\n")
+    rest = _found(mark)
+    for process in rest:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(rest, timeout=KILL_TIMEOUT_SECONDS)
+
+
+def _found(mark: str) -> list[psutil.Process]:
+    """The processes with a mark; looks a few times when there are none."""
+    for look in range(LOOKS):
+        if look:
+            time.sleep(LOOK_PAUSE_SECONDS)
+        found = [process for process in psutil.process_iter() if _mark_of(process) == mark]
+        if found:
+            return found
+    return []
+
+
+def _mark_of(process: psutil.Process) -> str | None:
+    try:
+        return process.environ().get(MARK_VARIABLE)
+    except (psutil.Error, OSError):  # it has ended, or is somebody else's
+        return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Limits of a reader of a ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ledgerlog_spark.protocol.retry import RetryPolicy
+
+OVERLOAD = RetryPolicy(first_delay_ms=50, delay_max_ms=1_000, attempts_max=20)
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSettings:
+    """Limits of a reader.
+
+    Attributes:
+        entries_ahead_max: Entries asked for beyond what the application took.
+        size_bytes_ahead_max: Payload bytes beyond what the application took at which nothing more
+            is asked for: those that came, and those that are expected of requests that are out.
+        size_bytes_max: Payload bytes that are held at most, whatever the sizes of entries: no
+            request is sent whose answer might not fit. One entry may always be asked for.
+        batch_entries_max: Of one batch request; 1 turns batches off.
+        batch_size_bytes_max: Of one batch's answer.
+        batches_in_flight_max: Batch requests at once.
+        singles_in_flight_max: Entries asked for one by one at once.
+        hedge_delay_ms: A bookie that did not answer for one to two times this is helped by another.
+        reloads_max: How often the record is loaded again for one entry.
+        overload: Pauses while no bookie has an entry and some answer BUSY; about 15 s in all.
+    """
+
+    entries_ahead_max: int = 16_384
+    size_bytes_ahead_max: int = 16 << 20
+    size_bytes_max: int = 64 << 20
+    batch_entries_max: int = 1_024
+    batch_size_bytes_max: int = 1 << 20
+    batches_in_flight_max: int = 6
+    singles_in_flight_max: int = 256
+    hedge_delay_ms: int = 500
+    reloads_max: int = 3
+    overload: RetryPolicy = OVERLOAD
