@@ -1,7 +1,7 @@
 """What an answer about a whole ledger waits for: the one place that says so.
 
 Adds and control records are answered with the group that their own record was synced in (`on_done`
-of a `LogRecord`).
+of a `JournalRecord`).
 """
 
 from __future__ import annotations

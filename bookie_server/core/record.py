@@ -1,4 +1,4 @@
-"""One record of a log: its content, and its place once it has one."""
+"""One record of the journal: its content, and its place once it has one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class FileIdentity:
         return crc32c(_seed_of_place.pack(offset), self.seed)
 
 
-class LogRecord:
+class JournalRecord:
     """A record in memory: queued, written, or read back.
 
     Attributes:
@@ -79,7 +79,7 @@ class LogRecord:
         value: The last add confirmed of a LAC record; when the ledger was dropped, in seconds
             since the epoch, of a tombstone; 0 otherwise.
         ticket: Counts submissions; answers wait for tickets. 0 for records read back.
-        sequence: Place in the log's order; 0 until it is written.
+        sequence: Place in the journal's order; 0 until it is written.
         origin_sequence: The same, except in copies; overlaps compare it.
         durable_upto: Sequence known to be synced when the record was written.
         identity: File that it lies in; None until it is written.

@@ -31,7 +31,7 @@ from __future__ import annotations
 import struct
 from struct import Struct
 
-from bookie_server.core.record import FileIdentity, LogRecord, RecordKind
+from bookie_server.core.record import FileIdentity, JournalRecord, RecordKind
 from bookie_server.core.requests import Buffer
 from bookie_server.errors import CorruptRecordError
 from ledgerlog_spark.model import RUN_ENTRIES_MAX
@@ -57,13 +57,13 @@ def aligned(size: int) -> int:
     return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
 
-def size_at_most(record: LogRecord) -> int:
+def size_at_most(record: JournalRecord) -> int:
     """Bytes that a record takes in a file at most, padding included; cheap, not exact."""
     body_size = record.body_size
     return FIXED_SIZE + ALIGNMENT + body_size + 12 * len(record.entry_ids) + 4 * (body_size >> 16)
 
 
-def encode_header(record: LogRecord) -> bytes:
+def encode_header(record: JournalRecord) -> bytes:
     """Header of a record whose place (identity, offset, sequence) and body are set.
 
     Also sets the record's `chunk_checksums`.
@@ -146,7 +146,7 @@ def header_size_at(data: Buffer, identity: FileIdentity, offset: int) -> int:
     return size
 
 
-def decode_header(data: Buffer, identity: FileIdentity, offset: int) -> LogRecord:
+def decode_header(data: Buffer, identity: FileIdentity, offset: int) -> JournalRecord:
     """The record whose header is at the start of `data`; its body is not looked at.
 
     Raises:
@@ -176,7 +176,7 @@ def decode_header(data: Buffer, identity: FileIdentity, offset: int) -> LogRecor
         or (count and not flags & FLAG_IDS_LISTED and not stride)
     ):
         raise _damage(identity, offset, "the header's fields do not fit together")
-    record = LogRecord(RecordKind(kind), ledger_id, master_key=master_key)
+    record = JournalRecord(RecordKind(kind), ledger_id, master_key=master_key)
     record.flags = flags & ~(FLAG_IDS_LISTED | FLAG_LENGTHS_LISTED)
     place = FIXED_SIZE
     if not count:
@@ -200,7 +200,7 @@ def decode_header(data: Buffer, identity: FileIdentity, offset: int) -> LogRecor
     return record
 
 
-def check_chunks(record: LogRecord, first_chunk: int, data: Buffer) -> None:
+def check_chunks(record: JournalRecord, first_chunk: int, data: Buffer) -> None:
     """Verify `data`, which holds whole chunks of the body from `first_chunk` on.
 
     Raises:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.record import JournalRecord, RecordKind
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Gap:
 
     offset: int
     sequence: int
-    record: LogRecord | None = None
+    record: JournalRecord | None = None
     is_blank: bool = False
 
 
@@ -43,7 +43,7 @@ class FileScan:
 
     records_start: int
     next_sequence: int
-    records: list[LogRecord] = field(default_factory=list)
+    records: list[JournalRecord] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
 
     @property
@@ -68,9 +68,9 @@ class FileVerdict:
         write_from: First byte that holds nothing of value.
     """
 
-    kept: list[LogRecord]
-    unreadable: list[LogRecord]
-    rewritten: list[LogRecord]
+    kept: list[JournalRecord]
+    unreadable: list[JournalRecord]
+    rewritten: list[JournalRecord]
     was_cut: bool
     has_damage: bool
     last_sequence: int

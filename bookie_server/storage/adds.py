@@ -1,4 +1,4 @@
-"""The way of an add from its request to the log: admission, repeats, the metadata check."""
+"""The way of an add from its request to the journal: admission, repeats, the metadata check."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bookie_server.core.ledger_gate import Health, Wait, admit_add, key_fits
 from bookie_server.core.ledger_state import LedgerState, LedgerStates
-from bookie_server.core.record import FLAG_RECOVERY_ADD, LogRecord, RecordKind
+from bookie_server.core.record import FLAG_RECOVERY_ADD, JournalRecord, RecordKind
 from bookie_server.core.requests import (
     ID_MAX,
     AddRequest,
@@ -19,7 +19,7 @@ from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import CorruptRecordError, StorageError, TooManyFilesError
 from bookie_server.ports import Future, MetadataCheck, Standing, Tasks
 from bookie_server.storage.files.keeper import FileKeeper
-from bookie_server.storage.journal import Log
+from bookie_server.storage.journal import Journal
 from bookie_server.storage.reading.reads import Reader
 from bookie_server.storage.wake_ups import guarded, resolve
 from ledgerlog_spark.model import MASTER_KEY_SIZE_BYTES, Code
@@ -47,7 +47,7 @@ class AddPath:
     def __init__(
         self,
         *,
-        log: Log,
+        journal: Journal,
         keeper: FileKeeper,
         reader: Reader,
         tasks: Tasks,
@@ -57,7 +57,7 @@ class AddPath:
         metadata: MetadataCheck,
         counters: StorageCounters,
     ) -> None:
-        self._log = log
+        self._journal = journal
         self._keeper = keeper
         self._reader = reader
         self._tasks = tasks
@@ -136,7 +136,7 @@ class AddPath:
         if not request.is_recovery and (state.is_unverified or state.check_epoch != epoch):
             state.check_epoch, state.is_unverified = epoch, False
             self._states.changed.add(request.ledger_id)
-        record = LogRecord(
+        record = JournalRecord(
             RecordKind.RUN,
             request.ledger_id,
             entry_ids=ids,
@@ -149,7 +149,7 @@ class AddPath:
         record.on_done = on_done
         state.last_accepted_id = max(state.last_accepted_id, ids[-1])
         self.in_flight_bytes += record.body_size
-        state.last_ticket = self._log.submit(record)
+        state.last_ticket = self._journal.submit(record)
 
     # Repeats and overlaps.
 
@@ -159,7 +159,7 @@ class AddPath:
         durable: Future[Code] = self._tasks.future()
         # Copies that are queued count as held, once they are durable.
         covered = state.last_ticket
-        self._log.when_durable(covered, partial(resolve, durable))
+        self._journal.when_durable(covered, partial(resolve, durable))
         await durable
         try:
             is_repeated, is_overlap = await self._reader.readings.compare(
@@ -256,10 +256,10 @@ class AddPath:
         key = state.master_key or master_key
         state.master_key = key
         self._states.changed.add(ledger_id)
-        record = LogRecord(RecordKind.FENCE, ledger_id, master_key=key)
-        state.last_ticket = self._log.submit(record)
+        record = JournalRecord(RecordKind.FENCE, ledger_id, master_key=key)
+        state.last_ticket = self._journal.submit(record)
         durable: Future[Code] = self._tasks.future()
-        self._log.when_durable(state.last_ticket, partial(resolve, durable))
+        self._journal.when_durable(state.last_ticket, partial(resolve, durable))
         await durable
 
     # Explicit LAC.
@@ -296,9 +296,9 @@ class AddPath:
         if state.master_key is None:
             state.master_key = master_key
             self._states.changed.add(ledger_id)
-        record = LogRecord(RecordKind.LAC, ledger_id, master_key=master_key, value=lac)
+        record = JournalRecord(RecordKind.LAC, ledger_id, master_key=master_key, value=lac)
         record.on_done = on_done
-        state.last_ticket = self._log.submit(record)
+        state.last_ticket = self._journal.submit(record)
         self._raise_lac(state, lac, after)
 
     def tell_lac(

@@ -17,7 +17,7 @@ from bookie_server.core.index_format import LedgerTotal
 from bookie_server.core.ledger_gate import Health
 from bookie_server.core.ledger_state import LedgerState, LedgerStates
 from bookie_server.core.manifest_codec import FileEntry, FileState
-from bookie_server.core.record import NO_KEY, LogRecord, RecordKind
+from bookie_server.core.record import NO_KEY, JournalRecord, RecordKind
 from bookie_server.core.record_codec import aligned
 from bookie_server.core.replay_decision import (
     FileScan,
@@ -171,7 +171,7 @@ class Boot:
             self.states.changed.add(ledger_id)
         return state
 
-    def _is_live(self, record: LogRecord) -> bool:
+    def _is_live(self, record: JournalRecord) -> bool:
         """Whether a record is a run above its ledger's tombstone; all tombstones are applied."""
         state = self._state_of(record.ledger_id)
         return record.kind is RecordKind.RUN and record.origin_sequence > state.tombstone
@@ -278,7 +278,7 @@ class Boot:
         try:
             self.active = await self._prepare()
         except DiskFullError:
-            # The prepared file that the log never reached still has its room.
+            # The prepared file that the journal never reached still has its room.
             if not replayed or not _was_never_reached(replayed[-1]):
                 self.active = await self._prepare(is_last_resort=True)
                 return
@@ -361,7 +361,7 @@ class Boot:
             index.name_only(ledger_id)
         identity = file.entry.identity
         body, live_bytes = encoded(index.encoding(identity))
-        record = LogRecord(RecordKind.FINISH, body=body)
+        record = JournalRecord(RecordKind.FINISH, body=body)
         record.identity, record.offset = identity, aligned(verdict.write_from)
         record.sequence = record.origin_sequence = verdict.next_sequence
         record.durable_upto = vouched
@@ -401,7 +401,7 @@ def _was_never_reached(file: Replayed) -> bool:
     return file.handle is not None and not file.scan.records and not is_doubtful
 
 
-def apply(record: LogRecord, state: LedgerState) -> None:
+def apply(record: JournalRecord, state: LedgerState) -> None:
     """What a record says of its ledger, beside where its entries are."""
     if record.kind is RecordKind.RUN:
         if state.master_key is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bookie_server.storage.boot import BootCounters
 from bookie_server.storage.files.keeper import FileCounters
-from bookie_server.storage.journal import LogCounters
+from bookie_server.storage.journal import JournalCounters
 
 
 @dataclass(slots=True)
@@ -24,12 +24,12 @@ class StorageCounters:
         drops: Ledgers dropped.
         tombstones_forgotten: Of ledgers dropped long ago.
         boot: What the boot found.
-        log: What the log wrote.
+        log: What the journal wrote.
         files: What became of files.
     """
 
     boot: BootCounters
-    log: LogCounters
+    log: JournalCounters
     files: FileCounters
     adds: int = 0
     entries: int = 0

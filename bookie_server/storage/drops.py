@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 from bookie_server.core.ledger_gate import Health, may_forget
 from bookie_server.core.ledger_state import LedgerState, LedgerStates
-from bookie_server.core.record import NO_KEY, LogRecord, RecordKind
+from bookie_server.core.record import NO_KEY, JournalRecord, RecordKind
 from bookie_server.core.requests import OnAdd
 from bookie_server.core.settings import StorageSettings
 from bookie_server.ports import Clock, Tasks
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.counters import StorageCounters
 from bookie_server.storage.files.keeper import FileKeeper
-from bookie_server.storage.journal import Log
+from bookie_server.storage.journal import Journal
 from bookie_server.storage.slices import parts
 from ledgerlog_spark.model import Code
 
@@ -30,7 +30,7 @@ class Drops:
     def __init__(
         self,
         *,
-        log: Log,
+        journal: Journal,
         keeper: FileKeeper,
         adds: AddPath,
         tasks: Tasks,
@@ -40,7 +40,7 @@ class Drops:
         states: LedgerStates,
         counters: StorageCounters,
     ) -> None:
-        self._log = log
+        self._journal = journal
         self._keeper = keeper
         self._adds = adds
         self._tasks = tasks
@@ -65,27 +65,27 @@ class Drops:
             on_done(Code.NO_LEDGER)
             return
         if state.is_dropped:
-            self._log.when_durable(state.drop_ticket, on_done)
+            self._journal.when_durable(state.drop_ticket, on_done)
             return
         code = self._adds.refuses_control()
         if code is not None:
             on_done(code)
             return
-        # At once: what is admitted from here on lies behind the tombstone in the log.
+        # At once: what is admitted from here on lies behind the tombstone in the journal.
         state.is_fenced = True
         state.last_accepted_id = -1
         self._states.changed.add(ledger_id)
-        record = LogRecord(
+        record = JournalRecord(
             RecordKind.TOMBSTONE,
             ledger_id,
             master_key=state.master_key or NO_KEY,
             value=self._now_s(),
         )
         record.on_done = on_done
-        state.last_ticket = state.drop_ticket = self._log.submit(record)
+        state.last_ticket = state.drop_ticket = self._journal.submit(record)
 
-    def on_durable(self, record: LogRecord) -> None:
-        """A tombstone counts: nothing that lies before it in the log is held any more."""
+    def on_durable(self, record: JournalRecord) -> None:
+        """A tombstone counts: nothing that lies before it in the journal is held any more."""
         state = self._states[record.ledger_id]
         state.bury(record.origin_sequence, record.value)
         self._states.changed.add(record.ledger_id)
@@ -121,7 +121,7 @@ class Drops:
             state,
             now_s=self._now_s(),
             keep_s=self._settings.tombstone_keep_s,
-            durable_ticket=self._log.durable_ticket,
+            durable_ticket=self._journal.durable_ticket,
         )
 
     def _forget_now(self, ledger_ids: Sequence[int], looked_at: set[int]) -> int:

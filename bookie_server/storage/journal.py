@@ -1,4 +1,4 @@
-"""The one Log: records in one order, synced in groups.
+"""The journal: records in one order, synced in groups.
 
 A group is whatever was queued while the one before was written and synced; when nothing was, the
 next record is synced at once and alone. A group is written only after the sync of the one before,
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bookie_server.core.pieces import stretches_at_most
-from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.record import JournalRecord, RecordKind
 from bookie_server.core.record_codec import ALIGNMENT, encode_header, size_at_most
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
@@ -38,8 +38,8 @@ JOIN_SIZE_MAX = 8_192
 """Records up to this size are joined before they are written: one copy beats three parts."""
 
 
-class LogFiles(Protocol):
-    """Who owns the files that a log writes."""
+class JournalFiles(Protocol):
+    """Who owns the files that a journal writes."""
 
     @property
     def active(self) -> OpenFile:
@@ -58,14 +58,14 @@ class LogFiles(Protocol):
 
 
 @dataclass(slots=True)
-class LogCounters:
-    """What the log did since it was opened.
+class JournalCounters:
+    """What the journal did since it was opened.
 
     Attributes:
         records: Written, padding records and copies included.
         groups: Written and synced at once.
         bytes_written: To files, padding included.
-        syncs: Of the log's files.
+        syncs: Of the journal's files.
         busy_ms: Spent in writes and syncs; its growth over time is how busy the device is.
     """
 
@@ -76,7 +76,7 @@ class LogCounters:
     busy_ms: int = 0
 
 
-class Log:
+class Journal:
     """Records submitted, made durable in groups, and reported in order.
 
     Attributes:
@@ -88,13 +88,13 @@ class Log:
     def __init__(
         self,
         *,
-        files: LogFiles,
+        files: JournalFiles,
         tasks: Tasks,
         clock: Clock,
         settings: StorageSettings,
         next_sequence: int,
-        on_durable: Callable[[list[LogRecord]], None],
-        on_failed: Callable[[StorageError, list[LogRecord]], None],
+        on_durable: Callable[[list[JournalRecord]], None],
+        on_failed: Callable[[StorageError, list[JournalRecord]], None],
     ) -> None:
         self._files = files
         self._tasks = tasks
@@ -102,7 +102,7 @@ class Log:
         self._settings = settings
         self._on_durable = on_durable
         self._on_failed = on_failed
-        self._queue: deque[LogRecord] = deque()
+        self._queue: deque[JournalRecord] = deque()
         self._queued_bytes = 0
         self._under_way = 0
         self._stretches_under_way = 0
@@ -119,13 +119,13 @@ class Log:
         self._watermark_is_due = False
         self._vouched_sequence = next_sequence - 1
         self.failure: StorageError | None = None
-        self.counters = LogCounters()
+        self.counters = JournalCounters()
         self.last_ticket = 0
         self.durable_ticket = 0
         self.next_sequence = next_sequence
         self.durable_sequence = next_sequence - 1
 
-    def submit(self, record: LogRecord) -> int:
+    def submit(self, record: JournalRecord) -> int:
         """Queue a record and return its ticket; `on_durable` or `on_failed` follows, once."""
         assert not self._is_closing
         assert self.failure is None
@@ -150,7 +150,7 @@ class Log:
         """Begin to write what is submitted."""
         for _ in range(GROUPS_UNDER_WAY_MAX):
             self._running += 1
-            self._tasks.spawn("log writer", self._run())
+            self._tasks.spawn("journal writer", self._run())
 
     async def close(self) -> None:
         """Write and sync what is queued, then stop."""
@@ -168,7 +168,7 @@ class Log:
 
     async def _run(self) -> None:
         """One of the writers: each has at most one group under way."""
-        group: list[LogRecord] = []
+        group: list[JournalRecord] = []
         try:
             while await self._is_there_a_group():
                 group, stretches, start, buffers = self._take_group()
@@ -240,7 +240,7 @@ class Log:
             and not self._must_roll(self._queue[0])
         )
 
-    def _must_roll(self, record: LogRecord) -> bool:
+    def _must_roll(self, record: JournalRecord) -> bool:
         """Whether the next group, which begins with `record`, has to go to the next file."""
         stretches = self._stretches_under_way + stretches_at_most(record.entry_ids)
         return self._files.must_roll(size_at_most(record), stretches)
@@ -260,11 +260,11 @@ class Log:
             self._is_waking = True
             settle([self._waiting.pop()])
 
-    def _take_group(self) -> tuple[list[LogRecord], int, int, list[Buffer]]:
+    def _take_group(self) -> tuple[list[JournalRecord], int, int, list[Buffer]]:
         """The records, their stretches of consecutive ids, and what is written where."""
         active = self._files.active
         start = offset = active.end
-        group: list[LogRecord] = []
+        group: list[JournalRecord] = []
         buffers: list[Buffer] = []
         queue, files = self._queue, self._files
         size_max = self._settings.group_bytes
@@ -292,7 +292,7 @@ class Log:
         self.counters.bytes_written += offset - start + append_end_mark(active, buffers)
         return group, stretches, start, buffers
 
-    def _complete(self, group: list[LogRecord]) -> None:
+    def _complete(self, group: list[JournalRecord]) -> None:
         counters = self.counters
         counters.records += len(group)
         counters.groups += 1
@@ -310,10 +310,10 @@ class Log:
     def _call_back(self, callback: Callable[[Code], None], code: Code) -> None:
         try:
             callback(code)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the log goes on
+        except Exception as error:  # noqa: BLE001 - whatever it is, the journal goes on
             report(self._tasks, error)
 
-    def _report_failure(self, error: StorageError, group: list[LogRecord]) -> None:
+    def _report_failure(self, error: StorageError, group: list[JournalRecord]) -> None:
         lost = [*group, *self._queue]
         self._queue.clear()
         self._queued_bytes = 0
@@ -336,7 +336,7 @@ class Log:
             await self._tasks.sleep(self._settings.idle_watermark_ms)
         self._watermark_is_due = False
         if self.failure is None and not self._is_closing:
-            self.submit(LogRecord(RecordKind.WATERMARK))
+            self.submit(JournalRecord(RecordKind.WATERMARK))
 
 
 def append_end_mark(file: OpenFile, buffers: list[Buffer]) -> int:
@@ -351,7 +351,7 @@ def append_end_mark(file: OpenFile, buffers: list[Buffer]) -> int:
     return ALIGNMENT
 
 
-def append_encoded(record: LogRecord, buffers: list[Buffer]) -> int:
+def append_encoded(record: JournalRecord, buffers: list[Buffer]) -> int:
     """Append a placed record's bytes and padding to `buffers`; returns their size."""
     header = encode_header(record)
     body = record.body

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bookie_server.core.durability import Durability
 from bookie_server.core.ledger_gate import absent, may_say_absent
-from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.record import JournalRecord, RecordKind
 from bookie_server.core.requests import (
     AddRequest,
     BatchReadRequest,
@@ -34,7 +34,7 @@ from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.files.manifest import ManifestStore
 from bookie_server.storage.files.pool import FilePool
 from bookie_server.storage.files.slots import Slots
-from bookie_server.storage.journal import Log
+from bookie_server.storage.journal import Journal
 from bookie_server.storage.lac_watches import LacWatches, OnLacChange
 from bookie_server.storage.reading.answers import ReadAnswers
 from bookie_server.storage.reading.reads import Reader
@@ -109,16 +109,16 @@ class LedgerStorage:
     async def _start(self, boot: Boot, slots: Slots, metadata: MetadataCheck, clock: Clock) -> None:
         for state in self._states.values():
             state.last_accepted_id = state.last_entry_id
-        self._make_log(boot, slots, clock)
+        self._make_journal(boot, slots, clock)
         self._make_paths(metadata, clock)
         await self._keeper.commit(None)
         await self._store.remove_strays()
         await self._store.mark_unclean()
-        self._log.start()
+        self._journal.start()
         self._tasks.spawn("file maintenance", self._keeper.maintain())
 
-    def _make_log(self, boot: Boot, slots: Slots, clock: Clock) -> None:
-        """The log, the files that it writes, and what both count.
+    def _make_journal(self, boot: Boot, slots: Slots, clock: Clock) -> None:
+        """The journal, the files that it writes, and what both count.
 
         Of the boot only counters stay: its files are freed as the keeper replaces them.
         """
@@ -137,7 +137,7 @@ class LedgerStorage:
             missing=boot.missing,
             freed=boot.freed,
         )
-        self._log = Log(
+        self._journal = Journal(
             files=self._keeper,
             tasks=tasks,
             clock=clock,
@@ -146,20 +146,22 @@ class LedgerStorage:
             on_durable=self._on_durable,
             on_failed=self._on_lost,
         )
-        self._keeper.log = self._log
+        self._keeper.journal = self._journal
         self._keeper.on_failed = self._fail
         self._keeper.on_state_change = self._tell_state
-        self.counters = StorageCounters(boot.counters, self._log.counters, self._keeper.counters)
+        self.counters = StorageCounters(
+            boot.counters, self._journal.counters, self._keeper.counters
+        )
 
     def _make_paths(self, metadata: MetadataCheck, clock: Clock) -> None:
-        """The ways of adds, reads and drops between their callers and the log."""
+        """The ways of adds, reads and drops between their callers and the journal."""
         tasks, settings = self._tasks, self._settings
         rebuilds = IndexRebuilds(
             keeper=self._keeper, tasks=tasks, health=self._health, counters=self.counters
         )
         self._reader = Reader(self._keeper, tasks, self._tombstone_of, rebuilds.on_damage)
         self._adds = AddPath(
-            log=self._log,
+            journal=self._journal,
             keeper=self._keeper,
             reader=self._reader,
             tasks=tasks,
@@ -170,7 +172,7 @@ class LedgerStorage:
             counters=self.counters,
         )
         self._reads = ReadAnswers(
-            log=self._log,
+            journal=self._journal,
             keeper=self._keeper,
             adds=self._adds,
             reader=self._reader,
@@ -180,7 +182,7 @@ class LedgerStorage:
             counters=self.counters,
         )
         self._drops = Drops(
-            log=self._log,
+            journal=self._journal,
             keeper=self._keeper,
             adds=self._adds,
             tasks=tasks,
@@ -314,7 +316,7 @@ class LedgerStorage:
             return
         self._is_closed = True
         self._adds.refuse_all()
-        await self._log.close()
+        await self._journal.close()
         await self._keeper.stop()
         try:
             if self.failure is None:
@@ -327,9 +329,9 @@ class LedgerStorage:
             await self._files.close_all()
             await self._files.unlock()
 
-    # What the log reports.
+    # What the journal reports.
 
-    def _on_durable(self, group: list[LogRecord]) -> None:
+    def _on_durable(self, group: list[JournalRecord]) -> None:
         counters, states, index = self.counters, self._states, self._keeper.active.index
         for record in group:
             if record.kind is RecordKind.RUN:
@@ -356,7 +358,7 @@ class LedgerStorage:
                 except Exception as error:  # noqa: BLE001 - whatever it is, others are answered
                     report(self._tasks, error)
 
-    def _on_lost(self, error: StorageError, records: list[LogRecord]) -> None:
+    def _on_lost(self, error: StorageError, records: list[JournalRecord]) -> None:
         self._fail(error)
         for record in records:
             if record.kind is RecordKind.RUN:
@@ -376,7 +378,7 @@ class LedgerStorage:
             return
         self.failure = error
         self._health.has_failed = True
-        self._log.fail(error)
+        self._journal.fail(error)
         self._keeper.fail()
         self.on_state_change()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bookie_server.core.manifest_codec import FileEntry
-from bookie_server.core.record import KINDS_READ, LogRecord, RecordKind
+from bookie_server.core.record import KINDS_READ, JournalRecord, RecordKind
 from bookie_server.core.record_codec import (
     ALIGNMENT,
     CHUNK_SIZE,
@@ -98,7 +98,7 @@ class Scanner:
                 scan.gaps.append(Gap(offset, record.sequence, record))
             offset += aligned(record.size)
 
-    async def _header_at(self, offset: int) -> LogRecord | None:
+    async def _header_at(self, offset: int) -> JournalRecord | None:
         data = await self._window.get(offset, HEADER_READ_SIZE)
         try:
             size = header_size_at(data, self._identity, offset)
@@ -108,7 +108,7 @@ class Scanner:
         except CorruptRecordError:
             return None
 
-    async def _body_is_good(self, record: LogRecord) -> bool:
+    async def _body_is_good(self, record: JournalRecord) -> bool:
         """Verify the body chunk by chunk, and note the LAC that its entries carry."""
         body = record.offset + record.header_size
         heads = b""
@@ -133,7 +133,7 @@ class Scanner:
             )
         return True
 
-    async def _next_valid(self, offset: int) -> LogRecord | None:
+    async def _next_valid(self, offset: int) -> JournalRecord | None:
         """The first record behind damage at `offset` that is valid as a whole header."""
         mine = self._identity.file_id.to_bytes(8, "big")
         at = offset + ALIGNMENT
@@ -160,7 +160,7 @@ def is_unused(sector: bytes, file_id: int) -> bool:
     return sector[:4] == MAGIC and sector[16:24] != file_id.to_bytes(8, "big")
 
 
-def head_spans(record: LogRecord) -> list[tuple[int, int]]:
+def head_spans(record: JournalRecord) -> list[tuple[int, int]]:
     """Where ledger id, entry id and LAC of the first and of the last entry lie in the body."""
     if record.kind is not RecordKind.RUN:
         return []

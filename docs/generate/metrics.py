@@ -14,7 +14,7 @@ from bookie_server.service.metrics.loop_lag import LoopLag
 from bookie_server.storage.boot import BootCounters
 from bookie_server.storage.counters import StorageCounters
 from bookie_server.storage.files.keeper import FileCounters
-from bookie_server.storage.journal import LogCounters
+from bookie_server.storage.journal import JournalCounters
 from docs.generate.markdown import table
 from ledgerlog_spark.upkeep import service as upkeep_service
 
@@ -114,7 +114,7 @@ def families() -> list[Metric]:
     collector = ServiceCollector(
         ServiceCounters(),
         {name: lambda: 0 for name in names},
-        lambda: flat_numbers(StorageCounters(BootCounters(), LogCounters(), FileCounters())),
+        lambda: flat_numbers(StorageCounters(BootCounters(), JournalCounters(), FileCounters())),
         LoopLag(),
     )
     return list(collector.collect())

@@ -22,7 +22,7 @@ LEDGERS = 3
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A run that the log was given at once: no other one is between it and what it was given next.
+    """A run that the journal was given at once: no other one is between it and the next one.
 
     Attributes:
         ledger_id: Of the run.
@@ -248,12 +248,12 @@ class Run:
                     model.possible[key][ANY_AGE, data] -= 1
 
         request = add_request(ledger_id, ids, payloads, is_recovery=is_recovery)
-        log = self.machine.serving._log
-        ticket = log.last_ticket
+        journal = self.machine.serving._journal
+        ticket = journal.last_ticket
         call = partial(self.machine.serving.add, request)
         self.requests.send(f"add of {ids} to {ledger_id}", call, done)
-        if log.last_ticket > ticket:
-            self.submitted[log.last_ticket] = Submitted(ledger_id, age, stored)
+        if journal.last_ticket > ticket:
+            self.submitted[journal.last_ticket] = Submitted(ledger_id, age, stored)
             for key in stored:
                 self.accepted.setdefault(key, set()).add(number)
 

@@ -1,4 +1,4 @@
-"""A full file gets its index while the log goes on in the next one, whatever happens meanwhile."""
+"""A full file gets its index while the journal goes on in the next one, whatever happens then."""
 
 from __future__ import annotations
 

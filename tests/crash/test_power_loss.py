@@ -14,14 +14,14 @@ import pytest
 from bookie_server.core.durability import Durability
 from bookie_server.core.ledger_state import encode_states
 from bookie_server.core.manifest_codec import Manifest, manifest_encoding
-from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.record import JournalRecord, RecordKind
 from bookie_server.errors import DiskFullError
 from bookie_server.storage.boot import Boot
 from bookie_server.storage.files import manifest
 from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.files.manifest import ManifestStore
 from bookie_server.storage.files.slots import Slots
-from bookie_server.storage.journal import Log
+from bookie_server.storage.journal import Journal
 from bookie_server.storage.reading.answers import ReadAnswers
 from bookie_server.storage.reading.reads import Reader
 from ledgerlog_spark.errors import LedgerLogError
@@ -94,9 +94,9 @@ def test_mutation_fence_not_durable_is_caught(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_mutation_fence_skips_queue_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    submit = Log.submit
+    submit = Journal.submit
 
-    def jump(self: Log, record: LogRecord) -> int:
+    def jump(self: Journal, record: JournalRecord) -> int:
         if record.kind is not RecordKind.FENCE or not self._queue:
             return submit(self, record)
         submit(self, record)
@@ -106,7 +106,7 @@ def test_mutation_fence_skips_queue_is_caught(monkeypatch: pytest.MonkeyPatch) -
             queued.ticket = first + number
         return record.ticket
 
-    monkeypatch.setattr(Log, "submit", jump)
+    monkeypatch.setattr(Journal, "submit", jump)
     assert first_violation(MUTATION_SEEDS)
 
 

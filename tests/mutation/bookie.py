@@ -153,7 +153,7 @@ _STORAGE = [
     Mutation(
         "repeated_add_before_durable",
         f"{STORAGE}/adds.py",
-        "        self._log.when_durable(covered, partial(resolve, durable))\n"
+        "        self._journal.when_durable(covered, partial(resolve, durable))\n"
         "        await durable\n        try:\n            is_repeated",
         "        durable.set_result(Code.OK)\n        await durable\n"
         "        try:\n            is_repeated",
@@ -199,7 +199,7 @@ _STORAGE = [
     Mutation(
         "fence_is_not_written",
         f"{STORAGE}/reading/answers.py",
-        "            state.last_ticket = self._log.submit(record)\n",
+        "            state.last_ticket = self._journal.submit(record)\n",
         "",
         "a fence lasts until the next power loss",
     ),
@@ -276,7 +276,7 @@ _STORAGE = [
             standing = Standing.UNKNOWN
         elif standing""",
         "        if standing",
-        "a fence is written to a log that has failed, which ends the bookie as a bug",
+        "a fence is written to a journal that has failed, which ends the bookie as a bug",
     ),
     Mutation(
         "callback_of_a_cold_read_ends_the_bookie",
@@ -304,7 +304,7 @@ _STORAGE = [
         f"{STORAGE}/reading/answers.py",
         "        if code is None and self._adds.is_closing:\n            code = Code.IO_ERROR\n",
         "",
-        "a fence that comes while a bookie stops is written to a log that is over",
+        "a fence that comes while a bookie stops is written to a journal that is over",
     ),
     Mutation(
         "damaged_entry_carried_no_lac",
@@ -403,7 +403,7 @@ _STORAGE = [
         f"{STORAGE}/boot.py",
         "        state.is_fenced = True\n",
         "        pass\n",
-        "a fence that is only in the log is lost at a start",
+        "a fence that is only in the journal is lost at a start",
     ),
     Mutation(
         "boot_forgets_lac_of_the_log",

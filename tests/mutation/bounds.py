@@ -157,14 +157,14 @@ MUTATIONS = [
         "bookie_server/storage/journal.py",
         "            report(self._tasks, error)",
         "            raise",
-        "one answer that fails ends the bookie's log, and with it the bookie",
+        "one answer that fails ends the bookie's journal, and with it the bookie",
     ),
     Mutation(
         "add_callback_ends_the_log_writer",
         "bookie_server/storage/ledger_storage.py",
         "                    report(self._tasks, error)",
         "                    raise",
-        "one answer that fails ends the bookie's log, and with it the bookie",
+        "one answer that fails ends the bookie's journal, and with it the bookie",
     ),
     Mutation(
         "failed_add_callback_hides_the_failure",

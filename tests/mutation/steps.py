@@ -147,9 +147,9 @@ _ORDER = [
         "lac_is_answered_before_it_is_durable",
         f"{STORAGE}/adds.py",
         "        record.on_done = on_done\n"
-        "        state.last_ticket = self._log.submit(record)\n"
+        "        state.last_ticket = self._journal.submit(record)\n"
         "        self._raise_lac(state, lac, after)\n",
-        "        state.last_ticket = self._log.submit(record)\n"
+        "        state.last_ticket = self._journal.submit(record)\n"
         "        self._raise_lac(state, lac, after)\n"
         "        on_done(Code.OK)\n",
         "an announced LAC that was acknowledged falls with the power",
@@ -157,7 +157,7 @@ _ORDER = [
     Mutation(
         "second_drop_is_answered_at_once",
         f"{STORAGE}/drops.py",
-        "            self._log.when_durable(state.drop_ticket, on_done)\n",
+        "            self._journal.when_durable(state.drop_ticket, on_done)\n",
         "            on_done(Code.OK)\n",
         "a drop is reported as done that a power loss takes back",
     ),
@@ -216,8 +216,8 @@ _ORDER = [
     Mutation(
         "index_is_not_synced",
         f"{STORAGE}/files/keeper.py",
-        "        await full.handle.datasync()\n        self.log.counters.syncs += 1\n",
-        "        self.log.counters.syncs += 1\n",
+        "        await full.handle.datasync()\n        self.journal.counters.syncs += 1\n",
+        "        self.journal.counters.syncs += 1\n",
         "a finished file's index is gone after a power loss and has to be rebuilt",
         equivalent="mark_finished syncs the same file before the commit of the MANIFEST that is "
         "the first to call it finished, and a boot believes the MANIFEST alone; the only file that "
@@ -255,7 +255,7 @@ _ORDER = [
     Mutation(
         "recovery_read_does_not_wait",
         f"{STORAGE}/reading/answers.py",
-        "self._log.when_durable(self._durability.recovery_read_waits_for(state), then)",
+        "self._journal.when_durable(self._durability.recovery_read_waits_for(state), then)",
         "then(Code.OK)",
         "a recovery read denies an entry that is being synced",
     ),

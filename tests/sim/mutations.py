@@ -16,7 +16,7 @@ from bookie_server.core import ledger_gate
 from bookie_server.core.durability import Durability
 from bookie_server.core.ledger_gate import admit_add
 from bookie_server.core.ledger_state import LedgerState
-from bookie_server.core.record import LogRecord
+from bookie_server.core.record import JournalRecord
 from bookie_server.ports import Standing
 from bookie_server.service.collector import Collector
 from bookie_server.storage.adds import AddPath
@@ -303,7 +303,7 @@ def _fence_skips_queue(self: Durability, state: Any) -> int:
 _dropped = Drops.on_durable
 
 
-def _gc_forgets_fence(self: Drops, record: LogRecord) -> None:
+def _gc_forgets_fence(self: Drops, record: JournalRecord) -> None:
     """Nothing is left of a dropped ledger, so its next add makes a new one."""
     _dropped(self, record)
     self._states[record.ledger_id] = LedgerState(record.ledger_id)

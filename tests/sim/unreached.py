@@ -166,7 +166,7 @@ REASONS: dict[str, str] = {
     "*/held.py:HeldFiles.counting_again": ROT,
     "*/index_rebuilds.py:*": ROT,
     "*/ledger_storage.py:*": SERVICE,
-    "*/journal.py:Log.*": "stops and failures in the middle of a group: tests/crash, test_log",
+    "*/journal.py:Journal.*": "stops and failures within a group: tests/crash, test_journal",
     "*/manifest.py:*": "damaged and new directories: tests/crash/test_faults.py",
     "*/reads.py:Reader._held": SERVICE,
     "*/reads.py:Reader.held": SERVICE,

@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 from bookie_server.core.index_format import IndexEncoder, LedgerTotal
 from bookie_server.core.pieces import Piece, Pieces
-from bookie_server.core.record import FileIdentity, LogRecord
+from bookie_server.core.record import FileIdentity, JournalRecord
 from bookie_server.storage.slices import UNITS_PER_TURN
 
 ITEM_BYTES = 8
@@ -15,7 +15,7 @@ SHARED_NUMBER_MAX = 256
 """Numbers up to it are one object each, wherever they are used."""
 
 
-def lists_bytes_at_most(record: LogRecord) -> int:
+def lists_bytes_at_most(record: JournalRecord) -> int:
     """Memory that the ids and lengths of a run of several entries take; looks at none of them."""
     ids = record.entry_ids
     count = len(ids)
@@ -39,11 +39,11 @@ class ActiveIndex:
     """
 
     def __init__(self) -> None:
-        self._ledgers: dict[int, Pieces[LogRecord]] = {}
+        self._ledgers: dict[int, Pieces[JournalRecord]] = {}
         self.pieces = 0
         self.lists_bytes = 0
 
-    def insert(self, record: LogRecord) -> None:
+    def insert(self, record: JournalRecord) -> None:
         """Add a run; the newest by origin sequence wins where it overlaps."""
         pieces = self._ledgers.get(record.ledger_id)
         if pieces is None:
@@ -63,12 +63,12 @@ class ActiveIndex:
         self._ledgers[ledger_id] = Pieces()
         self.pieces += 1
 
-    def find(self, ledger_id: int, entry_id: int) -> Piece[LogRecord] | None:
+    def find(self, ledger_id: int, entry_id: int) -> Piece[JournalRecord] | None:
         """The piece that holds an entry."""
         pieces = self._ledgers.get(ledger_id)
         return None if pieces is None else pieces.find(entry_id)
 
-    def pieces_of(self, ledger_id: int) -> list[Piece[LogRecord]]:
+    def pieces_of(self, ledger_id: int) -> list[Piece[JournalRecord]]:
         """All pieces of a ledger in rising order."""
         return list(self._ledgers.get(ledger_id, ()))
 
@@ -127,7 +127,7 @@ class _Sum:
         self.first = -1
         self.origin = self.size_bytes = 0
 
-    def add(self, piece: Piece[LogRecord]) -> None:
+    def add(self, piece: Piece[JournalRecord]) -> None:
         """Count the next piece, in rising order."""
         end = piece.place + piece.last - piece.first + 1
         self.size_bytes += sum(piece.target.lengths[piece.place : end])
@@ -135,7 +135,7 @@ class _Sum:
         if self.first < 0:
             self.first = piece.first
 
-    def of(self, ledger_id: int, pieces: Pieces[LogRecord]) -> LedgerTotal:
+    def of(self, ledger_id: int, pieces: Pieces[JournalRecord]) -> LedgerTotal:
         """The total of a ledger with these pieces, all counted."""
         last = pieces.last_entry_id
         return LedgerTotal(ledger_id, self.first, last, self.size_bytes, self.origin, len(pieces))

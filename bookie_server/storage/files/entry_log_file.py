@@ -16,7 +16,7 @@ from bookie_server.core.index_format import (
 )
 from bookie_server.core.manifest_codec import FileEntry
 from bookie_server.core.pieces import Piece
-from bookie_server.core.record import FileIdentity, LogRecord, RecordKind
+from bookie_server.core.record import FileIdentity, JournalRecord, RecordKind
 from bookie_server.core.record_codec import (
     CHUNK_SIZE,
     FIXED_SIZE,
@@ -127,7 +127,7 @@ class FinishedFile:
 
 def read_header(
     handle: File, identity: FileIdentity, offset: int
-) -> Generator[Need, bytes, LogRecord]:
+) -> Generator[Need, bytes, JournalRecord]:
     """The record at `offset`, without its body.
 
     Raises:
@@ -141,7 +141,7 @@ def read_header(
 
 
 def read_body(
-    handle: File, record: LogRecord, start: int, end: int
+    handle: File, record: JournalRecord, start: int, end: int
 ) -> Generator[Need, bytes, bytes]:
     """Bytes `start` to `end` (exclusive) of a record's body, verified.
 
@@ -270,7 +270,7 @@ def held_spans(file: FinishedFile, ledger_id: int, tombstone: int) -> Generator[
     return spans
 
 
-def _by_offset(piece: Piece[LogRecord]) -> Piece[int]:
+def _by_offset(piece: Piece[JournalRecord]) -> Piece[int]:
     target = piece.target
     return Piece(piece.first, piece.last, piece.origin, target.offset, piece.place)
 

@@ -1,10 +1,10 @@
 """Which files there are: the active one, the prepared next one, the finished ones.
 
-The MANIFEST names the next file before it is used, so a roll needs no commit: the log goes on in
-the next file at once, and the maintenance coroutine gives the full one its index, prepares another
-file and commits. Another roll waits until that index is durable. On a full disk no next file can be
-prepared: regular adds are refused then, and what is left of the active file is for control and
-recovery records.
+The MANIFEST names the next file before it is used, so a roll needs no commit: the journal goes on
+in the next file at once. The maintenance coroutine writes the index of the full file, prepares
+another file and commits. Another roll waits until that index is durable. On a full disk no next
+file can be prepared: regular adds are refused then, and what is left of the active file is for
+control and recovery records.
 
 Each commit frees the finished files in which nothing is live: their slots are free, some for
 reuse and the others removed, once the MANIFEST that says so is durable.
@@ -20,7 +20,7 @@ from bookie_server.core.index_format import BLOCK_SIZE, decode_index_head
 from bookie_server.core.ledger_gate import Health
 from bookie_server.core.ledger_state import LedgerStates
 from bookie_server.core.manifest_codec import FileEntry, FileState, Manifest
-from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.record import JournalRecord, RecordKind
 from bookie_server.core.settings import StorageSettings
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import DiskFullError, StorageError, TooManyFilesError
@@ -31,7 +31,7 @@ from bookie_server.storage.files.manifest import ManifestStore
 from bookie_server.storage.files.pins import Pins
 from bookie_server.storage.files.pool import PooledFile
 from bookie_server.storage.files.slots import Slots, mark_finished
-from bookie_server.storage.journal import Log, append_encoded
+from bookie_server.storage.journal import Journal, append_encoded
 from bookie_server.storage.wake_ups import resolve, settle
 
 RESERVE_FRACTION = 16
@@ -64,7 +64,7 @@ class FileKeeper:
     """Owns all files of one directory once the bookie serves.
 
     Attributes:
-        active: The file that the log writes.
+        active: The file that the journal writes.
         full: The one before, while its index is not durable; its index in memory serves reads.
         spare: Prepared and named in the durable MANIFEST; None while there is none.
         finished: The others.
@@ -111,7 +111,7 @@ class FileKeeper:
         self._freed = freed
         self.on_failed: Callable[[StorageError], None] = lambda _error: None
         self.on_state_change: Callable[[], None] = lambda: None
-        self.log: Log | None = None
+        self.journal: Journal | None = None
 
     @property
     def opened(self) -> Sequence[OpenFile]:
@@ -172,17 +172,17 @@ class FileKeeper:
             await self._changed
         self._retire_active()
         self.active, self.spare = self.spare, None
-        assert self.log is not None
-        self.active.first_sequence = self.log.next_sequence
+        assert self.journal is not None
+        self.active.first_sequence = self.journal.next_sequence
         self.wake()
 
     def _retire_active(self) -> None:
         """The active file takes no further record but the finish; no group is under way."""
-        assert self.log is not None
+        assert self.journal is not None
         assert self.full is None
         self.full = self.active
-        self.full.finish_sequence = self.log.next_sequence
-        self.log.next_sequence += 1
+        self.full.finish_sequence = self.journal.next_sequence
+        self.journal.next_sequence += 1
 
     async def finish_all(self) -> None:
         """At a clean stop: give the files that have entries their indexes, durably."""
@@ -201,17 +201,17 @@ class FileKeeper:
         full = self.full
         if full is None:
             return
-        assert self.log is not None
+        assert self.journal is not None
         body, live_bytes = await self._encoded(full)
-        record = LogRecord(RecordKind.FINISH, body=body)
+        record = JournalRecord(RecordKind.FINISH, body=body)
         record.identity, record.offset = full.identity, full.end
         record.sequence = record.origin_sequence = full.finish_sequence
         record.durable_upto = full.finish_sequence - 1
         buffers: list[Buffer] = []
-        self.log.counters.bytes_written += append_encoded(record, buffers)
+        self.journal.counters.bytes_written += append_encoded(record, buffers)
         await full.handle.write(full.end, buffers)
         await full.handle.datasync()
-        self.log.counters.syncs += 1
+        self.journal.counters.syncs += 1
         entry = replace(
             full.entry,
             state=FileState.FINISHED,
@@ -417,7 +417,7 @@ class FileKeeper:
             self.on_failed(error)
 
     def _compose(self, prepared: OpenFile | None, freed: list[str], *, keep_open: bool) -> Manifest:
-        assert self.log is not None
+        assert self.journal is not None
         before = self._store.current
         for file in self.finished:
             if file.entry.live_bytes != file.live_bytes:
@@ -438,7 +438,7 @@ class FileKeeper:
         return replace(
             before,
             next_file_id=max([before.next_file_id, *(e.file_id + 1 for e in (*files, *opened))]),
-            durable_upto=max(before.durable_upto, self.log.durable_sequence),
+            durable_upto=max(before.durable_upto, self.journal.durable_sequence),
             check_epoch=self._health.check_epoch,
             highest_dropped_ledger_id=self._health.highest_dropped_ledger_id,
             files=tuple(sorted(files, key=lambda entry: entry.file_id)),

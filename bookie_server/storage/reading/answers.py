@@ -1,4 +1,4 @@
-"""What a read is answered, and what its answer waits for: a fence, the log, a cold page."""
+"""What a read is answered, and what its answer waits for: a fence, the journal, a cold page."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from bookie_server.core.durability import Durability
 from bookie_server.core.ledger_gate import Health, absent, admit_fence, admit_read, may_say_absent
 from bookie_server.core.ledger_state import LedgerState, LedgerStates
-from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.record import JournalRecord, RecordKind
 from bookie_server.core.requests import BatchReadRequest, OnRead, OnReadBatch, ReadRequest
 from bookie_server.errors import StorageError, TooManyFilesError
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.files.keeper import FileKeeper
-from bookie_server.storage.journal import Log
+from bookie_server.storage.journal import Journal
 from bookie_server.storage.reading.reads import Reader
 from ledgerlog_spark.model import NO_ENTRY, Code
 
@@ -27,7 +27,7 @@ class ReadAnswers:
     def __init__(
         self,
         *,
-        log: Log,
+        journal: Journal,
         keeper: FileKeeper,
         adds: AddPath,
         reader: Reader,
@@ -36,7 +36,7 @@ class ReadAnswers:
         durability: Durability,
         counters: StorageCounters,
     ) -> None:
-        self._log = log
+        self._journal = journal
         self._keeper = keeper
         self._adds = adds
         self._reader = reader
@@ -83,7 +83,7 @@ class ReadAnswers:
         if fence_key is not None:
             self._fence(ledger_id, fence_key, state, then)
         elif state is not None:
-            self._log.when_durable(self._durability.recovery_read_waits_for(state), then)
+            self._journal.when_durable(self._durability.recovery_read_waits_for(state), then)
         else:
             then(Code.OK)
 
@@ -107,9 +107,9 @@ class ReadAnswers:
             state.is_fenced = True
             self._states.changed.add(ledger_id)
             self._counters.fences += 1
-            record = LogRecord(RecordKind.FENCE, ledger_id, master_key=key)
-            state.last_ticket = self._log.submit(record)
-        self._log.when_durable(self._durability.fence_waits_for(state), then)
+            record = JournalRecord(RecordKind.FENCE, ledger_id, master_key=key)
+            state.last_ticket = self._journal.submit(record)
+        self._journal.when_durable(self._durability.fence_waits_for(state), then)
 
     def _answer(self, request: ReadRequest, on_done: OnRead) -> None:
         state = self._states.get(request.ledger_id)

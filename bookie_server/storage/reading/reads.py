@@ -15,7 +15,7 @@ from struct import Struct
 from typing import NamedTuple, TypeVar
 
 from bookie_server.core.pieces import Piece
-from bookie_server.core.record import FileIdentity, LogRecord
+from bookie_server.core.record import FileIdentity, JournalRecord
 from bookie_server.core.requests import AddRequest, BatchReadRequest, entry_head
 from bookie_server.errors import (
     CorruptRecordError,
@@ -61,7 +61,7 @@ class Found(NamedTuple):
     """
 
     handle: File
-    record: LogRecord
+    record: JournalRecord
     place: int
     following: int
 
@@ -90,7 +90,7 @@ class Reader:
         self._tombstone_of = tombstone_of
         self._tasks = tasks
         self._on_damage = on_damage
-        self._records: OrderedDict[tuple[int, int], LogRecord] = OrderedDict()
+        self._records: OrderedDict[tuple[int, int], JournalRecord] = OrderedDict()
         self._lengths_cached = 0
         self._blocks: OrderedDict[tuple[int, int], FinishedFile] = OrderedDict()
         self.readings = Readings(tasks, keeper.pins)
@@ -102,7 +102,7 @@ class Reader:
             CorruptRecordError: An index or a record header is damaged: unknown, not absent.
         """
         holder, full = self._keeper.active, self._keeper.full
-        best: Piece[LogRecord] | Piece[int] | None = holder.index.find(ledger_id, entry_id)
+        best: Piece[JournalRecord] | Piece[int] | None = holder.index.find(ledger_id, entry_id)
         if full is not None:
             older = full.index.find(ledger_id, entry_id)
             if older is not None and (best is None or older.origin > best.origin):
@@ -120,7 +120,7 @@ class Reader:
         place = best.place + entry_id - best.first
         following = best.last - entry_id
         target = best.target
-        if isinstance(target, LogRecord):
+        if isinstance(target, JournalRecord):
             return Found(holder.handle, target, place, following)
         assert home is not None
         record = yield from self._record_at(home, target)
@@ -146,7 +146,7 @@ class Reader:
             (_, number), owner = self._blocks.popitem(last=False)
             owner.blocks.pop(number, None)
 
-    def _record_at(self, file: FinishedFile, offset: int) -> Generator[Need, bytes, LogRecord]:
+    def _record_at(self, file: FinishedFile, offset: int) -> Generator[Need, bytes, JournalRecord]:
         key = (file.entry.file_id, offset)
         record = self._records.get(key)
         if record is not None:
@@ -159,7 +159,7 @@ class Reader:
         self._cache(key, record)
         return record
 
-    def _cache(self, key: tuple[int, int], record: LogRecord) -> None:
+    def _cache(self, key: tuple[int, int], record: JournalRecord) -> None:
         records = self._records
         if key in records:  # read twice at the same time
             return
@@ -328,7 +328,7 @@ class Reader:
                 runs = [await self._joined(ledger_id, runs, count_max)]
         return await self._joined(ledger_id, runs, count_max)
 
-    async def _spans_of(self, pieces: Sequence[Piece[LogRecord]], tombstone: int) -> Spans:
+    async def _spans_of(self, pieces: Sequence[Piece[JournalRecord]], tombstone: int) -> Spans:
         spans = Spans()
         for part in parts(pieces):
             spans.extend((p.first, p.last) for p in part if p.origin > tombstone)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from bookie_server.core.record import LogRecord
+from bookie_server.core.record import JournalRecord
 
 KEPT_BUFFER_FACTOR = 4
 """A recent body is kept where it was received unless that keeps more than so many times its size.
@@ -20,9 +20,9 @@ class RecentBodies:
     def __init__(self, size_bytes_max: int) -> None:
         self._size_bytes_max = size_bytes_max
         self._size_bytes = 0
-        self._records: deque[LogRecord] = deque()
+        self._records: deque[JournalRecord] = deque()
 
-    def keep(self, record: LogRecord) -> None:
+    def keep(self, record: JournalRecord) -> None:
         """Keep this body, and let go of what is too much by then."""
         body = record.body
         # A view keeps all of the buffer that it was received in.

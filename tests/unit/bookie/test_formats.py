@@ -32,7 +32,7 @@ from bookie_server.core.manifest_codec import (
     encode_manifest,
 )
 from bookie_server.core.pieces import Piece, Pieces, consecutive
-from bookie_server.core.record import FileIdentity, LogRecord, RecordKind
+from bookie_server.core.record import FileIdentity, JournalRecord, RecordKind
 from bookie_server.core.record_codec import (
     check_chunks,
     decode_header,
@@ -54,8 +54,8 @@ IDENTITY = FileIdentity("slot-00000007", 7, bytes(range(16)))
 KEY = bytes(range(20))
 
 
-def placed(**options: Any) -> LogRecord:
-    record = LogRecord(RecordKind.RUN, 5, master_key=KEY, **options)
+def placed(**options: Any) -> JournalRecord:
+    record = JournalRecord(RecordKind.RUN, 5, master_key=KEY, **options)
     record.identity, record.offset = IDENTITY, 8192
     record.sequence, record.origin_sequence, record.durable_upto = 12, 11, 9
     return record

@@ -316,7 +316,7 @@ def test_a_callback_that_raises_is_reported_and_keeps_nobody_else_waiting() -> N
     assert codes == [Code.OK, Code.OK]
     assert lacs[-1] == 2
     assert len(reported) >= 3
-    assert machine.add(7, (2,)) is Code.OK, "the log goes on"
+    assert machine.add(7, (2,)) is Code.OK, "the journal goes on"
     machine.stop()
 
 
@@ -356,7 +356,7 @@ def test_a_ledger_is_not_fenced_by_a_storage_that_failed_meanwhile() -> None:
     machine.serving._health.check_epoch += 1
     codes: list[Code] = []
     machine.serving.add(add_request(7, (1,)), codes.append)
-    machine.serving._log.fail(SyncFailedError("the device is gone"))
+    machine.serving._journal.fail(SyncFailedError("the device is gone"))
     machine.scheduler.run_for(1_000)
     assert codes == [Code.IO_ERROR]
     assert not machine.serving.is_fenced(7), "it could not be made durable"
@@ -391,9 +391,9 @@ def test_a_callback_that_raises_keeps_nobody_from_hearing_that_the_log_failed() 
     codes: list[Code] = []
     machine.serving.add(add_request(7, range(1)), failing)
     machine.serving.add(add_request(7, range(1, 2)), codes.append)
-    machine.serving._log.when_durable(machine.serving._log.last_ticket, failing)
-    machine.serving._log.when_durable(machine.serving._log.last_ticket, codes.append)
-    machine.serving._log.fail(SyncFailedError("the device is gone"))
+    machine.serving._journal.when_durable(machine.serving._journal.last_ticket, failing)
+    machine.serving._journal.when_durable(machine.serving._journal.last_ticket, codes.append)
+    machine.serving._journal.fail(SyncFailedError("the device is gone"))
     assert codes == [Code.IO_ERROR, Code.IO_ERROR]
     machine.scheduler.run_for(1_000_000)
     assert len(reported) == 2

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.record import JournalRecord, RecordKind
 from bookie_server.core.replay_decision import FileScan, Gap, judge
 
 
-def record(kind: RecordKind, sequence: int) -> LogRecord:
-    made = LogRecord(kind, 1)
+def record(kind: RecordKind, sequence: int) -> JournalRecord:
+    made = JournalRecord(kind, 1)
     made.sequence, made.offset, made.header_size = sequence, 8192 + 512 * sequence, 108
     made.durable_upto = sequence - 1
     return made

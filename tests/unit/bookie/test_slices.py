@@ -16,7 +16,7 @@ import pytest
 from bookie_server.core import manifest_codec
 from bookie_server.core.index_format import PIECES_PER_BLOCK, IndexEncoder
 from bookie_server.core.manifest_codec import FileEntry, FileState
-from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.record import JournalRecord, RecordKind
 from bookie_server.core.requests import BatchReadRequest
 from bookie_server.errors import TooManyRangesError
 from bookie_server.ports import File
@@ -27,7 +27,7 @@ from bookie_server.storage.files import active_index, entry_log_file, manifest
 from bookie_server.storage.files.active_index import ActiveIndex
 from bookie_server.storage.files.held import HeldFiles
 from bookie_server.storage.files.pins import Pins
-from bookie_server.storage.journal import Log
+from bookie_server.storage.journal import Journal
 from bookie_server.storage.reading import readings, reads
 from bookie_server.storage.reading.recent_bodies import RECORD_COST_BYTES, RecentBodies
 from bookie_server.storage.spans import Spans
@@ -129,17 +129,17 @@ def test_commits_rolls_and_forgetting_are_done_in_slices(metered: Meter) -> None
 
 def test_a_group_has_a_bounded_number_of_records_however_small_they_are(metered: Meter) -> None:
     sizes: list[int] = []
-    complete = Log._complete
+    complete = Journal._complete
 
-    def noted(self: Log, group: list[LogRecord]) -> None:
+    def noted(self: Journal, group: list[JournalRecord]) -> None:
         sizes.append(sum(record.kind is RecordKind.RUN for record in group))
         complete(self, group)
 
-    Log._complete = noted
+    Journal._complete = noted
     try:
         add_to_all(metered.machine, 0)
     finally:
-        Log._complete = complete
+        Journal._complete = complete
     assert max(sizes) == UNITS
     assert sum(sizes) == LEDGERS
 
@@ -152,7 +152,7 @@ def test_an_index_in_memory_has_no_more_pieces_than_it_may_have(
     most = [0]
     insert = ActiveIndex.insert
 
-    def noted(self: ActiveIndex, record: LogRecord) -> None:
+    def noted(self: ActiveIndex, record: JournalRecord) -> None:
         insert(self, record)
         most[0] = max(most[0], self.pieces)
 
@@ -272,7 +272,7 @@ def test_headers_that_are_cached_are_bounded_by_their_entries(
 
 def test_small_records_count_with_what_they_cost_in_memory() -> None:
     recent = RecentBodies(10 * RECORD_COST_BYTES)
-    records = [LogRecord(RecordKind.RUN, 1, body=b"x") for _ in range(100)]
+    records = [JournalRecord(RecordKind.RUN, 1, body=b"x") for _ in range(100)]
     for record in records:
         recent.keep(record)
     assert sum(record.body is not None for record in records) == 9
@@ -336,7 +336,7 @@ def test_the_size_of_a_ledger_looks_at_each_length_once() -> None:
 
     index = active_index.ActiveIndex()
     lengths = Lengths([7] * 1_000)
-    index.insert(LogRecord(RecordKind.RUN, 1, entry_ids=range(0, 2_000, 2), lengths=lengths))
+    index.insert(JournalRecord(RecordKind.RUN, 1, entry_ids=range(0, 2_000, 2), lengths=lengths))
     (total,) = index.totals()
     assert total.size_bytes == 7_000
     assert Lengths.looked_at == 1_000

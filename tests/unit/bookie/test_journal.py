@@ -1,4 +1,4 @@
-"""Which groups the log puts together, and which of them are under way at the same time."""
+"""Which groups the journal puts together, and which of them are under way at the same time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bookie_server.core.manifest_codec import FileEntry, FileState
-from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.record import JournalRecord, RecordKind
 from bookie_server.core.requests import EntryIds
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError, SyncFailedError
@@ -18,7 +18,7 @@ from bookie_server.ports import Buffer
 from bookie_server.storage import journal as log_module
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.entry_log_file import OpenFile
-from bookie_server.storage.journal import Log
+from bookie_server.storage.journal import Journal
 from ledgerlog_spark.model import Code
 from tests.sim.runtime import Host, Scheduler, SimFuture
 
@@ -70,15 +70,15 @@ class OneFile:
         self.is_full = False
 
 
-def run_of(ledger_id: int, size: int, ids: EntryIds = range(1)) -> LogRecord:
-    return LogRecord(
+def run_of(ledger_id: int, size: int, ids: EntryIds = range(1)) -> JournalRecord:
+    return JournalRecord(
         RecordKind.RUN, ledger_id, entry_ids=ids, lengths=(size,) * len(ids),
         body=bytes(size * len(ids)), master_key=bytes(20),
     )  # fmt: skip
 
 
 class World:
-    """A log on a held device, and what it reported."""
+    """A journal on a held device, and what it reported."""
 
     def __init__(self) -> None:
         self.scheduler = Scheduler()
@@ -87,7 +87,7 @@ class World:
         self.device = self.files.device
         self.durable: list[list[int]] = []
         self.lost: list[int] = []
-        self.log = Log(
+        self.journal = Journal(
             files=self.files,
             tasks=self.host,
             clock=self.host,
@@ -96,15 +96,15 @@ class World:
             on_durable=lambda group: self.durable.append([r.ledger_id for r in group]),
             on_failed=lambda _error, records: self.lost.extend(r.ledger_id for r in records),
         )
-        self.log.start()
+        self.journal.start()
         self.settle()
 
     def settle(self) -> None:
         self.scheduler.run_for(1)
 
-    def submit(self, ledger_id: int, size: int, ids: EntryIds = range(1)) -> LogRecord:
+    def submit(self, ledger_id: int, size: int, ids: EntryIds = range(1)) -> JournalRecord:
         record = run_of(ledger_id, size, ids)
-        self.log.submit(record)
+        self.journal.submit(record)
         self.settle()
         return record
 
@@ -199,14 +199,14 @@ def test_no_file_is_rolled_while_a_group_is_under_way(world: World) -> None:
 def test_a_group_that_fails_takes_the_one_behind_it_along(world: World) -> None:
     waited: list[Code] = []
     records = [world.submit(ledger_id, FULL) for ledger_id in range(4)]
-    world.log.when_durable(records[-1].ticket, waited.append)
+    world.journal.when_durable(records[-1].ticket, waited.append)
     world.end(SyncFailedError("input/output error", path="slot"))
     # What the file system says of the second is no matter any more.
     world.end()
     assert world.durable == []
     assert sorted(world.lost) == [0, 1, 2, 3]
     assert waited == [Code.IO_ERROR]
-    world.scheduler.run(world.log.close(), world.host)
+    world.scheduler.run(world.journal.close(), world.host)
 
 
 def test_a_closing_log_ends_after_all_that_was_queued(world: World) -> None:
@@ -216,7 +216,7 @@ def test_a_closing_log_ends_after_all_that_was_queued(world: World) -> None:
     ended: list[bool] = []
 
     async def close() -> None:
-        await world.log.close()
+        await world.journal.close()
         ended.append(True)
 
     world.host.spawn("close", close())
@@ -235,7 +235,7 @@ def test_busy_time_of_two_groups_at_once_counts_once(world: World) -> None:
     world.end()
     world.scheduler.run_for(50)
     world.end()
-    assert 150 <= world.log.counters.busy_ms <= 160
+    assert 150 <= world.journal.counters.busy_ms <= 160
 
 
 @pytest.mark.parametrize("size", [100, FULL])
@@ -254,17 +254,17 @@ def test_a_bug_in_one_writer_stops_the_other_and_close_still_ends(world: World, 
         world.end()
     assert world.device.under_way == []
     assert world.durable == []
-    world.scheduler.run(world.log.close(), world.host)
+    world.scheduler.run(world.journal.close(), world.host)
 
 
-def test_a_bug_in_who_is_told_of_a_group_stops_the_log(world: World) -> None:
+def test_a_bug_in_who_is_told_of_a_group_stops_the_journal(world: World) -> None:
     crashes: list[BaseException] = []
     world.host.on_failure = crashes.append
 
-    def told(_group: list[LogRecord]) -> None:
+    def told(_group: list[JournalRecord]) -> None:
         raise RuntimeError("a bug")
 
-    world.log._on_durable = told
+    world.journal._on_durable = told
     world.submit(0, 100)
     world.submit(1, 100)
     world.end()
@@ -275,15 +275,15 @@ def test_a_bug_in_who_is_told_of_a_group_stops_the_log(world: World) -> None:
 def test_a_watermark_that_travels_with_others_vouches_for_nothing(world: World) -> None:
     world.submit(0, 100)
     world.submit(1, 100)
-    world.log.submit(LogRecord(RecordKind.WATERMARK))
+    world.journal.submit(JournalRecord(RecordKind.WATERMARK))
     world.end()
     world.end()
-    assert world.log.durable_sequence == 3
+    assert world.journal.durable_sequence == 3
     world.scheduler.run_for(2_000_000)
-    assert [len(world.device.under_way), world.log.last_ticket] == [1, 4]
+    assert [len(world.device.under_way), world.journal.last_ticket] == [1, 4]
     world.end()
     world.scheduler.run_for(4_000_000)
-    assert world.log.last_ticket == 4
+    assert world.journal.last_ticket == 4
 
 
 def test_a_record_that_its_file_has_no_room_for_goes_to_the_next_file(world: World) -> None:
@@ -298,13 +298,13 @@ async def test_cancelled_writers_and_a_cancelled_close_are_no_crash() -> None:
     crashes: list[str] = []
     tasks = OsTasks(lambda name, _error: crashes.append(name))
     files = OneFile(Host(Scheduler(), "unused"))
-    log = Log(
+    journal = Journal(
         files=files, tasks=tasks, clock=OsClock(), settings=StorageSettings(), next_sequence=1,
         on_durable=lambda _group: None, on_failed=lambda _error, _records: None,
     )  # fmt: skip
-    log.start()
+    journal.start()
     await asyncio.sleep(0)
-    closing = asyncio.create_task(log.close())
+    closing = asyncio.create_task(journal.close())
     closing.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await closing
