@@ -12,14 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
+from typing import TYPE_CHECKING
 
 import ledgerlog_spark as ll
 from benchmarks import peer_bookkeeper
 from benchmarks.machine import disk_rate, echo_rate, median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
-from ledgerlog_spark.client.blocking.client import BlockingClient
-from ledgerlog_spark.client.blocking.writer import BlockingWriteHandle
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.client.blocking.client import BlockingClient
+    from ledgerlog_spark.client.blocking.writer import BlockingWriteHandle
 
 KIB = 1 << 10
 MIB = 1 << 20

@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import ledgerlog_spark as ll
 from benchmarks import peer_bookkeeper
 from benchmarks.machine import echo_rate, median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
-from ledgerlog_spark.client.blocking.client import BlockingClient
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.client.blocking.client import BlockingClient
 
 KIB = 1 << 10
 MESSAGE_BYTES = 256 * KIB

@@ -9,13 +9,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import ledgerlog_spark as ll
 from benchmarks import peer_bookkeeper
 from benchmarks.machine import median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
-from ledgerlog_spark.client.blocking.client import BlockingClient
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.client.blocking.client import BlockingClient
 
 IN_FLIGHT = 500
 WRITER = f"""

@@ -18,6 +18,7 @@ from tests.architecture.trees import (
     modules,
     name,
     nodes,
+    tree,
 )
 
 CLIENT_LAYERS = {
@@ -115,6 +116,13 @@ ONLY_HERE = {
     ),
 }  # fmt: skip
 
+
+COMPARED = (
+    "rounds.py", "append.py", "read.py", "recovery.py", "spark_read.py", "spark_write.py",
+    "spark_session.py", "spark_baselines.py", "machine.py", "options.py", "report.py",
+    "peer_bookkeeper.py",
+)  # fmt: skip
+PUBLIC = {"ledgerlog_spark.local.zookeeper"}
 
 ALIAS = ROOT / "pyspark_ledger.py"
 GRAPH = graph_of(ROOT, [name(path) for path in PYTHON])
@@ -279,4 +287,19 @@ def test_libraries_stay_in_their_adapters() -> None:
             and not name(path).startswith(ONLY_HERE[library])
         ),
         "its adapters are in ONLY_HERE",
+    )
+
+
+def test_benchmarks_that_compare_checkouts_import_the_public_package() -> None:
+    """They run with the packages of either checkout, whatever the modules inside are called."""
+    assert_none(
+        (
+            f"{file}: {node.module}"
+            for file in COMPARED
+            for node in tree(ROOT / "benchmarks" / file).body
+            if isinstance(node, ast.ImportFrom)
+            and (node.module or "").startswith("ledgerlog_spark.")
+            and node.module not in PUBLIC
+        ),
+        "import it below `if TYPE_CHECKING`, or use what ledgerlog_spark has",
     )

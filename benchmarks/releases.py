@@ -1,0 +1,164 @@
+"""What did a release measure, and how does it compare with another one?
+
+`python -m benchmarks.releases record 0.2.0` runs all benchmarks and writes their figures to
+`benchmarks/history/0.2.0.json`. `python -m benchmarks.releases compare 0.1.0 0.2.0` prints the
+ratio of each figure that both have. More than 1 is better, also where less time is.
+
+Two releases are measured at different times, often on different machines. So each figure is divided
+by the machine's limit of the same run where it has one: a ratio without a limit says little. Within
+one hour on one machine use `benchmarks.compare`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.__main__ import SCRIPTS
+
+HISTORY = Path(__file__).parent / "history"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A figure of a release.
+
+    Attributes:
+        script: That printed it.
+        question: Which figure it is.
+        value: Median of the rounds, in `unit`.
+        limit: What the machine did in the same run, in `unit`; None where nothing stands beside it.
+    """
+
+    script: str
+    question: str
+    value: float
+    unit: str
+    lower_is_better: bool
+    limit: float | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.script}: {self.question}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A figure of a newer release to that of an older one; more than 1 is better.
+
+    Attributes:
+        plain: Of the values.
+        to_limit: Of the values divided by the machine's limits; None where one has none.
+    """
+
+    name: str
+    plain: float
+    to_limit: float | None
+
+
+def read(version: str, folder: Path = HISTORY) -> list[Measured]:
+    """The figures of a release.
+
+    Raises:
+        SystemExit: There is no file of that release; the message lists those that there are.
+    """
+    path = folder / f"{version}.json"
+    if not path.exists():
+        there = ", ".join(sorted(each.stem for each in folder.glob("*.json"))) or "none"
+        raise SystemExit(f"no figures of release {version}; there are those of: {there}")
+    fields = Measured.__dataclass_fields__
+    figures = json.loads(path.read_text())["figures"]
+    return [Measured(**{name: figure[name] for name in fields}) for figure in figures]
+
+
+def ratios(old: list[Measured], new: list[Measured]) -> list[Ratio]:
+    """One for each figure that both releases have, in the order of the newer one."""
+    by_name = {(figure.name, figure.unit): figure for figure in old}
+    found = []
+    for figure in new:
+        before = by_name.get((figure.name, figure.unit))
+        if before is None:
+            continue
+        plain = _better(figure.value / before.value, figure)
+        limited = None
+        if figure.limit and before.limit:
+            limited = _better(figure.value / figure.limit / (before.value / before.limit), figure)
+        found.append(Ratio(figure.name, plain, limited))
+    return found
+
+
+def _better(ratio: float, figure: Measured) -> float:
+    return 1 / ratio if figure.lower_is_better else ratio
+
+
+def record(version: str, scripts: list[str], options: list[str]) -> Path:
+    """Run the scripts and write their figures.
+
+    Raises:
+        SystemExit: A script failed, or printed no figure.
+    """
+    figures = []
+    for script in scripts:
+        sys.stderr.write(f"{script} ...\n")
+        command = [sys.executable, "-m", f"benchmarks.{script}", "--json", *options]
+        ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+        if not lines:
+            raise SystemExit(f"{script} printed no figure: exit code {ran.returncode}")
+        figures += [{"script": script, **line} for line in lines]
+    path = HISTORY / f"{version}.json"
+    machine = {
+        "cores": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+    text = json.dumps({"version": version, "machine": machine, "figures": figures}, indent=1)
+    HISTORY.mkdir(exist_ok=True)
+    path.write_text(f"{text}\n")
+    return path
+
+
+def show(old: str, new: str, found: list[Ratio]) -> None:
+    """Print the ratios for people."""
+    table = Table(title=f"{new} to {old} (more than 1 is better)")
+    table.add_column("figure")
+    table.add_column("ratio", justify="right")
+    table.add_column("ratio, each to its machine", justify="right")
+    for each in found:
+        limited = "-" if each.to_limit is None else f"{each.to_limit:.2f} x"
+        table.add_row(each.name, f"{each.plain:.2f} x", limited)
+    Console(width=120).print(table)
+
+
+def main() -> None:
+    """Record a release, or compare two."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    recording = commands.add_parser("record", help="run the benchmarks and write their figures")
+    recording.add_argument("version")
+    recording.add_argument("--only", nargs="+", choices=SCRIPTS, default=list(SCRIPTS))
+    recording.add_argument("--rounds", default="3")
+    comparing = commands.add_parser("compare", help="print the ratios of two releases")
+    comparing.add_argument("old")
+    comparing.add_argument("new")
+    options = parser.parse_args()
+    if options.command == "record":
+        print(record(options.version, options.only, ["--rounds", options.rounds]))
+    else:
+        show(options.old, options.new, ratios(read(options.old), read(options.new)))
+
+
+if __name__ == "__main__":
+    main()
