@@ -1,4 +1,4 @@
-"""The asyncio face: `async with await ll.aio.connect(uri) as client`."""
+"""The asyncio API: `async with await ll.aio.connect(uri) as client`."""
 
 from __future__ import annotations
 

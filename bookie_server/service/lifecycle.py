@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 GC_THRESHOLDS: Final = (10_000, 500, 1_000)
 MALLOC_ARENAS_MAX: Final = 2
 
-_log = get_logger("lifecycle")
+_logger = get_logger("lifecycle")
 
 
 class Bookie:
@@ -116,7 +116,8 @@ class Bookie:
         settings, closers = self.settings, self._closers
         try:
             files = OsFileSystem(
-                settings.directories[0], lambda notice: _log.warning("file_system", notice=notice)
+                settings.directories[0],
+                lambda notice: _logger.warning("file_system", notice=notice),
             )
             await files.lock()
             closers.push_async_callback(files.unlock)
@@ -206,7 +207,7 @@ class Bookie:
 
     def _tell_pass(self, collected: Collected) -> None:
         if collected.ledgers_dropped or not collected.is_whole:
-            _log.info("collected", **asdict(collected))
+            _logger.info("collected", **asdict(collected))
 
     async def _serve(
         self, listener: socket.socket, storage: LedgerStorage, collector: Collector
@@ -274,7 +275,7 @@ class Bookie:
 
     def _crashed(self, name: str, error: BaseException) -> None:
         """A task of storage raised, which is a bug: stop before it makes another mistake."""
-        _log.error("task_crashed", task=name, exc_info=error)
+        _logger.error("task_crashed", task=name, exc_info=error)
         self.crash = error
         self.failed.set()
 
@@ -307,7 +308,7 @@ async def run_bookie(
         loop.add_signal_handler(number, stop_requested.set)
     budget = divided(raise_limit(settings.connections_max), settings.connections_max)
     if budget.connections < settings.connections_max:
-        _log.warning("connections_limited", **asdict(budget))
+        _logger.warning("connections_limited", **asdict(budget))
         settings = settings.model_copy(update={"connections_max": budget.connections})
     bookie = Bookie(
         settings, budget.files, budget.callers, _tune_garbage_collector, log_lines_dropped
@@ -322,12 +323,12 @@ async def run_bookie(
     _print_ready_line(bookie)
     await _first_of(stop_requested.wait(), bookie.failed.wait())
     failure = bookie.failure
-    _log.info("stopping", bookie_id=bookie.bookie_id, failure=failure and str(failure))
+    _logger.info("stopping", bookie_id=bookie.bookie_id, failure=failure and str(failure))
     await bookie.close()
     if bookie.crash is not None:
         return ExitCode.INTERNAL_ERROR
     if failure is not None:
-        _log.error("storage_failed", bookie_id=bookie.bookie_id, reason=str(failure))
+        _logger.error("storage_failed", bookie_id=bookie.bookie_id, reason=str(failure))
         return ExitCode.STORAGE_FAILED
     return ExitCode.STOPPED
 
@@ -349,7 +350,7 @@ def _print_ready_line(bookie: Bookie) -> None:
     }
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
-    _log.info("ready", **line)
+    _logger.info("ready", **line)
 
 
 def _tune_garbage_collector() -> None:

@@ -52,11 +52,11 @@ LOADS_AT_ONCE = 100
 """Records that `recent_records` reads at the same time."""
 
 
-class Face(Protocol):
-    """What a blocking write handle wants to hear of."""
+class AppendListener(Protocol):
+    """Receives the progress of a write handle, such as its blocking API in another thread."""
 
     def on_sent(self, entries: int, size_bytes: int) -> None:
-        """So many entries and payload bytes no longer wait to be sent."""
+        """These numbers of entries and payload bytes have left the queue."""
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
         """Give futures their results, in order."""
@@ -97,7 +97,7 @@ class LedgerClient:
         custom_metadata: Mapping[str, bytes] | None = None,
         explicit_lac: bool = False,
         changes_ensemble: bool = True,
-        face: Face | None = None,
+        listener: AppendListener | None = None,
     ) -> WriteHandle:
         """The handle of a new ledger, whose record is in the metadata store.
 
@@ -112,7 +112,7 @@ class LedgerClient:
                 through their control service, so that readers see its last entry within 100 ms
                 without another append. Kept with the record, as custom metadata `ledgerlog.lac`.
             changes_ensemble: Replace bookies that fail; else the first one ends the handle.
-            face: Of another thread, to which the handle is told to report.
+            listener: Receives the progress of the handle; None for callers on the event loop.
 
         Raises:
             ConfigurationError: A bad argument, before any I/O.
@@ -128,7 +128,9 @@ class LedgerClient:
             password=password,
             custom_metadata=announced(custom_metadata, explicit_lac=explicit_lac),
         )
-        return self._writing(ledger_id, created, changes_ensemble=changes_ensemble, face=face)
+        return self._writing(
+            ledger_id, created, changes_ensemble=changes_ensemble, listener=listener
+        )
 
     async def create_registered_ledger(
         self,
@@ -141,7 +143,7 @@ class LedgerClient:
         ledger_id: int | None = None,
         explicit_lac: bool = False,
         changes_ensemble: bool = True,
-        face: Face | None = None,
+        listener: AppendListener | None = None,
         on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> WriteHandle:
         """The handle of a new ledger that is registered elsewhere in the same transaction.
@@ -155,7 +157,7 @@ class LedgerClient:
             ledger_id: One of `new_ledger_ids`, which is used up by this; None draws one.
             explicit_lac: As of `create_ledger`.
             changes_ensemble: As of `create_ledger`.
-            face: As of `create_ledger`.
+            listener: As of `create_ledger`.
             on_failed: Gets why it takes no more appends, unless it is closed.
 
         Raises:
@@ -174,7 +176,11 @@ class LedgerClient:
             create=create,
         )
         return self._writing(
-            chosen, created, changes_ensemble=changes_ensemble, face=face, on_failed=on_failed
+            chosen,
+            created,
+            changes_ensemble=changes_ensemble,
+            listener=listener,
+            on_failed=on_failed,
         )
 
     def _writing(
@@ -183,7 +189,7 @@ class LedgerClient:
         created: Versioned[LedgerMetadata],
         *,
         changes_ensemble: bool,
-        face: Face | None,
+        listener: AppendListener | None,
         on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> WriteHandle:
         handle = WriteHandle(
@@ -191,10 +197,10 @@ class LedgerClient:
             created=created,
             services=self.services,
             changes_ensemble=changes_ensemble,
-            on_sent=face.on_sent if face else None,
+            on_sent=listener.on_sent if listener else None,
             on_closed=partial(self._ends.newest, ledger_id),
             on_failed=on_failed,
-            complete=face.complete if face else complete_each,
+            complete=listener.complete if listener else complete_each,
         )
         self._writers.add(handle)
         return handle

@@ -50,7 +50,7 @@ class ClientSettings:
         explicit_lac_ms: How long after it became idle a writer that announces its last add
             confirmed writes it to all bookies of the ensemble; one of them is told of each at once.
         backlog_entries_max: Appends taken from the caller and not yet sent, beyond which the
-            blocking face blocks and `drain` of the async one waits.
+            blocking API blocks and `drain` of the async one waits.
         backlog_size_bytes_max: The same, in payload bytes.
         writer: Window, retries and the ack quorum's timeout of each ledger's writer.
         reader: Read-ahead, batch sizes and hedging of each range that is read.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ledgerlog_spark.client.client import Face
+    from ledgerlog_spark.client.client import AppendListener
     from ledgerlog_spark.log.blocking.leader import BlockingLeader
     from ledgerlog_spark.log.blocking.logs import BlockingLogs
     from ledgerlog_spark.log.blocking.records import BlockingRecordLog
@@ -46,7 +46,7 @@ class LogClient(LedgerClient):
         create_if_missing: bool = True,
         properties: Mapping[str, str] | None = None,
         schema: pa.Schema | None = None,
-        face: Face | None = None,
+        listener: AppendListener | None = None,
     ) -> Leader: ...
     @overload
     async def open_log(
@@ -65,7 +65,7 @@ class LogClient(LedgerClient):
         create_if_missing: bool = True,
         properties: Mapping[str, str] | None = None,
         schema: pa.Schema | None = None,
-        face: Face | None = None,
+        listener: AppendListener | None = None,
     ) -> Leader | RecordLog:
         """A log to read, or to append to as its one leader.
 
@@ -79,7 +79,7 @@ class LogClient(LedgerClient):
                 out has its default. A log that is there has to have those that are given.
             schema: With `lead`, of the rows that will be appended. A log that is there has to have
                 its columns already; without it the rows are those of the log.
-            face: Of another thread, told of appends.
+            listener: Receives the progress of appends; None for callers on the event loop.
 
         Raises:
             ConfigurationError: A bad name, property or schema, before any I/O. Or the log is there
@@ -114,7 +114,9 @@ class LogClient(LedgerClient):
             )
         else:
             log = await logs.open(name)
-        return await log.lead(self.services.settings, face, schema=stored, properties=properties)
+        return await log.lead(
+            self.services.settings, listener, schema=stored, properties=properties
+        )
 
 
 def _refuse_what_is_for_leaders(name: str, properties: object, schema: object) -> None:
@@ -192,7 +194,7 @@ class BlockingLogClient(BlockingClient):
                 create_if_missing=create_if_missing,
                 properties=properties,
                 schema=schema,
-                face=inbox,
+                listener=inbox,
             )
         )
         return BlockingLeader(leader, thread, inbox)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
     from ledgerlog_spark.client.appends.batches import Waiter
-    from ledgerlog_spark.client.client import Face
+    from ledgerlog_spark.client.client import AppendListener
     from ledgerlog_spark.client.handles.creation import CreateRecord
     from ledgerlog_spark.client.users import EndsFirst
     from ledgerlog_spark.errors import LedgerLogError
@@ -42,7 +42,7 @@ class LedgerWriterHandle(Protocol):
         """A future of the entry's id, in order."""
 
     def submit(self, payload: bytes | bytearray | memoryview, waiter: Waiter) -> None:
-        """Take one payload; the waiter, or the face, hears of it."""
+        """Append one payload; the waiter, or the listener, receives the result."""
 
     def send_now(self) -> None:
         """Send what was taken, as far as window and batching allow."""
@@ -120,7 +120,7 @@ class Ledgers(Protocol):
         ledger_id: int | None = None,
         explicit_lac: bool = False,
         changes_ensemble: bool = True,
-        face: Face | None = None,
+        listener: AppendListener | None = None,
         on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> LedgerWriterHandle:
         """A new ledger, its record made by `create`; `ledger_id` from `new_ledger_ids`, once.

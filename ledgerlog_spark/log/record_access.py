@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from ledgerlog_spark.errors import LogKindError
-from ledgerlog_spark.log.maintenance.log_maintenance import LogUpkeep
+from ledgerlog_spark.log.maintenance.log_maintenance import LogMaintenance
 from ledgerlog_spark.log.reading.newest_view import read_view
 from ledgerlog_spark.protocol.log.properties import check_has_properties
 from ledgerlog_spark.protocol.log.read.versions import LogState, StateMachine
@@ -15,7 +15,7 @@ from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from ledgerlog_spark.client.client import Face
+    from ledgerlog_spark.client.client import AppendListener
     from ledgerlog_spark.client.settings import ClientSettings
     from ledgerlog_spark.log.leader.content import LeaderContent
     from ledgerlog_spark.log.leader.leader import Leader
@@ -28,7 +28,7 @@ ABOVE_ANY_VERSION = 1 << 62
 """Who knows this version asks for no history."""
 
 
-class LogRecords(LogUpkeep):
+class LogRecords(LogMaintenance):
     """The part of `Log` that is about records."""
 
     def records(self, cursor_of: Callable[..., EntryCursor[T]]) -> RecordReader[T]:
@@ -66,7 +66,7 @@ class LogRecords(LogUpkeep):
     async def lead(
         self,
         settings: ClientSettings,
-        face: Face | None = None,
+        listener: AppendListener | None = None,
         *,
         schema: bytes | None = None,
         properties: Mapping[str, str] | None = None,
@@ -75,7 +75,7 @@ class LogRecords(LogUpkeep):
 
         Args:
             settings: Linger and backlog of appends.
-            face: Of another thread, told what was sent and what completed.
+            listener: Receives the progress of appends; None for callers on the event loop.
             schema: Schema record of the rows that will be appended, which is compared with the
                 log's; None for records, or for rows of the log's own schema.
             properties: By option name, that the log has to have; None for whatever it has.
@@ -98,7 +98,7 @@ class LogRecords(LogUpkeep):
             settings=settings,
             content=_content_of(self.name, state, schema),
             now_ms=self._store.clock_ms,
-            face=face,
+            listener=listener,
         )
         await leader.open()
         return leader

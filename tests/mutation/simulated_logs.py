@@ -111,7 +111,7 @@ _STANDING_STILL = [
     Mutation(
         "leader_hears_of_failed_appends_only",
         f"{LOG}/leader/host.py",
-        "                on_failed=face.set_exception,\n",
+        "                on_failed=listener.set_exception,\n",
         "                on_failed=lambda _: None,\n",
         "a ledger that fails between two appends stays open, and its end unread",
     ),

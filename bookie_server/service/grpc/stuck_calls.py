@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PEERS_LOGGED_MAX: Final = 10
 
-_log = get_logger("grpc")
+_logger = get_logger("grpc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,14 @@ class StuckCalls:
 
     async def _end(self, calls: list[Stuck]) -> None:
         self._closing = peers = {call.peer for call in calls}
-        _log.warning("connections_closed", peers=sorted(peers)[:PEERS_LOGGED_MAX], count=len(peers))
+        _logger.warning(
+            "connections_closed", peers=sorted(peers)[:PEERS_LOGGED_MAX], count=len(peers)
+        )
         try:
             if self.close_connections is not None:
                 await asyncio.to_thread(self.close_connections, peers)
         except Exception as error:  # noqa: BLE001 -- whatever it is, the calls are in the way
-            _log.error("connections_not_closed", reason=repr(error))
+            _logger.error("connections_not_closed", reason=repr(error))  # noqa: TRY400 (one line)
         finally:
             self._closing = set()
             for call in calls:

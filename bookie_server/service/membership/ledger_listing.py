@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.metadata.ports import LedgerStore, Registration
 
-_log = get_logger("collector")
+_logger = get_logger("collector")
 
 
 class StoreLedgerListing:
@@ -37,12 +37,12 @@ class StoreLedgerListing:
         left = set(ledger_ids)
         try:
             if await self._registration.read_cookie(self._bookie_id) is None:
-                _log.error("cookie_is_gone", bookie_id=self._bookie_id)
+                _logger.error("cookie_is_gone", bookie_id=self._bookie_id)
                 return None
             async for ledger_id in self._ledgers.ids():
                 left.discard(ledger_id)
         except MetadataError as error:
-            _log.warning("listing_failed", reason=str(error))
+            _logger.warning("listing_failed", reason=str(error))
             return None
         return sorted(left)
 
@@ -52,7 +52,7 @@ class StoreLedgerListing:
             await self._ledgers.sync()
             return [i for i in ledger_ids if await self._is_deleted(i)]
         except MetadataError as error:
-            _log.warning("lookup_failed", reason=str(error))
+            _logger.warning("lookup_failed", reason=str(error))
             return ()
 
     async def _is_deleted(self, ledger_id: int) -> bool:

@@ -17,7 +17,7 @@ from ledgerlog_spark.model import LedgerState
 if TYPE_CHECKING:
     from ledgerlog_spark.metadata.ports import LedgerStore
 
-_log = get_logger("metadata")
+_logger = get_logger("metadata")
 
 
 class StoreMetadataCheck:
@@ -43,7 +43,7 @@ class StoreMetadataCheck:
         except LedgerNotFoundError:
             return Standing.NOT_WRITABLE
         except (MetadataError, TimeoutError) as error:
-            _log.warning("metadata_check_failed", ledger_id=ledger_id, reason=str(error))
+            _logger.warning("metadata_check_failed", ledger_id=ledger_id, reason=str(error))
             return Standing.UNKNOWN
         if metadata.state is not LedgerState.OPEN:
             return Standing.NOT_WRITABLE

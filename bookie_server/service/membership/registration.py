@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RETRY_DELAY_MS: Final = 1_000
 
-_log = get_logger("registration")
+_logger = get_logger("registration")
 
 
 class BookieRegistration:
@@ -61,7 +61,7 @@ class BookieRegistration:
         try:
             await self._registration.unregister(self._info.bookie_id)
         except LedgerLogError as error:
-            _log.warning("unregister_failed", reason=str(error))
+            _logger.warning("unregister_failed", reason=str(error))
 
     async def _follow(self, announced_read_only: bool) -> None:
         while True:
@@ -73,9 +73,9 @@ class BookieRegistration:
             try:
                 await self._registration.register(self._info, read_only=read_only)
             except LedgerLogError as error:
-                _log.warning("state_not_announced", read_only=read_only, reason=str(error))
+                _logger.warning("state_not_announced", read_only=read_only, reason=str(error))
                 self._changed.set()
                 await asyncio.sleep(RETRY_DELAY_MS / 1_000)
             else:
                 announced_read_only = read_only
-                _log.info("state_announced", read_only=read_only)
+                _logger.info("state_announced", read_only=read_only)

@@ -27,7 +27,7 @@ SESSION_FILE: Final = "SESSION"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-_log = get_logger("session")
+_logger = get_logger("session")
 
 
 class SessionFile:
@@ -58,7 +58,7 @@ class SessionFile:
             try:
                 await tree.end_session(secret)
             except LedgerLogError as error:
-                _log.warning("old_session_not_ended", reason=str(error))
+                _logger.warning("old_session_not_ended", reason=str(error))
         self._remember(tree)
         return tree.watch_session(lambda: self._remember(tree))
 
@@ -69,7 +69,7 @@ class SessionFile:
             with os.fdopen(os.open(self._path, _FLAGS, 0o600), "wb") as file:
                 file.write(json.dumps(record).encode())
         except OSError as error:
-            _log.warning("session_not_remembered", path=str(self._path), reason=str(error))
+            _logger.warning("session_not_remembered", path=str(self._path), reason=str(error))
 
     def _recall(self) -> bytes | None:
         """The secret, None unless it was written under the lock that the caller holds."""

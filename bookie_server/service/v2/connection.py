@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 UNSENT_BYTES_MAX: Final = 1 << 18
 """Of answers of one lane that a peer does not take: beyond them its next request there waits."""
 
-_log = get_logger("v2")
+_logger = get_logger("v2")
 
 
 class V2Connection(asyncio.BufferedProtocol, ABC):
@@ -399,7 +399,7 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
         counters = self._shared.counters
         counters.bad_frames += 1
         counters.connections_closed_by_us += 1
-        _log.warning("connection_closed", peer=self.peer, reason=error.message)
+        _logger.warning("connection_closed", peer=self.peer, reason=error.message)
         self._drop_backlog()
         self.close()
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from bookie_server.service.v2.shared import V2Shared
     from ledgerlog_spark.wire.frames import ReceiveBuffer
 
-_log = get_logger("v2")
+_logger = get_logger("v2")
 
 GATHERED_BYTES_MIN: Final = 8_192
 """Buffers of this size on average are cheaper to gather in the kernel than to copy here."""
@@ -126,7 +126,7 @@ class V2Operations(V2Connection):
             return False
         self._shared.counters.bad_frames += 1
         if self._shared.hosts_warned_of.note(self.host):
-            _log.warning(
+            _logger.warning(
                 "protocol_version_3",
                 peer=self.peer,
                 reason="this bookie speaks version 2 of BookKeeper's protocol: set "

@@ -29,7 +29,7 @@ LISTEN_BACKLOG: Final = 512
 DRAIN_STEP_MS: Final = 10
 RECEIVE_BUFFER_BYTES: Final = 1 << 20
 
-_log = get_logger("v2")
+_logger = get_logger("v2")
 
 
 class V2Server:
@@ -84,7 +84,7 @@ class V2Server:
         """Whether a new connection may stay; counts it in if so."""
         if self.is_stopping or not self._has_place(connection):
             self._counters.connections_refused += 1
-            _log.warning("connection_refused", peer=connection.peer, open=self.connections_count)
+            _logger.warning("connection_refused", peer=connection.peer, open=self.connections_count)
             return False
         self._counters.connections_opened += 1
         self._connections.add(connection)
@@ -100,7 +100,7 @@ class V2Server:
         replaced = to_replace(self._connections, is_known_host=is_known)
         if replaced is None:
             return False
-        _log.warning("connection_closed", peer=replaced.peer, reason="its place is needed")
+        _logger.warning("connection_closed", peer=replaced.peer, reason="its place is needed")
         self._counters.connections_replaced += 1
         replaced.close(is_abrupt=True)
         self._connections.discard(replaced)

@@ -36,7 +36,7 @@ WAIT_SECONDS_MAX: Final = 5.0
 
 FREE_PARTS: Final = 4
 
-_log = get_logger("v2")
+_logger = get_logger("v2")
 
 
 class Sweeper:
@@ -167,7 +167,7 @@ class Sweeper:
         )
 
     def _close(self, connection: V2Connection, reason: str) -> None:
-        _log.warning("connection_closed", peer=connection.peer, reason=reason)
+        _logger.warning("connection_closed", peer=connection.peer, reason=reason)
         self._counters.connections_closed_by_us += 1
         connection.close(is_abrupt=True)
 

@@ -1,4 +1,4 @@
-"""The future of a blocking face's append: `concurrent.futures.Future` at a tenth of its price."""
+"""The future of a blocking API's append: `concurrent.futures.Future` at a tenth of its price."""
 
 from __future__ import annotations
 

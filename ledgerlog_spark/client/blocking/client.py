@@ -1,4 +1,4 @@
-"""The blocking face of a client, for programs without an event loop and for Spark's workers.
+"""The blocking API of a client, for programs without an event loop and for Spark's workers.
 
 Every call runs on the process's one loop thread. After a fork the client connects anew in the
 child; ledgers that the parent was writing stay the parent's.
@@ -70,7 +70,7 @@ class BlockingClient(Closing):
                 password=password,
                 custom_metadata=custom_metadata,
                 explicit_lac=explicit_lac,
-                face=inbox,
+                listener=inbox,
             )
         )
         return BlockingWriteHandle(handle, thread, inbox)

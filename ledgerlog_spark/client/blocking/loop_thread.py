@@ -1,4 +1,4 @@
-"""The background event loop behind every blocking face: one thread for each process.
+"""The background event loop behind every blocking API: one thread for each process.
 
 A forked child (Spark's Python workers are forked) finds no loop and starts one of its own: threads
 do not survive a fork, so what the parent had is forgotten there, never used.

@@ -1,4 +1,4 @@
-"""The blocking face of a read handle: a thread hop for each batch, none for an entry."""
+"""The blocking API of a read handle: a thread hop for each batch, none for an entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocking face of a write handle.
+"""The blocking API of a write handle.
 
 Appends do not hop threads one by one: they go into a deque, and one wake-up makes the loop take all
 that is there.

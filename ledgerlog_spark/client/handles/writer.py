@@ -49,7 +49,7 @@ from ledgerlog_spark.protocol.ledger.messages import (
 from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
 from ledgerlog_spark.waits import Deadline, forever
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 PENDING_ENDS = "`WriterSettings.add_quorum_timeout_ms` ends pending appends"
 
@@ -352,7 +352,7 @@ class WriteHandle:
 
     def _warn_of_missing(self, missing: NoReplacement) -> None:
         size = missing.wanted
-        _log.warning(
+        _logger.warning(
             "ledger %d goes on without %s, which no other bookie can replace. Appends stop when "
             "as much as the window allows waits for it, and fail if it stays away: start another "
             "bookie (to replace one of %d, there have to be %d), or use a smaller ensemble",

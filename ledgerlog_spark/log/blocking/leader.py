@@ -1,4 +1,4 @@
-"""The blocking face of a leader: appends from any thread, one wake-up of the loop for many."""
+"""The blocking API of a leader: appends from any thread, one wake-up of the loop for many."""
 
 from __future__ import annotations
 

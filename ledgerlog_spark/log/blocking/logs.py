@@ -1,4 +1,4 @@
-"""The blocking face of logs, for Spark's driver and workers."""
+"""The blocking API of logs, for Spark's driver and workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.log.blocking.maintenance import BlockingLogUpkeep
+from ledgerlog_spark.log.blocking.maintenance import BlockingLogMaintenance
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.log.picture import Picture, picture_of
 from ledgerlog_spark.log.reading.begun_range import BegunRange
@@ -135,7 +135,7 @@ def _on_loop(client: BlockingClient, cancel: CancelWatch) -> CancelWatch:
     return lambda: client.run(lambda _: cancelled())
 
 
-class BlockingLog(BlockingLogUpkeep):
+class BlockingLog(BlockingLogMaintenance):
     """One transactional log; same calls and errors as `Log`, without `await`.
 
     Attributes:

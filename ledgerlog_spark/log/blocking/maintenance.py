@@ -1,4 +1,4 @@
-"""`LogUpkeep` without `await`, for programs and the command line."""
+"""`LogMaintenance` without `await`, for programs and the command line."""
 
 from __future__ import annotations
 
@@ -22,54 +22,54 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class BlockingLogUpkeep(ABC):
+class BlockingLogMaintenance(ABC):
     """The part of `BlockingLog` that neither reads nor commits rows; same calls and errors.
 
     `on_progress` is called on the client's own thread.
     """
 
     def version_at(self, timestamp_ms: int) -> VersionInterval:
-        """See `LogUpkeep.version_at`."""
+        """See `LogMaintenance.version_at`."""
         return self._run(lambda log: log.version_at(timestamp_ms))
 
     def truncate(
         self, position: Position | int, *, on_progress: OnProgress = no_progress
     ) -> Truncated:
-        """See `LogUpkeep.truncate`."""
+        """See `LogMaintenance.truncate`."""
         return self._run(lambda log: log.truncate(position, on_progress=on_progress))
 
     def retain(self) -> Truncated:
-        """See `LogUpkeep.retain`."""
+        """See `LogMaintenance.retain`."""
         return self._run(lambda log: log.retain())
 
     def restore(
         self, version: int, *, copy: CopyRows | None = None, overwrite_if_changed: bool = False
     ) -> CommitResult:
-        """See `LogUpkeep.restore`; `copy` is a coroutine function."""
+        """See `LogMaintenance.restore`; `copy` is a coroutine function."""
         return self._run(
             lambda log: log.restore(version, copy=copy, overwrite_if_changed=overwrite_if_changed)
         )
 
     def set_properties(self, changes: Mapping[str, str | None]) -> dict[str, str]:
-        """See `LogUpkeep.set_properties`."""
+        """See `LogMaintenance.set_properties`."""
         return self._run(lambda log: log.set_properties(changes))
 
     def switch(self, job: Job, replaced: Sequence[Item], staged: StagedRange) -> CommitResult:
-        """See `LogUpkeep.switch`."""
+        """See `LogMaintenance.switch`."""
         return self._run(lambda log: log.switch(job, replaced, staged))
 
     def check(
         self, *, every_entry: bool = False, on_progress: OnProgress = no_progress
     ) -> LogCheck:
-        """See `LogUpkeep.check`."""
+        """See `LogMaintenance.check`."""
         return self._run(lambda log: log.check(every_entry=every_entry, on_progress=on_progress))
 
     def delete_orphans(self) -> tuple[int, ...]:
-        """See `LogUpkeep.delete_orphans`."""
+        """See `LogMaintenance.delete_orphans`."""
         return self._run(lambda log: log.delete_orphans())
 
     def delete(self) -> None:
-        """See `LogUpkeep.delete`."""
+        """See `LogMaintenance.delete`."""
         self._run(lambda log: log.delete())
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The blocking face of a log that is read without Spark: one thread hop for each batch."""
+"""The blocking API of a log that is read without Spark: one thread hop for each batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocking face of a stream's tasks and of its commit, for Spark's Python processes."""
+"""The blocking API of a stream's tasks and of its commit, for Spark's Python processes."""
 
 from __future__ import annotations
 

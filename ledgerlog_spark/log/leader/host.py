@@ -156,7 +156,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
     # --- ledgers ---
 
     async def _create(self, ask: CreateLedger) -> LedgerCreated:
-        face = LeaderWriter(self.post)
+        listener = LeaderWriter(self.post)
         properties = ask.properties
         try:
             handle = await self._ledgers.create_registered_ledger(
@@ -166,16 +166,16 @@ class LeaderHost(EventQueue[LeaderEvent]):
                 custom_metadata={LOG_ID_KEY: self._log_id.encode()},
                 explicit_lac=True,
                 changes_ensemble=properties.changes_ensemble,
-                face=face,
-                on_failed=face.set_exception,
+                listener=listener,
+                on_failed=listener.set_exception,
             )
         except LedgerLogError as error:
             return LedgerCreated(ask.request, LedgerOutcome.FAILED, error=error)
-        face.adopt(handle)
+        listener.adopt(handle)
         if self.is_stopped:
-            face.abandon()
+            listener.abandon()
         else:
-            self._written[handle.id] = face
+            self._written[handle.id] = listener
         return LedgerCreated(ask.request, LedgerOutcome.OK, ledger_id=handle.id)
 
     async def _seal(self, ask: SealLedger) -> LedgerSealed:

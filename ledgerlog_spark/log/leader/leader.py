@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ledgerlog_spark.client.appends.batches import Complete, Gathered, Waiter
-    from ledgerlog_spark.client.client import Face
+    from ledgerlog_spark.client.client import AppendListener
     from ledgerlog_spark.client.settings import ClientSettings
     from ledgerlog_spark.log.driver import Driver
     from ledgerlog_spark.log.leader.content import LeaderContent
@@ -79,7 +79,7 @@ class Leader:
         settings: ClientSettings,
         content: LeaderContent,
         now_ms: Callable[[], int],
-        face: Face | None = None,
+        listener: AppendListener | None = None,
     ) -> None:
         """A leader that does not lead yet; `open` comes first.
 
@@ -90,7 +90,7 @@ class Leader:
             settings: Linger and backlog are those of ledgers.
             content: What the log holds: makes entries of what is appended.
             now_ms: The store's clock, for the times of appends.
-            face: Of another thread, told what was sent and what completed.
+            listener: Receives the progress of appends; None for callers on the event loop.
         """
         self.name = log.name
         self.log_id = log.log_id
@@ -104,8 +104,8 @@ class Leader:
             settings=LeaderSettings(open_timeout_ms=settings.open_timeout_ms),
         )
         self._roll_timeout_ms = settings.close_timeout_ms
-        self._complete: Complete = face.complete if face else complete_each
-        self._on_sent = face.on_sent if face else None
+        self._complete: Complete = listener.complete if listener else complete_each
+        self._on_sent = listener.on_sent if listener else None
         self._loop = asyncio.get_running_loop()
         self._waiting = AppendBatches(
             entries_max=ENTRY_RECORDS_MAX, size_bytes_max=content.entry_size_bytes_max

@@ -28,7 +28,7 @@ LOST = (LedgerFencedError, LedgerClosedError, LedgerNotFoundError)
 
 
 class LeaderWriter:
-    """The face of a write handle, and the one waiter of all its appends.
+    """The listener of a write handle, and the one waiter of all its appends.
 
     The handle confirms runs of entries in order and calls `complete` once for each; the first
     failure withdraws everything that is pending, and what comes after it is not passed on. A
@@ -36,14 +36,14 @@ class LeaderWriter:
     """
 
     def __init__(self, tell: Callable[[EntriesConfirmed | LedgerBroken], None]) -> None:
-        """A face without a handle yet; `tell` gets the events."""
+        """A listener without a handle yet; `tell` receives the events."""
         self._tell = tell
         self._handle: LedgerWriterHandle | None = None
         self._is_broken = False
         self._is_speaking = False
 
     def adopt(self, handle: LedgerWriterHandle) -> None:
-        """This is the handle that the face was given to."""
+        """Set the handle that reports to this listener."""
         self._handle = handle
 
     def order(self, entry: Payload) -> None:
@@ -81,7 +81,7 @@ class LeaderWriter:
         if self._handle is not None:
             self._handle.abandon()
 
-    # --- what the handle says, as its face and as the waiter of its appends ---
+    # --- calls of the handle, to its listener and to the waiter of its appends ---
 
     def on_sent(self, entries: int, size_bytes: int) -> None:
         """Nothing waits for this: the leader bounds what is on its way."""

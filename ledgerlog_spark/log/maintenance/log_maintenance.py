@@ -73,7 +73,7 @@ def no_progress(_done: int, _total: int) -> None:
     """Tells nobody."""
 
 
-class LogUpkeep:
+class LogMaintenance:
     """The part of `Log` that neither reads nor commits rows."""
 
     name: str

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 KEEP_DELAY_SECONDS = 1.0
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class Announcement:
@@ -122,7 +122,7 @@ class Announcement:
                 try:
                     await self.announce()
                 except LedgerLogError as error:
-                    _log.warning("bookie %s is not announced: %s", self._bookie_id, error)
+                    _logger.warning("bookie %s is not announced: %s", self._bookie_id, error)
                     changed.set()
                     await asyncio.sleep(KEEP_DELAY_SECONDS)
         finally:

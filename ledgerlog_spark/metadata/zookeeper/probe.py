@@ -8,8 +8,8 @@ import logging
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
-_log = logging.getLogger(__name__)
-_log.addHandler(logging.NullHandler())
+_logger = logging.getLogger(__name__)
+_logger.addHandler(logging.NullHandler())
 
 
 def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
@@ -21,7 +21,7 @@ def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
     Returns:
         None when nobody answers in time.
     """
-    client = KazooClient(hosts=hosts, timeout=timeout_seconds, logger=_log)
+    client = KazooClient(hosts=hosts, timeout=timeout_seconds, logger=_logger)
     try:
         client.start(timeout_seconds)
         client.sync_async("/").get(timeout_seconds)

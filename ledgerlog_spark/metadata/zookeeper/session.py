@@ -66,8 +66,8 @@ SESSION_ID_SIZE_BYTES = 8
 PROBE_SECONDS = 2.0
 
 # kazoo tells of each failed attempt to connect; what matters of it reaches callers as an error.
-_log = logging.getLogger(__name__)
-_log.addHandler(logging.NullHandler())
+_logger = logging.getLogger(__name__)
+_logger.addHandler(logging.NullHandler())
 
 
 class _Client(KazooClient):  # type: ignore[misc]
@@ -118,7 +118,7 @@ class ZookeeperSession:
                 max_delay=RECONNECT_DELAY_SECONDS_MAX,
                 sleep_func=handler.sleep_func,
             ),
-            logger=_log,
+            logger=_logger,
         )
         self._client.add_listener(self._state_changed)
         self._watches = ZookeeperWatches(self._client, self._loop, self._on_loop)
@@ -345,7 +345,7 @@ class ZookeeperSession:
             hosts=self._hosts,
             timeout=self._session_timeout_ms / 1000,
             client_id=(session_id, secret[SESSION_ID_SIZE_BYTES:]),
-            logger=_log,
+            logger=_logger,
         )
         try:
             await asyncio.to_thread(client.start, self._request_timeout)

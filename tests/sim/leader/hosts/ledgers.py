@@ -43,12 +43,16 @@ class SimWriter:
     """A ledger that a process writes; what is submitted goes out with `send_now`."""
 
     def __init__(
-        self, client: LeaderLedgers, ledger: SimLedger, face: Any, on_failed: Callable[[Any], Any]
+        self,
+        client: LeaderLedgers,
+        ledger: SimLedger,
+        listener: Any,
+        on_failed: Callable[[Any], Any],
     ) -> None:
         self.id = ledger.ledger_id
         self.ledger = ledger
         self._client = client
-        self._face = face
+        self._listener = listener
         self._on_failed = on_failed
         self._taken = 0
         self._waiter: Any = None
@@ -115,7 +119,7 @@ class SimWriter:
     def on_confirmed(self, last_entry_id: int) -> None:
         first, self._confirmed = self._confirmed + 1, last_entry_id
         if not self._is_silent:
-            self._face.complete([(self._waiter, i) for i in range(first, last_entry_id + 1)])
+            self._listener.complete([(self._waiter, i) for i in range(first, last_entry_id + 1)])
             self.send_now()
 
     def on_broken(self, is_lost: bool) -> None:
@@ -278,7 +282,7 @@ class LeaderLedgers:
         custom_metadata: dict[str, bytes],
         explicit_lac: bool,
         changes_ensemble: bool,
-        face: Any,
+        listener: Any,
         on_failed: Callable[[Any], Any],
     ) -> SimWriter:
         del digest_type, explicit_lac, changes_ensemble
@@ -303,7 +307,7 @@ class LeaderLedgers:
             custom=custom_metadata,
         )
         ledger = world.quorums.create(0, ledger_id)
-        writer = world.writers[ledger_id] = SimWriter(self, ledger, face, on_failed)
+        writer = world.writers[ledger_id] = SimWriter(self, ledger, listener, on_failed)
         world.log_of[ledger_id] = log_id
         await create(ledger_id, metadata)
         writer.is_given = True
