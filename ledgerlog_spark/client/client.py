@@ -8,10 +8,10 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Self
 
 from ledgerlog_spark.callbacks import notify
-from ledgerlog_spark.client.appends.batches import complete_each
+from ledgerlog_spark.client.appends.batches import AppendListener, complete_each
 from ledgerlog_spark.client.drawn_ids import DrawnIds
 from ledgerlog_spark.client.errors_from_codes import error_from_failure
 from ledgerlog_spark.client.handles.creation import (
@@ -50,16 +50,6 @@ from ledgerlog_spark.waits import Deadline
 
 LOADS_AT_ONCE = 100
 """Records that `recent_records` reads at the same time."""
-
-
-class AppendListener(Protocol):
-    """Receives the progress of a write handle, such as its blocking API in another thread."""
-
-    def on_sent(self, entries: int, size_bytes: int) -> None:
-        """These numbers of entries and payload bytes have left the queue."""
-
-    def complete(self, results: list[tuple[Any, Any]]) -> None:
-        """Give futures their results, in order."""
 
 
 class LedgerClient:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ledgerlog_spark.client.client import AppendListener
+    from ledgerlog_spark.client.appends.batches import AppendListener
     from ledgerlog_spark.log.blocking.leader import BlockingLeader
     from ledgerlog_spark.log.blocking.logs import BlockingLogs
     from ledgerlog_spark.log.blocking.records import BlockingRecordLog

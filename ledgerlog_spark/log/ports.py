@@ -8,8 +8,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
-    from ledgerlog_spark.client.appends.batches import Waiter
-    from ledgerlog_spark.client.client import AppendListener
+    from ledgerlog_spark.client.appends.batches import AppendListener, Waiter
     from ledgerlog_spark.client.handles.creation import CreateRecord
     from ledgerlog_spark.client.users import EndsFirst
     from ledgerlog_spark.errors import LedgerLogError

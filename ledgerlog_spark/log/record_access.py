@@ -15,7 +15,7 @@ from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from ledgerlog_spark.client.client import AppendListener
+    from ledgerlog_spark.client.appends.batches import AppendListener
     from ledgerlog_spark.client.settings import ClientSettings
     from ledgerlog_spark.log.leader.content import LeaderContent
     from ledgerlog_spark.log.leader.leader import Leader

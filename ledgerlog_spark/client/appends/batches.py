@@ -29,6 +29,16 @@ class Waiter(Protocol):
         """Fail it."""
 
 
+class AppendListener(Protocol):
+    """Receives the progress of a write handle, such as its blocking API in another thread."""
+
+    def on_sent(self, entries: int, size_bytes: int) -> None:
+        """These numbers of entries and payload bytes have left the queue."""
+
+    def complete(self, results: list[tuple[Any, Any]]) -> None:
+        """Give futures their results, in order."""
+
+
 class Gathered:
     """Payloads of one run, and the appends that end in it.
 

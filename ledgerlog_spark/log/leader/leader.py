@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ledgerlog_spark.client.appends.batches import Complete, Gathered, Waiter
-    from ledgerlog_spark.client.client import AppendListener
+    from ledgerlog_spark.client.appends.batches import AppendListener, Complete, Gathered, Waiter
     from ledgerlog_spark.client.settings import ClientSettings
     from ledgerlog_spark.log.driver import Driver
     from ledgerlog_spark.log.leader.content import LeaderContent
