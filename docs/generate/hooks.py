@@ -13,10 +13,11 @@ from docs.generate.pages import PAGES
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
 
 FENCE = re.compile(r"^\s*(?:```|~~~)")
 ITEM = re.compile(r"^(?:[-*]|\d+\.) ")
-PICTURE = re.compile(r'<p><img alt="[^"]*" src="[^"]*?(pictures/[\w-]+\.svg)" ?/></p>')
+PICTURE = re.compile(r'<p><img alt="[^"]*" src="([\w/.-]+\.svg)" ?/></p>')
 MARKER = re.compile(r"^ *<!-- (?:not run|own terminal until): .* -->\n", re.MULTILINE)
 
 
@@ -32,9 +33,14 @@ def on_page_markdown(markdown: str, **_: object) -> str:
     return with_lines_before_lists(MARKER.sub("", markdown))
 
 
-def on_page_content(html: str, config: MkDocsConfig, **_: object) -> str:
+def on_page_content(html: str, page: Page, **_: object) -> str:
     """The page with its drawings in it: as images they would not follow the page's colours."""
-    return PICTURE.sub(lambda match: (Path(config.docs_dir) / match[1]).read_text(), html)
+    folder = Path(page.file.abs_src_path or "").parent
+
+    def drawing(match: re.Match[str]) -> str:
+        return f'<div class="drawing">{(folder / match[1]).read_text()}</div>'
+
+    return PICTURE.sub(drawing, html)
 
 
 def with_lines_before_lists(markdown: str) -> str:
