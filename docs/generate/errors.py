@@ -16,12 +16,12 @@ INTRODUCTION = """\
 # Errors
 
 All exceptions are classes of `ledgerlog_spark.errors` (`ll.errors`) and subclasses of `LedgerLogError`.
-An error has a message that says what happened, and attributes with the values in it (`error.ledger_id`).
+An error has a message, and attributes with the values in it (`error.ledger_id`).
 
 - **retriable**: the same call, unchanged, may succeed later.
 - **definite**: the operation certainly did not happen. When it is false, the effect may still appear.
 
-One instance may say otherwise than its class: `error.retriable` and `error.definite` are what counts.
+An instance may differ from its class, so use `error.retriable` and `error.definite`.
 A command ends with code 1 after a definite error, 3 after an indefinite one, 4 after a definite one that is
 retriable.
 

@@ -1,4 +1,4 @@
-"""The reference of what a bookie and upkeep report."""
+"""The reference of the metrics of a bookie and the events of upkeep."""
 
 from __future__ import annotations
 
@@ -63,16 +63,16 @@ MEANINGS = {
     "watches_ended": "Watches that were ended to make room for another client's.",
     "log_lines_dropped": "Log lines that standard error did not accept.",
     "in_flight_bytes": "Bytes that the bookie holds for its peers, in all lanes.",
-    "loop_lag_seconds": "How late the event loop came to what was due; measured every 20 ms.",
+    "loop_lag_seconds": "Delay of the event loop; measured every 20 ms.",
     "loop_lag_max_seconds": "The longest such delay since the start.",
     "loop_lag_cpu_seconds": "The part of that delay in which the loop's own thread computed.",
     "loop_lag_cpu_max_seconds": "The longest such part since the start.",
     "storage_boot_replayed_records": "At the start: records that were read back from unfinished files.",
-    "storage_boot_rewritten_records": "At the start: valid records at the end of a file that were written again.",
+    "storage_boot_rewritten_records": "At the start: valid records at the end of a file that were copied to a new place.",
     "storage_boot_torn_tails": "At the start: files that end with an incomplete or damaged group of records.",
     "storage_boot_damaged_records": "At the start: records that were acknowledged and cannot be read. **Above 0: the disk lost data.**",
     "storage_boot_damaged_headers": "At the start: damaged headers of files; nothing depends on them.",
-    "storage_boot_rebuilt_indexes": "At the start: indexes of finished files that were built again.",
+    "storage_boot_rebuilt_indexes": "At the start: indexes of finished files that were rebuilt.",
     "storage_log_records": "Records that were written, padding and copies included.",
     "storage_log_groups": "Groups of records; each group is written and synced at once.",
     "storage_log_bytes_written": "Bytes that were written to files, padding included.",

@@ -64,7 +64,7 @@ def arrow(x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def picture(width: int, height: int, label: str, *parts: str) -> str:
-    """The whole picture; the label is what is read to those who do not see it."""
+    """The whole picture; screen readers read the label."""
     return (
         f'<svg class="ll" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" role="img" aria-label="{label}">\n{STYLE}{"".join(parts)}</svg>\n'
@@ -77,7 +77,7 @@ KILLED_AT = 7
 
 
 def killed_bookie() -> str:
-    """Four bookies, the entries that each holds, and one that is killed on the way."""
+    """Four bookies, the entries that each holds, and one that is killed in between."""
     left, top, gap = 150, 46, 44
     held = [
         (0, range(ENTRIES), range(0)),

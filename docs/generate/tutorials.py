@@ -1,4 +1,4 @@
-"""Executes the notebooks, and writes them with what they print: `make tutorials`.
+"""Executes the notebooks, and writes them with their outputs: `make tutorials`.
 
 It takes minutes and needs Java, so the pages are kept in docs/tutorials/ beside the notebooks. A
 test compares their code with that of the notebooks.
@@ -50,7 +50,7 @@ class Page:
         Args:
             path: Where it is written.
             notebook: What it is made of.
-            machine: Texts that are this machine's own, and what stands for them.
+            machine: Texts of this machine, and their replacements.
         """
         self._path = path
         self._machine = machine

@@ -52,7 +52,6 @@ STILL_IN: Final[dict[str, str]] = {
         "so-many doubles take-back"
     ),
     "docs/WIRE.md": "what-subject what-object says told knows asks way-of",
-    "docs/index.md": "what-subject",
     "ledgerlog_spark/arrow": (
         "what-subject what-object says asks let-go let-pass behind-after so-many way-of "
         "argument-of-the"

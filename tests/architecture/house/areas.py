@@ -50,9 +50,15 @@ def modules_of(root: Path) -> list[str]:
     )
 
 
+WRITTEN = ("concepts", "how-to", "reference")
+"""Folders of pages; those of decisions are history, those of tutorials are notebooks."""
+
+
 def prose_of(root: Path) -> list[str]:
     """Paths of all files whose words are checked: the modules, the pages of docs/, and README."""
-    pages = [*(root / "docs").glob("*.md"), *root.glob("README.md")]
+    folders = [root / "docs", *(root / "docs" / name for name in WRITTEN)]
+    pages = [page for folder in folders for page in folder.glob("*.md")]
+    pages += root.glob("README.md")
     return [*modules_of(root), *sorted(str(page.relative_to(root)) for page in pages)]
 
 
