@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import nbformat
 import pytest
@@ -14,6 +15,10 @@ from tests.docs.blocks import blocks_of
 
 SIZE_BYTES_MAX = 200_000
 OWN = re.compile(r"/tmp/\w|/roo[t]|/home|[\w.-]+@[\w-]+|\b(?!127\.)\d+\.\d+\.\d+\.\d+\b")
+
+
+def output(kind: str, data: dict[str, str] | None = None, **values: str) -> Any:
+    return nbformat.v4.new_output(kind, data, **values)  # type: ignore[no-untyped-call]
 
 
 def by_name(path: Path) -> str:
@@ -51,13 +56,13 @@ def test_outputs_become_text_markup_and_pictures(tmp_path: Path) -> None:
     page = Page(tmp_path / "page.md", Path("01_page.ipynb"), {"/tmp/abc": "/here"})
     page.add(SimpleNamespace(cell_type="markdown", source="# Title"))
     outputs = [
-        nbformat.v4.new_output("stream", name="stdout", text="\x1b[1mbold\x1b[0m /tmp/abc/x  \n"),
-        nbformat.v4.new_output("stream", name="stderr", text="a warning\n"),
-        nbformat.v4.new_output("display_data", {"text/html": "<b>\n\n</b><script>x</script>"}),
-        nbformat.v4.new_output("display_data", {"text/html": "<svg></svg>"}),
-        nbformat.v4.new_output("display_data", {"image/svg+xml": "<svg/>", "text/plain": "Log"}),
-        nbformat.v4.new_output("display_data", {"image/png": "AAEC", "text/plain": "Figure"}),
-        nbformat.v4.new_output("execute_result", {"text/plain": "42"}),
+        output("stream", name="stdout", text="\x1b[1mbold\x1b[0m /tmp/abc/x  \n"),
+        output("stream", name="stderr", text="a warning\n"),
+        output("display_data", {"text/html": "<b>\n\n</b><script>x</script>"}),
+        output("display_data", {"text/html": "<svg></svg>"}),
+        output("display_data", {"image/svg+xml": "<svg/>", "text/plain": "Log"}),
+        output("display_data", {"image/png": "AAEC", "text/plain": "Figure"}),
+        output("execute_result", {"text/plain": "42"}),
     ]
     page.add(SimpleNamespace(cell_type="code", source="x", outputs=outputs))
     page.write()
