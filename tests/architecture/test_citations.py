@@ -19,7 +19,7 @@ PAGES = {page.name: page for page in GUIDES if page.parent in {ROOT, ROOT / "doc
 SOURCES = [
     path
     for path in tracked()
-    if (path.suffix in {".py", ".proto"} or path.parent.name == "transcripts")
+    if (path.suffix in {".py", ".proto"} or path.parent.parent.name == "transcripts")
     and path != Path(__file__)
 ]
 COUNTEREXAMPLES = [*(ROOT / "tests").rglob("test_counterexamples.py")]

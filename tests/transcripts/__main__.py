@@ -5,18 +5,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.transcripts.player import STORIES, play
+from tests.transcripts.stories import STORIES, play
 
 
 def main(arguments: list[str]) -> int:
     """Compare, or with --rewrite replace, the stories that are named (default: all)."""
     rewrite = "--rewrite" in arguments
-    named = [Path(a) for a in arguments if a != "--rewrite"]
+    named = [Path(a).absolute() for a in arguments if a != "--rewrite"]
     changed = 0
-    for path in named or sorted(STORIES.glob("*.txt")):
-        text = path.read_text()
-        played = play(text)
-        if played != text:
+    for path in named or STORIES:
+        played = play(path)
+        if played != path.read_text():
             changed += 1
             sys.stdout.write(f"{path.name} {'rewritten' if rewrite else 'differs'}\n")
             if rewrite:

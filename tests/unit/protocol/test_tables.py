@@ -22,7 +22,7 @@ from ledgerlog_spark.protocol.ledger.recover.recovery import (
 )
 from ledgerlog_spark.protocol.ledger.write.writer import WRITER_TABLE, LedgerWriter, WriterPhase
 from tests.fixtures.kinds import all_of
-from tests.transcripts.player import Player
+from tests.transcripts.ledger_player import LedgerPlayer
 
 EVENTS: tuple[type, ...] = get_args(m.Event)
 METADATA = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("b0", "b1", "b2")),))
@@ -61,7 +61,7 @@ WAY_TO: dict[Enum, str] = {
 
 def machine_in(kind: type, phase: Enum) -> Any:
     if kind in (LedgerWriter, LedgerRecovery):
-        player = Player()
+        player = LedgerPlayer()
         player.run("w ledger e=3 w=3 a=2")
         name = "w"
         if kind is LedgerRecovery:

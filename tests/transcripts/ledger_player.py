@@ -1,8 +1,6 @@
-"""Plays a text file against the machines: the file is the network, the disk and the clock.
+"""Stories of one ledger: writers and recoveries, their bookies, and the record in the store.
 
-A story is a list of blocks. A block is one or more commands, a line of four dashes, and what the
-machines asked for in answer, one line for each effect (`-` for nothing). Lines that begin with `#`
-tell the story. Commands are `<machine> <verb> <arguments>`; machines are named when they are made:
+Commands are `<machine> <verb> <arguments>`; machines are named when they are made:
 
     w ledger e=3 w=3 a=2               a writer; its bookies are b0, b1, ...
     w ledger e=3 w=3 a=2 changes=1     ... with at most one ensemble change
@@ -30,7 +28,6 @@ tell the story. Commands are `<machine> <verb> <arguments>`; machines are named 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 from ledgerlog_spark.model import (
@@ -48,11 +45,9 @@ from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery, Rec
 from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter, WriterSettings
 
 ENTRY_SIZE_BYTES = 10
-STORIES = Path(__file__).parent
-SEPARATOR = "----"
 
 
-class Player:
+class LedgerPlayer:
     """State of one story."""
 
     def __init__(self) -> None:
@@ -239,26 +234,3 @@ def describe(effect: m.Effect) -> str:  # noqa: PLR0911 - one line for each effe
             return f"failed {effect.failure.name} {sure} safe to {effect.last_add_confirmed}{doubt}"
         case _:
             return repr(effect)
-
-
-def play(text: str) -> str:
-    """The story as it really goes: the same text with what the machines answered."""
-    player = Player()
-    lines: list[str] = []
-    commands: list[str] = []
-    is_answer = False
-    for line in text.splitlines():
-        if line == SEPARATOR:
-            answers = [answer for command in commands for answer in player.run(command)]
-            lines += [SEPARATOR, *(answers or ["-"])]
-            commands = []
-            is_answer = True
-        elif not line:
-            assert not commands, f"commands without an answer: {commands}"
-            is_answer = False
-            lines.append(line)
-        elif not is_answer:
-            lines.append(line)
-            if not line.startswith("#"):
-                commands.append(line)
-    return "\n".join(lines) + "\n"
