@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 
 
-class Led(Protocol):
-    """The log that is led."""
+class TruncatableLog(Protocol):
+    """The log of a leader."""
 
     name: str
     log_id: str

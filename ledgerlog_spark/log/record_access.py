@@ -87,7 +87,7 @@ class LogRecords(LogMaintenance):
             LedgerLogError: As of `Leader.open`.
         """
         state = await self._driver.run(StateMachine(self.name))
-        check_is_led(self.name, state.head.kind)
+        check_leader_log(self.name, state.head.kind)
         check_has_properties(self.name, state.head.properties, properties or {})
         from ledgerlog_spark.log.leader.leader import Leader
 
@@ -114,7 +114,7 @@ def _content_of(log: str, state: LogState, schema: bytes | None) -> LeaderConten
     return rows_of(log, state, schema)
 
 
-def check_is_led(log: str, kind: LogKind) -> None:
+def check_leader_log(log: str, kind: LogKind) -> None:
     """Let pass a log that has a leader.
 
     Raises:
@@ -134,7 +134,7 @@ def check_holds(log: str, kind: LogKind, content: LogContent, wanted: LogContent
     Raises:
         LogKindError: It is another one.
     """
-    check_is_led(log, kind)
+    check_leader_log(log, kind)
     if content is not wanted:
         how = "read and tail" if content is LogContent.RECORDS else "read_rows and tail_rows"
         raise LogKindError(

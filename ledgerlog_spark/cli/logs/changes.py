@@ -217,13 +217,13 @@ def truncate(
             done = log.truncate(
                 first, on_progress=lambda count, _: progress.update(task, completed=count)
             )
-    is_led = head.kind is LogKind.LEADER
+    is_leader_log = head.kind is LogKind.LEADER
     was, is_now = ((each.start_offset, each.oldest_version) for each in (head, done))
     found = {
         "name": name,
-        "version": None if is_led else done.version,
+        "version": None if is_leader_log else done.version,
         "start_offset": done.start_offset,
-        "oldest_version": None if is_led else done.oldest_version,
+        "oldest_version": None if is_leader_log else done.oldest_version,
         "ledgers_unlisted": len(done.unlisted),
         "is_changed": bool(done.unlisted) or was != is_now,
     }

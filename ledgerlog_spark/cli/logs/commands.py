@@ -234,10 +234,10 @@ def read(
     if not columns:
         console.print(f"log {name} has no rows and no schema yet")
         return
-    is_led = snapshot.kind is LogKind.LEADER
+    is_leader_log = snapshot.kind is LogKind.LEADER
     print_table(
         f"{len(found):,} of {snapshot.interval.rows:,} rows of log {name}"
-        + ("" if is_led else f", version {snapshot.interval.version}"),
+        + ("" if is_leader_log else f", version {snapshot.interval.version}"),
         columns,
         [[shown_cell(row.get(column)) for column in columns] for row in found],
     )
@@ -260,12 +260,12 @@ def _batches(log: BlockingLog, snapshot: LogSnapshot, password: bytes) -> Iterat
             decoded = decode_entries(schema, payloads)
             placed = ((item.first_offset + one.first_row, one.batch) for one in decoded)
         else:
-            led = (
+            of_leader = (
                 decode_record_bodies(map(plain_body, payloads))
                 if snapshot.content is LogContent.RECORDS
                 else decode_row_entries(schema, payloads)
             )
-            placed = ((one.first_offset, one.batch) for one in led)
+            placed = ((one.first_offset, one.batch) for one in of_leader)
         for at, batch in placed:
             skip = max(0, start - at)
             keep = min(batch.num_rows, end - at) - skip

@@ -144,11 +144,11 @@ def _decoded(
             yield _Rows(entry.batch, entry.first_row, ((entry.batch.num_rows, None),))
         return
     if scanned.form is EntryForm.LEADER_RECORDS:
-        led = decode_record_bodies(map(plain_body, payloads))
+        decoded = decode_record_bodies(map(plain_body, payloads))
     else:
         stored = task.schemas[scanned.log, scanned.schema_id]
-        led = decode_row_entries(stored, payloads, columns=columns)
-    for each in led:
+        decoded = decode_row_entries(stored, payloads, columns=columns)
+    for each in decoded:
         yield _Rows(each.batch, each.first_offset - scanned.range_offset, each.entries)
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.settings import ClientSettings
     from ledgerlog_spark.log.driver import Driver
     from ledgerlog_spark.log.leader.content import LeaderContent
-    from ledgerlog_spark.log.ports import Led, Ledgers
+    from ledgerlog_spark.log.ports import Ledgers, TruncatableLog
     from ledgerlog_spark.model import Position
     from ledgerlog_spark.protocol.ledger.messages import Payload
     from ledgerlog_spark.protocol.log.state.records import LogHead
@@ -71,7 +71,7 @@ class Leader:
 
     def __init__(
         self,
-        log: Led,
+        log: TruncatableLog,
         *,
         driver: Driver,
         ledgers: Ledgers,

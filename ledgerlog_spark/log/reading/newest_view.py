@@ -38,10 +38,10 @@ async def read_view(
             is_fresh=is_fresh,
         )
         view = await driver.run(machine)
-        is_led = view.kind is LogKind.LEADER
+        is_leader_log = view.kind is LogKind.LEADER
         # A list that may be older than what was seen proves nothing about its open ledgers.
         seen = seen_offset if is_fresh else 0
-        return await _with_open_ends(view, ledgers, first_offset, seen) if is_led else view
+        return await _with_open_ends(view, ledgers, first_offset, seen) if is_leader_log else view
 
     return await while_ledgers_go(viewed)
 

@@ -124,12 +124,12 @@ class TruncateMachine(HeadChanger[Truncated]):
             ConfigurationError: The log does not have it yet.
         """
         del walked
-        is_led = head.kind is LogKind.LEADER
+        is_leader_log = head.kind is LogKind.LEADER
         if not 0 <= self._offset <= head.end_offset:
             raise ConfigurationError(
                 f"log {head.name!r} cannot be truncated to offset {self._offset}: its rows that "
                 f"can be dropped end at {head.end_offset}. Give an offset from "
-                f"{head.start_offset} to {head.end_offset}{_IN_USE if is_led else ''}",
+                f"{head.start_offset} to {head.end_offset}{_IN_USE if is_leader_log else ''}",
                 log=head.name,
                 offset=self._offset,
                 end_offset=head.end_offset,
@@ -190,8 +190,8 @@ def _oldest_left(
     head: LogHead, history: Sequence[VersionInterval], offset: int, now_ms: int
 ) -> tuple[VersionInterval, VersionInterval | None]:
     """The oldest version that a truncation leaves, and the same if it has to be made."""
-    is_led = head.kind is LogKind.LEADER
-    if not is_led and offset <= head.start_offset:
+    is_leader_log = head.kind is LogKind.LEADER
+    if not is_leader_log and offset <= head.start_offset:
         return next(v for v in history if v.start_offset >= offset), None
     made = VersionInterval(
         version=head.version + 1,
@@ -202,7 +202,7 @@ def _oldest_left(
         schema_id=head.schema_id,
         operation=Operation.TRUNCATE,
     )
-    if is_led:
+    if is_leader_log:
         begun = max(head.start_offset, offset)
         return replace(made, version=head.version, start_offset=begun), None
     return made, made
