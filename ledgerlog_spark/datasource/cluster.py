@@ -1,4 +1,7 @@
-"""One client for each cluster and process, kept for later tasks of the same Python worker."""
+"""One client for each cluster and process, kept for later tasks of the same Python worker.
+
+A reader, writer or task asks here once, when Spark calls it, and passes on what it gets.
+"""
 
 from __future__ import annotations
 
@@ -41,17 +44,11 @@ def client_of(uri: str) -> BlockingLogClient:
 
 def logs_at(uri: str) -> BlockingLogs:
     """The logs of the cluster at `uri`; errors as of `client_of`."""
-    from ledgerlog_spark.log.blocking.logs import BlockingLogs
-
-    return BlockingLogs(client_of(uri))
+    return client_of(uri).logs
 
 
 def password_in(file: str | None) -> bytes:
-    """The password that a file holds, without its last line end; empty without a file.
-
-    Raises:
-        ConfigurationError: The file cannot be read, or holds no password or a too long one.
-    """
+    """The password that a file holds; empty without a file."""
     if file is None:
         return b""
     try:

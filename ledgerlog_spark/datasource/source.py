@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from ledgerlog_spark.datasource.options.values import SourceOptions
+    from ledgerlog_spark.datasource.options.values import SourceOptions, WriteOptions
 
 _NAMES_WHAT_TO_READ = frozenset({"path", "paths", "log", "logs", "logpattern", "ledgerid"})
 
@@ -41,22 +41,23 @@ class LedgerDataSource(DataSource):
         return "ledger"
 
     def schema(self) -> StructType:
-        """The columns of the log's newest or chosen version.
-
-        Raises:
-            ConfigurationError: A bad option, before any I/O.
-            LogNotFoundError: No such log.
-            SchemaMismatchError: The log has no columns yet.
-        """
+        """The columns of the log's newest or chosen version, or of a ledger's entries."""
+        from ledgerlog_spark.datasource.cluster import logs_at
         from ledgerlog_spark.datasource.options.sql_table import with_table_options
         from ledgerlog_spark.datasource.options.values import table_options
-        from ledgerlog_spark.datasource.scan.planning import schema_of
+        from ledgerlog_spark.datasource.scan import planning
+        from ledgerlog_spark.datasource.schemas import raw_schema
         from ledgerlog_spark.errors import VersionNotAvailableError
 
         given = dict(self.options)
         options = self._options(given)
+        read = options.for_read()
+        uri = self._service_uri(options)
         try:
-            schema_json = schema_of(options.for_read(), self._service_uri(options))
+            if read.ledger_id is not None:
+                schema_json = raw_schema(read.columns)
+            else:
+                schema_json = planning.schema_of(logs_at(uri), read)
         except VersionNotAvailableError as error:
             # Spark asks the same for streams, which have no use for a version at all.
             named = "timestampAsOf" if "timestamp_as_of" in options.given else "versionAsOf"
@@ -67,21 +68,17 @@ class LedgerDataSource(DataSource):
         return _struct(with_table_options(schema_json, table_options(given)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch reader of a snapshot that is fixed when it is planned.
-
-        Raises:
-            ConfigurationError: A bad option, before any I/O.
-        """
-        from ledgerlog_spark.datasource.scan import raw_reader
-        from ledgerlog_spark.datasource.scan import reader as batch_reader
+        """A batch reader of a snapshot that is fixed when it is planned."""
+        from ledgerlog_spark.datasource.scan.raw_reader import RawReader
+        from ledgerlog_spark.datasource.scan.reader import BatchReader
 
         options = self._options(self._with_table_options(schema))
         read = options.for_read()
         uri = self._service_uri(options)
         rows = self._rows_schema(schema)
         if read.ledger_id is not None:
-            return raw_reader.RawReader(uri, read, rows)
-        return batch_reader.BatchReader(uri, read, rows, parallelism=self.configured_parallelism)
+            return RawReader(uri, read, rows)
+        return BatchReader(uri, read, rows, parallelism=self.configured_parallelism)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         """A streaming reader; with bad options one that fails with their error when it is used.
@@ -103,38 +100,19 @@ class LedgerDataSource(DataSource):
             return FailedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch writer of one commit.
-
-        Raises:
-            ConfigurationError: A bad option, or no path that names the log; before any I/O.
-            SchemaMismatchError: Rows of this schema cannot be stored in the log.
-            LogNotFoundError: No such log, and `createIfMissing` is false.
-        """
+        """A batch writer of one commit."""
         from ledgerlog_spark.datasource.write.writer import BatchWriter
 
-        options = self._options_of_write(overwrite=overwrite, streams=False)
-        rows = self._rows_schema(schema)
-        return BatchWriter(
-            self._service_uri(options), options.for_write(), rows, overwrite=overwrite
-        )
+        return BatchWriter(*self._of_write(schema, overwrite=overwrite), overwrite=overwrite)
 
     def streamWriter(  # noqa: N802 (Spark's name)
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        """A writer of one micro-batch; Spark also makes one to commit it.
-
-        Raises:
-            ConfigurationError: A bad option, or no path that names the log; before any I/O.
-            SchemaMismatchError: Rows of this schema cannot be stored in the log.
-            LogNotFoundError: No such log, and `createIfMissing` is false.
-        """
+        """A writer of one micro-batch; Spark also makes one to commit it."""
         from ledgerlog_spark.datasource.stream.writer import StreamWriter
 
-        options = self._options_of_write(overwrite=overwrite, streams=True)
-        rows = self._rows_schema(schema)
-        return StreamWriter(
-            self._service_uri(options), options.for_stream_write(), rows, overwrite=overwrite
-        )
+        of_write = self._of_write(schema, overwrite=overwrite, streams=True)
+        return StreamWriter(*of_write, overwrite=overwrite)
 
     def _with_table_options(self, schema: StructType) -> dict[str, str]:
         """The options given; those of the table too, when nothing given names what to read."""
@@ -145,15 +123,18 @@ class LedgerDataSource(DataSource):
             return given
         return {**table_options_in(schema.json()), **given}
 
-    def _options_of_write(self, *, overwrite: bool, streams: bool) -> SourceOptions:
-        """The statement's own options; the schema of its rows names no log."""
-        from ledgerlog_spark.datasource.options.write_target import check_target
+    def _of_write(
+        self, schema: StructType, *, overwrite: bool, streams: bool = False
+    ) -> tuple[str, WriteOptions, str]:
+        """Service URI, options and rows of a write; the schema of its rows names no log."""
+        from ledgerlog_spark.datasource.options.sql_table import check_target
 
         given = dict(self.options)
         options = self._options(given)
         check_target(given, overwrite=overwrite, streams=streams)
         options.check_mode(overwrite=overwrite)
-        return options
+        chosen = options.for_stream_write() if streams else options.for_write()
+        return self._service_uri(options), chosen, self._rows_schema(schema)
 
     def _rows_schema(self, schema: StructType) -> str:
         """The schema as JSON, without anything of ours that it may carry."""

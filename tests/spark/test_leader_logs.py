@@ -154,7 +154,7 @@ def test_lag_of_a_stream_is_told_in_records_and_milliseconds(
     options = SourceOptions.parse({"log": log_name, "startingOffsets": "earliest"}).for_stream()
     value = {"name": "value", "type": "binary", "nullable": True, "metadata": {}}
     schema_json = json.dumps({"type": "struct", "fields": [value]})
-    stream = LedgerStream(cluster.metadata_service_uri, options, schema_json)
+    stream = LedgerStream(client, options, schema_json)
     try:
         begun = datetime.now(UTC).timestamp() * 1000
         ends = stream.latest(stream.initial(), Limits(rows=200))

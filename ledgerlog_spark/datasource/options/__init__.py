@@ -1,6 +1,6 @@
 """Options of `format("ledger")`.
 
-- `table`: every option: name, type, unit, default. `values`: checked values.
-- `log_selection`: which logs a read is of. `starting_offsets`: where it begins and ends.
-- `sql_table`: where a SQL table keeps its options. `write_target`: which log a write goes to.
+- `table`: every option: name, type, unit, default. `values`: checked values, and which logs they
+  select. `starting_offsets`: where a read begins and ends.
+- `sql_table`: where a SQL table keeps its options, and why a write takes its log from no table.
 """

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from ledgerlog_spark.datasource.options.log_selection import LogSelection
 from ledgerlog_spark.datasource.options.starting_offsets import LATEST, parse_offsets
 from ledgerlog_spark.datasource.options.table import (
     ALIASES,
@@ -21,9 +22,6 @@ from ledgerlog_spark.datasource.options.table import (
     Use,
 )
 from ledgerlog_spark.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +56,36 @@ class ReadOptions:
     def selection(self) -> LogSelection:
         """The logs that are read."""
         return LogSelection(self.log_names, self.log_pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class LogSelection:
+    """Logs by name or by pattern.
+
+    Attributes:
+        names: The logs that are named; they have to exist.
+        pattern: A regular expression that the whole name matches; None where logs are named. What
+            it matches may come later, or never.
+    """
+
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+
+    def among(self, existing: Iterable[str]) -> tuple[str, ...]:
+        """The names that are selected, of those that exist when they go by pattern."""
+        if self.pattern is None:
+            return self.names
+        return tuple(name for name in existing if name in self)
+
+    def __contains__(self, name: str) -> bool:
+        if self.pattern is None:
+            return name in self.names
+        return re.fullmatch(self.pattern, name) is not None
+
+    def __str__(self) -> str:
+        if self.pattern is not None:
+            return f"logs that match {self.pattern!r}"
+        return f"log {', '.join(map(repr, self.names))}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.arrow.stream_codec import decode_entries
-from ledgerlog_spark.datasource.cluster import logs_at
-from ledgerlog_spark.datasource.scan.leader_search import entries_between
-from ledgerlog_spark.datasource.scan.range_index import RangeIndex
+from ledgerlog_spark.datasource.scan.ranges import (
+    EntrySpan,
+    HeaderOf,
+    RangeIndex,
+    ScanRange,
+    entries_between,
+    needed_part,
+)
 from ledgerlog_spark.errors import DataLossError, WireFormatError
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol.leader.entry import decode_entry_header
+from ledgerlog_spark.protocol.leader.entry import LeaderEntryHeader, decode_entry_header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from ledgerlog_spark.datasource.scan.leader_search import EntrySpan
-    from ledgerlog_spark.datasource.scan.scan_range import ScanRange
     from ledgerlog_spark.datasource.scan.task import ScanTask
-    from ledgerlog_spark.log.blocking.logs import BlockingRangeReader
-    from ledgerlog_spark.protocol.leader.entry import LeaderEntryHeader
+    from ledgerlog_spark.log.blocking.logs import BlockingLogs, BlockingRangeReader
 
 INDEXES_AHEAD_MAX = 32
 
@@ -35,7 +36,7 @@ _logger = logging.getLogger(__name__)
 
 
 def read_indexes(
-    uri: str,
+    logs: BlockingLogs,
     ranges: Sequence[ScanRange],
     *,
     log_ids: Mapping[str, str],
@@ -45,18 +46,15 @@ def read_indexes(
     """Indexes by ledger id and index entry id, without those that no bookie has.
 
     Args:
-        uri: Of the cluster.
+        logs: Of the cluster.
         ranges: Each with an index entry.
-        log_ids: Ids of the logs, by name.
+        log_ids: By name of the log.
         schemas: Schema messages of the ranges' rows, by log and schema id.
         password: Of the ledgers.
 
     Raises:
         WireFormatError: An entry is not the index of its range.
-        EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
-        DigestMismatchError: No replica had a good copy.
     """
-    logs = logs_at(uri)
     # The pieces of one range have one index.
     by_key = {(each.ledger_id, each.index_entry_id): each for each in ranges}
     indexes: dict[tuple[int, int], RangeIndex] = {}
@@ -78,16 +76,12 @@ def read_indexes(
     return indexes
 
 
-def find_span(uri: str, scanned: ScanRange, *, log_id: str, password: bytes) -> EntrySpan | None:
-    """Where in a leader log's range the rows between its offsets are; None when an entry is lost.
-
-    Raises:
-        WireFormatError: An entry is none of a leader log.
-        EntryUnknownError: Some replica could not answer, and none had an entry; retriable.
-        DigestMismatchError: No replica had a good copy.
-    """
+def find_span(
+    logs: BlockingLogs, scanned: ScanRange, *, log_id: str, password: bytes
+) -> EntrySpan | None:
+    """Where in a leader log's range the wanted rows are; None when an entry is lost."""
     header_of = header_reader(
-        uri, scanned.log, log_id, ledger_id=scanned.ledger_id, password=password
+        logs, scanned.log, log_id, ledger_id=scanned.ledger_id, password=password
     )
     try:
         return entries_between(scanned, header_of)
@@ -97,10 +91,10 @@ def find_span(uri: str, scanned: ScanRange, *, log_id: str, password: bytes) -> 
 
 
 def header_reader(
-    uri: str, log: str, log_id: str, *, ledger_id: int, password: bytes
-) -> Callable[[int], LeaderEntryHeader]:
-    """What reads the header of an entry of a leader log's ledger; errors as of `find_span`."""
-    opened = logs_at(uri).open_by_id(log, log_id)
+    logs: BlockingLogs, log: str, log_id: str, *, ledger_id: int, password: bytes
+) -> HeaderOf:
+    """What reads the header of an entry of a leader log's ledger."""
+    opened = logs.open_by_id(log, log_id)
 
     def header_of(entry_id: int) -> LeaderEntryHeader:
         (reader,) = opened.begin_ranges([(ledger_id, entry_id, entry_id)], password=password)
@@ -112,40 +106,24 @@ def header_reader(
     return header_of
 
 
-def with_needed_entries(uri: str, task: ScanTask, password: bytes) -> ScanTask:
-    """The task without the entries of its ranges that are shown to be useless.
-
-    Raises:
-        As `read_indexes` and `find_span`.
-    """
+def with_needed_entries(logs: BlockingLogs, task: ScanTask, password: bytes) -> ScanTask:
+    """The task without the entries of its ranges that are shown to be useless."""
     wanted = [scanned for scanned in task.ranges if scanned.index_entry_id != NO_ENTRY]
     if not wanted and not any(scanned.is_searched for scanned in task.ranges):
         return task
     indexes = read_indexes(
-        uri, wanted, log_ids=task.log_ids, schemas=task.schemas, password=password
+        logs, wanted, log_ids=task.log_ids, schemas=task.schemas, password=password
     )
-    return replace(task, ranges=tuple(_needed(uri, task, indexes, password)))
 
-
-def _needed(
-    uri: str,
-    task: ScanTask,
-    indexes: Mapping[tuple[int, int], RangeIndex],
-    password: bytes,
-) -> Iterator[ScanRange]:
-    for scanned in task.ranges:
+    def needed(scanned: ScanRange) -> ScanRange | None:
+        span = None
         if scanned.is_searched:
-            span = find_span(uri, scanned, log_id=task.log_ids[scanned.log], password=password)
-            if span is None:
-                yield scanned
-            elif span.last_entry_id >= span.first_entry_id:
-                yield span.of(scanned)
-            continue
+            span = find_span(logs, scanned, log_id=task.log_ids[scanned.log], password=password)
         index = indexes.get((scanned.ledger_id, scanned.index_entry_id))
-        if index is None:
-            yield scanned
-        elif (part := index.needed(scanned)) is not None:
-            yield part
+        return needed_part(scanned, index, span)
+
+    parts = map(needed, task.ranges)
+    return replace(task, ranges=tuple(part for part in parts if part is not None))
 
 
 def _index_payload(reader: BlockingRangeReader) -> Any:

@@ -1,14 +1,14 @@
 """A scan, planned: which entries of which ledgers go to which task.
 
-Pure: the log's records and the options in, a `ScanPlan` out. The plan has a JSON form with a format
-number; `tests/golden/plan` holds cases that every implementation of the planner reproduces.
+Pure: the log's records and the options in, a `ScanPlan` out. `tests/golden/plan` holds cases that
+every implementation of the planner reproduces.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.datasource.options.starting_offsets import (
     EARLIEST,
@@ -16,23 +16,20 @@ from ledgerlog_spark.datasource.options.starting_offsets import (
     checked_offset,
     offset_for,
 )
-from ledgerlog_spark.datasource.scan.range_index import OPEN_COST_BYTES
-from ledgerlog_spark.datasource.scan.scan_range import EntryForm, ScanRange
+from ledgerlog_spark.datasource.scan.ranges import (
+    OPEN_COST_BYTES,
+    EntryForm,
+    EntrySpan,
+    RangeIndex,
+    ScanRange,
+    needed_part,
+)
 from ledgerlog_spark.errors import ConfigurationError
-from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol.log.state.records import LogKind
+from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata
+from ledgerlog_spark.protocol.log.state.records import Item, LogKind, LogSnapshot, VersionInterval
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+_Listed = tuple["LogScan", Item, ScanRange]
 
-    from ledgerlog_spark.datasource.scan.leader_search import EntrySpan
-    from ledgerlog_spark.datasource.scan.range_index import RangeIndex
-    from ledgerlog_spark.model import LedgerMetadata
-    from ledgerlog_spark.protocol.log.state.records import Item, LogSnapshot, VersionInterval
-
-    _Listed = tuple["LogScan", Item, "ScanRange"]
-
-PLAN_FORMAT = 3
 INDEXES_MAX = 64
 """Index entries that are read before a scan is planned; a large one has 1 to 2 MB."""
 TASK_BYTES_MIN = 4 << 20
@@ -167,17 +164,10 @@ def _listed(logs: Sequence[LogScan], options: ScanOptions) -> list[_Listed]:
 
 
 def _needed(wanted: Sequence[_Listed]) -> Iterator[_Listed]:
-    """The same without the entries that an index, where one is known, shows to be useless."""
+    """The same without the entries that are known to be useless."""
     for log, item, scanned in wanted:
-        span = log.spans.get(scanned.ledger_id) if scanned.is_searched else None
-        if span is not None:
-            yield log, item, span.of(scanned)
-            continue
-        index = _index_of(log, item)
-        if index is None or scanned.index_entry_id == NO_ENTRY:
-            yield log, item, scanned
-            continue
-        if (part := index.needed(scanned)) is not None:
+        span = log.spans.get(scanned.ledger_id)
+        if (part := needed_part(scanned, _index_of(log, item), span)) is not None:
             yield log, item, part
 
 

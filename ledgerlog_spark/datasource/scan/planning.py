@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.client.recent_records import memory_size_bytes
 from ledgerlog_spark.datasource.case_rule import reject_unknown_columns
-from ledgerlog_spark.datasource.cluster import logs_at
+from ledgerlog_spark.datasource.options.values import ReadOptions
 from ledgerlog_spark.datasource.scan.index_entries import find_span, read_indexes
-from ledgerlog_spark.datasource.scan.plan import LogScan, ScanOptions, indexes_wanted, plan
+from ledgerlog_spark.datasource.scan.plan import (
+    LogScan,
+    ScanOptions,
+    ScanPartition,
+    indexes_wanted,
+    plan,
+)
+from ledgerlog_spark.datasource.scan.ranges import ScanRange
 from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.datasource.scan.time_travel import offsets_asked, version_asked
 from ledgerlog_spark.datasource.schemas import (
-    raw_schema,
     records_schema,
     scan_schema,
     with_records_schema,
 )
 from ledgerlog_spark.errors import LogNotFoundError, SchemaMismatchError
+from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.log.state.records import LogContent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import pyarrow as pa
 
-    from ledgerlog_spark.datasource.options.values import ReadOptions
-    from ledgerlog_spark.datasource.scan.plan import ScanPartition
-    from ledgerlog_spark.datasource.scan.scan_range import ScanRange
-    from ledgerlog_spark.log.blocking.logs import BlockingLog
-    from ledgerlog_spark.model import LedgerMetadata
+    from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
 
 RECORDS_MAX = 1_000
 """Ledgers whose records the driver reads for the tasks; the tasks read those of others."""
@@ -40,22 +42,12 @@ RECORD_SIZE_BYTES_MAX = 64 << 10
 """Memory of a record that is sent to tasks: each of them gets a copy."""
 
 
-def schema_of(options: ReadOptions, uri: str) -> str:
-    """The schema of a scan, as JSON.
-
-    Raises:
-        LogNotFoundError: No such log.
-        LogKindError: A version of a leader log, which has none.
-        SchemaMismatchError: No log that is read has columns yet.
-        VersionNotAvailableError: The version asked for is gone or never was.
-        ConfigurationError: `columns` names a column that is not there.
-    """
-    if options.ledger_id is not None:
-        return raw_schema(options.columns)
+def schema_of(logs: BlockingLogs, options: ReadOptions) -> str:
+    """The schema of a scan of logs, as JSON."""
     return scan_schema(
         [
-            (log.name, _schema_in(log, version_asked(uri, log, options)))
-            for log in _logs(uri, options)
+            (log.name, _schema_in(log, version_asked(logs, log, options)))
+            for log in _opened(logs, options)
         ],
         columns=options.columns,
         include_metadata=options.include_metadata,
@@ -63,8 +55,8 @@ def schema_of(options: ReadOptions, uri: str) -> str:
 
 
 def tasks_of(
+    logs: BlockingLogs,
     options: ReadOptions,
-    uri: str,
     schema: pa.Schema,
     *,
     parallelism: int = 1,
@@ -73,28 +65,19 @@ def tasks_of(
     """The tasks of a scan; the snapshot is that of this moment.
 
     Args:
+        logs: Of the cluster.
         options: What to read.
-        uri: Of the cluster.
         schema: Of the scan.
         parallelism: Tasks that run at once; counts where `minPartitions` is not given.
         password: Of the ledgers, whose index entries may be read.
-
-    Raises:
-        LogNotFoundError: No such log.
-        LogKindError: A version of a leader log, which has none.
-        VersionNotAvailableError: The version asked for is gone or never was.
-        ConfigurationError: Offsets or a time that the log does not have.
-        DataLossError: Offsets of rows that are gone, unless `failOnDataLoss` is false.
-        SchemaMismatchError: The schema has a column that no log has, or a log lists rows of a
-            schema that it does not have.
     """
-    scans = _scans(uri, options)
+    scans = _scans(logs, options)
     reject_unknown_columns(
         schema, [scan.snapshot for scan in scans], include_metadata=options.include_metadata
     )
-    start, end = offsets_asked(uri, scans, options, password)
+    start, end = offsets_asked(logs, scans, options, password)
     return tasks_from(
-        uri,
+        logs,
         scans,
         scan_options(options, starting_offsets=start, ending_offsets=end, parallelism=parallelism),
         include_metadata=options.include_metadata,
@@ -122,24 +105,19 @@ def scan_options(
 
 
 def tasks_from(
-    uri: str,
+    logs: BlockingLogs,
     scans: list[LogScan],
     options: ScanOptions,
     *,
     include_metadata: bool,
     password: bytes = b"",
 ) -> list[ScanTask]:
-    """The tasks of a scan of snapshots that were read before.
-
-    Raises:
-        SchemaMismatchError: A log lists rows of a schema that it does not have.
-        LedgerLogError: As `plan`.
-    """
-    scans = _with_indexes(uri, scans, indexes_wanted(scans, options), password)
+    """The tasks of a scan of snapshots that were read before."""
+    scans = _with_indexes(logs, scans, indexes_wanted(scans, options), password)
     log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}
     schemas = {scan.snapshot.name: scan.snapshot.schemas for scan in scans}
     partitions = plan(scans, options).partitions
-    ledgers = _records(uri, partitions)
+    ledgers = _records(logs, partitions)
     return [
         ScanTask(
             ranges=partition.ranges,
@@ -170,7 +148,7 @@ def _schema_of(scanned: ScanRange, schemas: Mapping[int, bytes]) -> bytes:
     return schema
 
 
-def _records(uri: str, partitions: Sequence[ScanPartition]) -> dict[int, LedgerMetadata]:
+def _records(logs: BlockingLogs, partitions: Sequence[ScanPartition]) -> dict[int, LedgerMetadata]:
     """Small records of the ledgers to read, first of those that several tasks read."""
     readers = Counter(
         ledger_id
@@ -178,7 +156,7 @@ def _records(uri: str, partitions: Sequence[ScanPartition]) -> dict[int, LedgerM
         for ledger_id in {scanned.ledger_id for scanned in partition.ranges}
     )
     chosen = [ledger_id for ledger_id, _ in readers.most_common(RECORDS_MAX)]
-    records = logs_at(uri).records(chosen) if chosen else {}
+    records = logs.records(chosen) if chosen else {}
     return {
         ledger_id: record
         for ledger_id, record in records.items()
@@ -187,7 +165,7 @@ def _records(uri: str, partitions: Sequence[ScanPartition]) -> dict[int, LedgerM
 
 
 def _with_indexes(
-    uri: str, scans: list[LogScan], wanted: Sequence[ScanRange], password: bytes
+    logs: BlockingLogs, scans: list[LogScan], wanted: Sequence[ScanRange], password: bytes
 ) -> list[LogScan]:
     """The scans with what tells where the rows of the ranges `wanted` are, as far as it is read."""
     if not wanted:
@@ -199,12 +177,12 @@ def _with_indexes(
         for schema_id, schema in scan.snapshot.schemas.items()
     }
     indexed = [scanned for scanned in wanted if not scanned.is_searched]
-    indexes = read_indexes(uri, indexed, log_ids=log_ids, schemas=schemas, password=password)
+    indexes = read_indexes(logs, indexed, log_ids=log_ids, schemas=schemas, password=password)
     spans = {
         scanned.ledger_id: span
         for scanned in wanted
         if scanned.is_searched
-        and (span := find_span(uri, scanned, log_id=log_ids[scanned.log], password=password))
+        and (span := find_span(logs, scanned, log_id=log_ids[scanned.log], password=password))
     }
     return [replace(scan, indexes=indexes, spans=spans) for scan in scans]
 
@@ -217,11 +195,11 @@ def _schema_in(log: BlockingLog, version: int | None) -> bytes | None:
     return records_schema() if state.head.content is LogContent.RECORDS else state.schema
 
 
-def _scans(uri: str, options: ReadOptions) -> list[LogScan]:
+def _scans(logs: BlockingLogs, options: ReadOptions) -> list[LogScan]:
     by_time = options.starting_timestamp is not None or options.ending_timestamp is not None
     scans = []
-    for log in _logs(uri, options):
-        snapshot = with_records_schema(log.snapshot(version_asked(uri, log, options)))
+    for log in _opened(logs, options):
+        snapshot = with_records_schema(log.snapshot(version_asked(logs, log, options)))
         newest = snapshot.interval.version
         history = log.history() if options.include_metadata or by_time else ()
         scans.append(
@@ -233,9 +211,8 @@ def _scans(uri: str, options: ReadOptions) -> list[LogScan]:
     return scans
 
 
-def _logs(uri: str, options: ReadOptions) -> list[BlockingLog]:
+def _opened(logs: BlockingLogs, options: ReadOptions) -> list[BlockingLog]:
     """Handles of the logs that the options name."""
-    logs = logs_at(uri)
     selection = options.selection
     names = selection.among(logs.names() if selection.pattern is not None else ())
     if not names:

@@ -61,13 +61,13 @@ class BatchReader(DataSourceReader):
             SchemaMismatchError: The schema has a column that no log has.
         """
         from ledgerlog_spark.arrow.spark_types import arrow_schema_of
-        from ledgerlog_spark.datasource.cluster import password_in
+        from ledgerlog_spark.datasource.cluster import logs_at, password_in
         from ledgerlog_spark.datasource.scan.planning import tasks_of
 
         password = password_in(self._options.password_file)
         tasks = tasks_of(
+            logs_at(self._uri),
             self._options,
-            self._uri,
             arrow_schema_of(self._schema_json),
             parallelism=self._parallelism,
             password=password,
@@ -75,26 +75,28 @@ class BatchReader(DataSourceReader):
         return [LogPartition(task, password) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one task, as Arrow batches.
-
-        Raises:
-            DataLossError: Listed rows that no bookie has, unless `failOnDataLoss` is false.
-            SchemaMismatchError: Stored rows cannot become the schema that Spark wants.
-        """
+        """The rows of one task, as Arrow batches."""
         if not isinstance(partition, LogPartition):
             return iter(())  # Spark makes one empty partition out of none
-        return self._read(partition)
-
-    def _read(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
-        from ledgerlog_spark.arrow.spark_types import arrow_schema_of
-        from ledgerlog_spark.datasource.case_rule import task_ignores_case
-        from ledgerlog_spark.datasource.scan.task_rows import task_rows
-
-        yield from task_rows(
-            self._uri,
-            partition.task,
-            arrow_schema_of(self._schema_json),
-            password=partition.password,
-            fail_on_data_loss=self._options.fail_on_data_loss,
-            ignores_case=task_ignores_case(),
+        return rows_of_partition(
+            self._uri, partition, self._schema_json, self._options.fail_on_data_loss
         )
+
+
+def rows_of_partition(
+    uri: str, partition: LogPartition, schema_json: str, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one task of a scan or of a stream, as Arrow batches."""
+    from ledgerlog_spark.arrow.spark_types import arrow_schema_of
+    from ledgerlog_spark.datasource.case_rule import task_ignores_case
+    from ledgerlog_spark.datasource.cluster import logs_at
+    from ledgerlog_spark.datasource.scan.task_rows import task_rows
+
+    return task_rows(
+        logs_at(uri),
+        partition.task,
+        arrow_schema_of(schema_json),
+        password=partition.password,
+        fail_on_data_loss=fail_on_data_loss,
+        ignores_case=task_ignores_case(),
+    )

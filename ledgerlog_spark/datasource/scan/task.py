@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,19 +13,14 @@ import pyarrow.compute as pc
 from ledgerlog_spark.arrow.conform import Conformer
 from ledgerlog_spark.arrow.leader_batches import decode_record_bodies, decode_row_entries
 from ledgerlog_spark.arrow.stream_codec import decode_entries
-from ledgerlog_spark.datasource.scan.scan_range import EntryForm
+from ledgerlog_spark.datasource.scan.ranges import EntryForm, ScanRange
 from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
 from ledgerlog_spark.errors import DataLossError, WireFormatError
 from ledgerlog_spark.log.entry_codec import plain_body
+from ledgerlog_spark.model import LedgerMetadata
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from ledgerlog_spark.datasource.scan.scan_range import ScanRange
-    from ledgerlog_spark.model import LedgerMetadata
-
-    ReadEntries = Callable[["ScanRange"], Iterable[Any]]
-    """Entries (`entry_id`, `payload`) of a range, in order, first to last."""
+ReadEntries = Callable[[ScanRange], Iterable[Any]]
+"""Entries (`entry_id`, `payload`) of a range, in order, first to last."""
 
 SMALL_BATCH_ROWS = 16_384
 JOINED_BATCH_ROWS = 32_768

@@ -1,4 +1,4 @@
-"""The rows of one task: which entries it needs, reading them, what it does about lost ones.
+"""The rows of one task: which entries it needs, reading them ahead, what it does about lost ones.
 
 Batch scans and streams read the same way; only the plan is another.
 """
@@ -7,27 +7,33 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.datasource.cluster import logs_at
-from ledgerlog_spark.datasource.scan.committed_entries import CommittedEntries
+import pyarrow as pa
+
+from ledgerlog_spark.client.blocking.closing import Closing
 from ledgerlog_spark.datasource.scan.index_entries import with_needed_entries
-from ledgerlog_spark.datasource.scan.task import read_batches
+from ledgerlog_spark.datasource.scan.ranges import ScanRange
+from ledgerlog_spark.datasource.scan.task import ReadEntries, ScanTask, read_batches
 from ledgerlog_spark.errors import DataLossError
+from ledgerlog_spark.protocol.ledger.read_room import ReadRoom
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from ledgerlog_spark.log.blocking.logs import BlockingLogs, BlockingRangeReader
 
-    import pyarrow as pa
+RANGES_AHEAD_MAX = 16
+BYTES_AHEAD_MAX = 8 << 20
+"""Payload of the ranges begun before their turn; the next one is begun whatever its size."""
 
-    from ledgerlog_spark.datasource.scan.task import ScanTask
 
 _logger = logging.getLogger(__name__)
 
 
 def task_rows(
-    uri: str,
+    logs: BlockingLogs,
     task: ScanTask,
     target: pa.Schema,
     *,
@@ -38,12 +44,12 @@ def task_rows(
     """The rows of a task, in order, in batches of the schema `target`.
 
     Args:
-        uri: Of the cluster.
+        logs: Of the cluster.
         task: What to read.
         target: The schema that Spark wants.
         password: Of the ledgers.
         fail_on_data_loss: False leaves out ranges of which an entry is lost, from there on, and
-            says so in the worker's log.
+            reports it in the worker's log.
         ignores_case: False fails on a column that the log has in another case alone.
 
     Raises:
@@ -54,9 +60,9 @@ def task_rows(
         WireFormatError: A ledger is not what the log lists.
     """
     if task.ledgers:
-        logs_at(uri).remember(task.ledgers)
-    needed = with_needed_entries(uri, task, password)
-    with CommittedEntries(uri, needed, password) as read_entries:
+        logs.remember(task.ledgers)
+    needed = with_needed_entries(logs, task, password)
+    with CommittedEntries(logs, needed, password) as read_entries:
         if fail_on_data_loss:
             yield from read_batches(needed, target, read_entries, ignores_case=ignores_case)
         else:
@@ -64,10 +70,7 @@ def task_rows(
 
 
 def _without_lost(
-    task: ScanTask,
-    target: pa.Schema,
-    read_entries: Any,
-    ignores_case: bool,
+    task: ScanTask, target: pa.Schema, read_entries: ReadEntries, ignores_case: bool
 ) -> Iterator[pa.RecordBatch]:
     for scanned in task.ranges:
         one = replace(task, ranges=(scanned,))
@@ -77,3 +80,62 @@ def _without_lost(
             _logger.warning(
                 "%s", json.dumps({"event": "rows skipped by failOnDataLoss=false", **error.fields})
             )
+
+
+class CommittedEntries(Closing):
+    """The entries of a task's ranges; call it with each of them, in order.
+
+    Small ranges are begun ahead, so that a task of many does not wait for ZooKeeper and the bookies
+    once for each. All together hold at most 64 MiB, whatever the sizes of entries. A context
+    manager: its end forgets what nobody took.
+    """
+
+    def __init__(self, logs: BlockingLogs, task: ScanTask, password: bytes) -> None:
+        """Asks for nothing yet."""
+        self._logs = logs
+        self._log_ids = task.log_ids
+        self._password = password
+        self._room = ReadRoom()
+        self._waiting = deque(task.ranges)
+        self._begun: deque[tuple[ScanRange, BlockingRangeReader]] = deque()
+
+    def __call__(self, scanned: ScanRange) -> Iterator[Any]:
+        """The range's entries, first to last, read ahead of whoever takes them."""
+        if len(self._begun) <= RANGES_AHEAD_MAX // 2:
+            self._begin()
+        begun, reader = self._begun.popleft()
+        assert begun == scanned, (begun, scanned)
+        try:
+            for batch in reader:
+                yield from batch
+        except DataLossError as error:
+            raise DataLossError(
+                f"{error.message}. Some rows may have been lost. Set the option "
+                f'"failOnDataLoss" to "false" to read on without them.',
+                **error.fields,
+            ) from error
+
+    def _begin(self) -> None:
+        """Ask for the next ranges, as many as may be ahead."""
+        size_bytes = sum(scanned.size_bytes for scanned, _ in self._begun)
+        chosen: list[ScanRange] = []
+        while self._waiting and len(self._begun) + len(chosen) <= RANGES_AHEAD_MAX:
+            following = self._waiting[0]
+            is_ahead = len(self._begun) + len(chosen) > 1
+            if is_ahead and size_bytes + following.size_bytes > BYTES_AHEAD_MAX:
+                break
+            if chosen and chosen[0].log != following.log:
+                break
+            size_bytes += following.size_bytes
+            chosen.append(self._waiting.popleft())
+        if not chosen:
+            return
+        log = self._logs.open_by_id(chosen[0].log, self._log_ids[chosen[0].log])
+        places = [(each.ledger_id, each.first_entry_id, each.last_entry_id) for each in chosen]
+        readers = log.begin_ranges(places, password=self._password, room=self._room)
+        self._begun.extend(zip(chosen, readers, strict=True))
+
+    def close(self) -> None:
+        """Forget the ranges that nobody took."""
+        while self._begun:
+            self._begun.popleft()[1].close()

@@ -6,33 +6,30 @@ append, which their entry tells; it never falls from one entry to the next.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.datasource.cluster import logs_at
 from ledgerlog_spark.datasource.options.starting_offsets import (
     absolute_ms,
     ending_offset_at,
     offset_at,
     start_or_else,
 )
+from ledgerlog_spark.datasource.options.values import ReadOptions
 from ledgerlog_spark.datasource.scan.index_entries import header_reader
+from ledgerlog_spark.datasource.scan.plan import LogScan
+from ledgerlog_spark.datasource.scan.ranges import HeaderOf
 from ledgerlog_spark.errors import LogKindError
 from ledgerlog_spark.log.reading.version_at import version_at
-from ledgerlog_spark.protocol.log.state.records import LogKind
+from ledgerlog_spark.protocol.log.state.records import Item, LogKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
 
-    from ledgerlog_spark.datasource.options.values import ReadOptions
-    from ledgerlog_spark.datasource.scan.plan import LogScan
-    from ledgerlog_spark.log.blocking.logs import BlockingLog
-    from ledgerlog_spark.protocol.leader.entry import LeaderEntryHeader
-    from ledgerlog_spark.protocol.log.state.records import Item
-
-    Offsets = Mapping[str, int] | str
+Offsets = Mapping[str, int] | str
 
 
-def version_asked(uri: str, log: BlockingLog, options: ReadOptions) -> int | None:
+def version_asked(logs: BlockingLogs, log: BlockingLog, options: ReadOptions) -> int | None:
     """The version that the options name, by number or by time; None for the newest.
 
     Raises:
@@ -47,32 +44,25 @@ def version_asked(uri: str, log: BlockingLog, options: ReadOptions) -> int | Non
             f'"timestampAsOf" out, or set "endingTimestamp" to the end',
             log=log.name,
         )
-    moment_ms = _absolute_ms(uri, options.timestamp_as_of)
+    moment_ms = _absolute_ms(logs, options.timestamp_as_of)
     return version_at(log.name, log.history(), moment_ms).version
 
 
 def offsets_asked(
-    uri: str, scans: Sequence[LogScan], options: ReadOptions, password: bytes
+    logs: BlockingLogs, scans: Sequence[LogScan], options: ReadOptions, password: bytes
 ) -> tuple[Offsets, Offsets]:
     """Where a batch read begins and ends: as its options say, moments as offsets of each log.
 
-    Args:
-        uri: Of the cluster.
-        scans: The logs, transactional ones with their history.
-        options: What to read.
-        password: Of the ledgers.
-
-    Raises:
-        ConfigurationError: No row is as late as `startingTimestamp`, and the strategy is `error`.
+    Transactional logs among `scans` come with their history.
     """
     start, end = options.starting_offsets, options.ending_offsets
     if options.starting_timestamp is not None:
-        moment_ms = _absolute_ms(uri, options.starting_timestamp)
+        moment_ms = _absolute_ms(logs, options.starting_timestamp)
         strategy = options.starting_offsets_by_timestamp_strategy
         start = {
             scan.snapshot.name: start_or_else(
                 scan.snapshot.name,
-                first_offset_at(uri, scan, moment_ms, password),
+                first_offset_at(logs, scan, moment_ms, password),
                 end_offset=scan.snapshot.interval.end_offset,
                 newest_ms=_newest_ms(scan),
                 strategy=strategy,
@@ -80,23 +70,21 @@ def offsets_asked(
             for scan in scans
         }
     if options.ending_timestamp is not None:
-        moment_ms = _absolute_ms(uri, options.ending_timestamp)
-        end = {scan.snapshot.name: _end_at(uri, scan, moment_ms, password) for scan in scans}
+        moment_ms = _absolute_ms(logs, options.ending_timestamp)
+        end = {scan.snapshot.name: _end_at(logs, scan, moment_ms, password) for scan in scans}
     return start, end
 
 
-def first_offset_at(uri: str, scan: LogScan, moment_ms: int, password: bytes) -> int | None:
-    """Offset of the first row that came at `moment_ms` or later, None when there is none yet.
-
-    Raises:
-        DataLossError: An entry of a leader log that was looked at is lost.
-    """
+def first_offset_at(
+    logs: BlockingLogs, scan: LogScan, moment_ms: int, password: bytes
+) -> int | None:
+    """Offset of the first row that came at `moment_ms` or later, None when there is none yet."""
     if scan.snapshot.kind is LogKind.TRANSACTIONAL:
         return offset_at(scan.history, moment_ms)
     for item in scan.snapshot.items:
         if item.newest_ms >= moment_ms:
             header_of = header_reader(
-                uri,
+                logs,
                 scan.snapshot.name,
                 scan.snapshot.log_id,
                 ledger_id=item.ledger_id,
@@ -107,9 +95,7 @@ def first_offset_at(uri: str, scan: LogScan, moment_ms: int, password: bytes) ->
     return None
 
 
-def _first_entry_at(
-    item: Item, moment_ms: int, header_of: Callable[[int], LeaderEntryHeader]
-) -> int:
+def _first_entry_at(item: Item, moment_ms: int, header_of: HeaderOf) -> int:
     """Offset of the first record of an item, not all of whose records are older."""
     low, end = item.first_entry_id, item.last_entry_id
     offset = item.first_offset
@@ -123,10 +109,10 @@ def _first_entry_at(
     return offset
 
 
-def _end_at(uri: str, scan: LogScan, moment_ms: int, password: bytes) -> int:
+def _end_at(logs: BlockingLogs, scan: LogScan, moment_ms: int, password: bytes) -> int:
     if scan.snapshot.kind is LogKind.TRANSACTIONAL:
         return ending_offset_at(scan.history, moment_ms)
-    found = first_offset_at(uri, scan, moment_ms, password)
+    found = first_offset_at(logs, scan, moment_ms, password)
     return scan.snapshot.interval.end_offset if found is None else found
 
 
@@ -137,6 +123,6 @@ def _newest_ms(scan: LogScan) -> int:
     return scan.snapshot.interval.commit_time_ms
 
 
-def _absolute_ms(uri: str, moment: int) -> int:
+def _absolute_ms(logs: BlockingLogs, moment: int) -> int:
     """A moment that may be relative to now, by the clock that versions are dated by."""
-    return moment if moment >= 0 else absolute_ms(moment, logs_at(uri).now_ms())
+    return moment if moment >= 0 else absolute_ms(moment, logs.now_ms())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerlog_spark.arrow.schema_evolution import storable
 from ledgerlog_spark.arrow.schema_records import stored_schema
-from ledgerlog_spark.datasource.cluster import client_of, logs_at, password_in
+from ledgerlog_spark.datasource.cluster import client_of, password_in
+from ledgerlog_spark.datasource.options.values import WriteOptions
 from ledgerlog_spark.datasource.write.job import (
     check_bookies,
     check_head,
@@ -15,21 +17,17 @@ from ledgerlog_spark.datasource.write.job import (
 )
 from ledgerlog_spark.errors import LogNotFoundError
 from ledgerlog_spark.log.blocking.stream import BlockingStream
-from ledgerlog_spark.log.committing.job import plan_job
+from ledgerlog_spark.log.committing.job import Job, JobPlan, plan_job
 from ledgerlog_spark.log.committing.stream_ledgers import log_deleted, log_made_again
+from ledgerlog_spark.protocol.log.commit.result import CommitResult
 from ledgerlog_spark.protocol.log.password import check_password
 from ledgerlog_spark.protocol.log.properties import LogProperties
-from ledgerlog_spark.protocol.log.state.records import WriteMode
+from ledgerlog_spark.protocol.log.read.versions import LogState
+from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
 from ledgerlog_spark.upkeep.background import upkeep_after_commit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.datasource.options.values import WriteOptions
-    from ledgerlog_spark.log.committing.job import Job, JobPlan
-    from ledgerlog_spark.protocol.log.commit.result import CommitResult
-    from ledgerlog_spark.protocol.log.read.versions import LogState
-    from ledgerlog_spark.protocol.log.state.records import StagedRange
+    from ledgerlog_spark.log.clients import BlockingLogClient
 
 _log_ids: dict[tuple[str, str], str] = {}
 """Of logs that this process planned batches for, by service URI and name; the latest LOGS_MAX."""
@@ -50,113 +48,97 @@ class StreamPlan(NamedTuple):
     is_made_again: bool
 
 
-def plan_stream(
-    uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool
-) -> StreamPlan:
-    """What the tasks of the next micro-batch need; at most two requests, but for the first.
+class StreamWrite(NamedTuple):
+    """What a query writes, and where: the planner of its batches."""
 
-    Spark does not say here which query it plans for, so the producer is the tasks' to find out,
-    and whether that query wrote the log before (`plan_of_batch`).
+    uri: str
+    options: WriteOptions
+    schema_json: str
+    overwrite: bool
 
-    Raises:
-        LogNotFoundError: No such log, and `createIfMissing` is false.
-        LogKindError: A leader appends to the log.
-        SchemaMismatchError: Rows of this schema cannot be stored in the log.
-        ConfigurationError: Options that do not fit the log as it is.
-        UnauthorizedError: The log has another password.
-        NotEnoughBookiesError: Fewer writable bookies than the log's ensemble; names both numbers.
-    """
-    before = _log_ids.get((uri, options.log))
-    state = _state(uri, options, schema_json, overwrite=overwrite)
-    if state is None:
-        return StreamPlan(None, is_made_again=False)
-    plan = _planned(state, options, schema_json, overwrite=overwrite)
-    return StreamPlan(plan, is_made_again=before not in {None, plan.log_id})
+    def plan(self) -> StreamPlan:
+        """What the tasks of the next micro-batch need; at most two requests, but for the first.
+
+        Spark does not say here which query it plans for, so the producer is the tasks' to find
+        out, and whether that query wrote the log before (`plan_of_batch`).
+
+        Raises:
+            LedgerLogError: As of `begin_job`.
+        """
+        before = _log_ids.get((self.uri, self.options.log))
+        state = self._state(client_of(self.uri))
+        if state is None:
+            return StreamPlan(None, is_made_again=False)
+        plan = self._planned(state)
+        return StreamPlan(plan, is_made_again=before not in {None, plan.log_id})
+
+    def plan_of_batch(self, planned: StreamPlan, batch_id: int) -> JobPlan:
+        """What a task of that batch goes by. The first batch of a query begins in a new log.
+
+        Raises:
+            LogNotFoundError: The log was deleted while the query ran, or deleted and made again.
+            LedgerLogError: As of `plan`, in the first batch.
+        """
+        if batch_id > 0 and planned.is_made_again:
+            raise log_made_again(self.options.log)
+        if planned.plan is not None:
+            return planned.plan
+        if batch_id > 0:
+            raise log_deleted(self.options.log)
+        return self._planned(self._opened_state(client_of(self.uri)))
+
+    def _planned(self, state: LogState) -> JobPlan:
+        options = self.options
+        check_head(options, state.head)
+        return plan_job(
+            state,
+            schema=schema_after(state, self.schema_json, options, overwrite=self.overwrite),
+            mode=WriteMode.OVERWRITE if self.overwrite else WriteMode.APPEND,
+            overwrite_if_changed=options.overwrite_if_changed,
+            password=password_in(options.password_file),
+        )
+
+    def _state(self, client: BlockingLogClient) -> LogState | None:
+        """The log's state; an append needs its schema alone, which the commit looks at again.
+
+        None when the log that is known was deleted, and none of its name is there but could be
+        made.
+        """
+        name = self.options.log
+        log_id = _log_ids.get((self.uri, name))
+        if log_id is not None:
+            try:
+                return client.logs.open_by_id(name, log_id).state(is_fresh=self.overwrite)
+            except LogNotFoundError:
+                del _log_ids[self.uri, name]
+            if self.options.create_if_missing:
+                try:
+                    client.logs.open(name)
+                except LogNotFoundError:
+                    return None
+        return self._opened_state(client)
+
+    def _opened_state(self, client: BlockingLogClient) -> LogState:
+        options = self.options
+        schema = stored_schema(storable(self.schema_json))
+        password = password_in(options.password_file)
+        log = opened(client, options, schema)
+        state = log.state()
+        check_bookies(client, LogProperties.from_mapping(state.head.properties))
+        check_password(options.log, state.head, password)
+        _log_ids[self.uri, options.log] = log.log_id
+        if len(_log_ids) > LOGS_MAX:
+            del _log_ids[next(iter(_log_ids))]
+        return state
 
 
-def plan_of_batch(
-    uri: str,
-    options: WriteOptions,
-    schema_json: str,
-    *,
-    overwrite: bool,
-    planned: StreamPlan,
-    batch_id: int,
-) -> JobPlan:
-    """What a task of that batch goes by. The first batch of a query begins in a new log.
-
-    Raises:
-        LogNotFoundError: The log was deleted while the query ran, or deleted and made again.
-        LedgerLogError: As of `plan_stream`, in the first batch.
-    """
-    if batch_id > 0 and planned.is_made_again:
-        raise log_made_again(options.log)
-    if planned.plan is not None:
-        return planned.plan
-    if batch_id > 0:
-        raise log_deleted(options.log)
-    state = _opened_state(uri, options, schema_json)
-    return _planned(state, options, schema_json, overwrite=overwrite)
-
-
-def commit_stream(uri: str, job: Job, ranges: Sequence[StagedRange]) -> CommitResult:
+def commit_stream(
+    client: BlockingLogClient, job: Job, ranges: Sequence[StagedRange]
+) -> CommitResult:
     """Commit what the tasks wrote, in the order of `ranges`; errors as `Log.commit`.
 
     Now and then this also begins upkeep of the log, and does not wait for it.
     """
-    client = client_of(uri)
     result = BlockingStream(client, job).commit(ranges)
     upkeep_after_commit(client, job.log, result.version)
     return result
-
-
-def _planned(
-    state: LogState, options: WriteOptions, schema_json: str, *, overwrite: bool
-) -> JobPlan:
-    check_head(options, state.head)
-    return plan_job(
-        state,
-        schema=schema_after(state, schema_json, options, overwrite=overwrite),
-        mode=WriteMode.OVERWRITE if overwrite else WriteMode.APPEND,
-        overwrite_if_changed=options.overwrite_if_changed,
-        password=password_in(options.password_file),
-    )
-
-
-def _state(
-    uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool
-) -> LogState | None:
-    """The log's state; an append needs its schema alone, which the commit looks at again.
-
-    None when the log that is known was deleted, and none of its name is there but could be made.
-    """
-    key = (uri, options.log)
-    log_id = _log_ids.get(key)
-    if log_id is not None:
-        try:
-            return logs_at(uri).open_by_id(options.log, log_id).state(is_fresh=overwrite)
-        except LogNotFoundError:
-            del _log_ids[key]
-        if options.create_if_missing and _is_missing(uri, options.log):
-            return None
-    return _opened_state(uri, options, schema_json)
-
-
-def _is_missing(uri: str, log: str) -> bool:
-    try:
-        logs_at(uri).open(log)
-    except LogNotFoundError:
-        return True
-    return False
-
-
-def _opened_state(uri: str, options: WriteOptions, schema_json: str) -> LogState:
-    schema, password = stored_schema(storable(schema_json)), password_in(options.password_file)
-    log = opened(uri, options, schema)
-    state = log.state()
-    check_bookies(uri, LogProperties.from_mapping(state.head.properties))
-    check_password(options.log, state.head, password)
-    _log_ids[uri, options.log] = log.log_id
-    if len(_log_ids) > LOGS_MAX:
-        del _log_ids[next(iter(_log_ids))]
-    return state

@@ -1,28 +1,127 @@
-"""Whether a stream can go on from where it is, and the message when it cannot.
+"""Where a stream is: where it begins, its offsets as Spark keeps them, and whether it can go on.
 
-Pure. Each message says what happened, what it means for the rows, and what to do.
+Spark keeps where a batch ends, as `{log: {"id": log id, "offset": next row}}`. The offset survives
+merging, because rows are never renumbered; the id tells a log that was deleted and made again.
+Where the first batch began Spark does not keep: after a crash it asks again. So the answer has to
+be the same, or has to be written down as the end of a batch of no rows.
+
+Each message of a stream that cannot go on says what happened, what it means for the rows, and what
+to do.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.datasource.options.starting_offsets import (
+    EARLIEST,
+    GO_TO_LATEST,
+    LATEST,
+    LATEST_NUMBER,
+    offset_for,
+)
 from ledgerlog_spark.datasource.options.table import CONTINUE
+from ledgerlog_spark.datasource.options.values import LogSelection, ReadOptions
+from ledgerlog_spark.datasource.scan.plan import LogScan
+from ledgerlog_spark.datasource.scan.time_travel import offsets_asked
 from ledgerlog_spark.errors import ConfigurationError, DataLossError, LogError
-from ledgerlog_spark.protocol.log.state.records import Operation
+from ledgerlog_spark.protocol.log.read.view import LogView
+from ledgerlog_spark.protocol.log.state.records import LogKind, Operation, VersionInterval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ledgerlog_spark.datasource.options.log_selection import LogSelection
-    from ledgerlog_spark.protocol.log.read.view import LogView
-    from ledgerlog_spark.protocol.log.state.records import VersionInterval
+    from ledgerlog_spark.log.blocking.logs import BlockingLogs
 
 _REPLACING = {Operation.OVERWRITE, Operation.RESTORE}
 _GO_ON = 'set the option "failOnDataLoss" to "false"'
 _NEW_CHECKPOINT = "start a query with a new checkpointLocation"
+
+
+@dataclass(frozen=True, slots=True)
+class LogOffset:
+    """A place in one log.
+
+    Attributes:
+        log_id: Of the log; another log of the same name has another.
+        offset: The next row to read.
+    """
+
+    log_id: str
+    offset: int
+
+
+def offsets_of(value: Any) -> dict[str, LogOffset]:
+    """The offsets in what Spark read from a checkpoint, by log name.
+
+    Raises:
+        ConfigurationError: Something else wrote the checkpoint.
+    """
+    try:
+        return {name: _offset_of(position) for name, position in value.items()}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise ConfigurationError(
+            f'the checkpoint has the offset {value!r}, and format("ledger") writes offsets such as '
+            f'{{"flights": {{"id": "...", "offset": 1000}}}}: it is the checkpoint of another '
+            f"source. Give this query a checkpointLocation of its own.",
+            option="checkpointLocation",
+        ) from None
+
+
+def json_of(offsets: Mapping[str, LogOffset]) -> dict[str, Any]:
+    """The offsets as Spark keeps them: equal offsets make equal text, which Spark compares."""
+    return {
+        name: {"id": offsets[name].log_id, "offset": offsets[name].offset}
+        for name in sorted(offsets)
+    }
+
+
+def _offset_of(position: Any) -> LogOffset:
+    log_id, offset = position["id"], position["offset"]
+    if type(log_id) is not str or type(offset) is not int or offset < 0:
+        raise ValueError(position)
+    return LogOffset(log_id, offset)
+
+
+def moves(read: ReadOptions) -> bool:
+    """Whether the options mean another row when they are looked at later."""
+    if read.starting_timestamp is not None:
+        is_relative = read.starting_timestamp < 0
+        return is_relative or read.starting_offsets_by_timestamp_strategy == GO_TO_LATEST
+    offsets = read.starting_offsets
+    if isinstance(offsets, str):
+        return offsets != EARLIEST
+    names_all = "*" in offsets or (read.log_pattern is None and set(read.log_names) <= set(offsets))
+    return not names_all or LATEST_NUMBER in offsets.values()
+
+
+def start_in(logs: BlockingLogs, scan: LogScan, read: ReadOptions, password: bytes) -> int:
+    """The offset that the options mean in a version of a log."""
+    offsets, _ = offsets_asked(logs, [scan], read, password)
+    interval = scan.snapshot.interval
+    return offset_for(
+        offsets,
+        scan.snapshot.name,
+        start=interval.start_offset,
+        end=interval.end_offset,
+        default=LATEST,
+    )
+
+
+def when_it_ended_at(scan: LogScan, end_offset: int) -> LogScan:
+    """The log as it was when a first batch that ends there was planned.
+
+    That is the first version that has the batch's last row: an overwrite since then began behind
+    it. What was truncated since then is not there to be read again, whenever the stream began.
+    """
+    if scan.snapshot.kind is LogKind.LEADER:
+        return scan
+    for place, version in enumerate(scan.history):
+        if version.end_offset >= end_offset:
+            snapshot = replace(scan.snapshot, interval=version)
+            return replace(scan, snapshot=snapshot, history=scan.history[: place + 1])
+    return scan
 
 
 @dataclass(frozen=True, slots=True)

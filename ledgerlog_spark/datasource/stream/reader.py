@@ -6,11 +6,11 @@ pickled to the tasks and reads. What a task needs travels in its partition.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
-from ledgerlog_spark.datasource.scan.reader import LogPartition
+from ledgerlog_spark.datasource.scan.reader import LogPartition, rows_of_partition
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -61,13 +61,13 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint begins."""
-        from ledgerlog_spark.datasource.stream.offsets import json_of
+        from ledgerlog_spark.datasource.stream.position import json_of
 
         return json_of(self._stream.initial())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where the next micro-batch ends; `start` when there is nothing to read."""
-        from ledgerlog_spark.datasource.stream.offsets import json_of, offsets_of
+        from ledgerlog_spark.datasource.stream.position import json_of, offsets_of
 
         return json_of(self._stream.latest(offsets_of(start), self._limits(limit)))
 
@@ -78,7 +78,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """One partition for each task of a micro-batch."""
         from ledgerlog_spark.datasource.cluster import password_in
-        from ledgerlog_spark.datasource.stream.offsets import offsets_of
+        from ledgerlog_spark.datasource.stream.position import offsets_of
 
         password = password_in(self._options.read.password_file)
         tasks = self._stream.tasks(offsets_of(start), offsets_of(end))
@@ -86,18 +86,9 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches."""
-        from ledgerlog_spark.arrow.spark_types import arrow_schema_of
-        from ledgerlog_spark.datasource.case_rule import task_ignores_case
-        from ledgerlog_spark.datasource.scan.task_rows import task_rows
-
         assert isinstance(partition, LogPartition), partition
-        return task_rows(
-            self._uri,
-            partition.task,
-            arrow_schema_of(self._schema_json),
-            password=partition.password,
-            fail_on_data_loss=self._options.read.fail_on_data_loss,
-            ignores_case=task_ignores_case(),
+        return rows_of_partition(
+            self._uri, partition, self._schema_json, self._options.read.fail_on_data_loss
         )
 
     def stop(self) -> None:
@@ -121,10 +112,12 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _stream(self) -> LedgerStream:
         if self._opened is None:
+            from ledgerlog_spark.datasource.cluster import client_of
             from ledgerlog_spark.datasource.stream.source import LedgerStream
 
+            client = client_of(self._uri)
             self._opened = LedgerStream(
-                self._uri, self._options, self._schema_json, parallelism=self._parallelism
+                client, self._options, self._schema_json, parallelism=self._parallelism
             )
         return self._opened
 
@@ -136,26 +129,8 @@ class FailedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """A reader that raises `error`."""
         self.error = error
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """The error."""
+    def _fail(self, *_: object) -> NoReturn:
         raise self.error
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The error."""
-        raise self.error
-
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The error."""
-        raise self.error
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802 - Spark's name
-        """The error."""
-        raise self.error
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002 - Spark's
-        """The error."""
-        raise self.error
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:  # noqa: ARG002 - Spark's
-        """The error."""
-        raise self.error
+    prepareForTriggerAvailableNow = getDefaultReadLimit = _fail  # noqa: N815 - Spark's names
+    initialOffset = latestOffset = partitions = read = _fail  # noqa: N815 - Spark's names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
@@ -11,15 +11,9 @@ from ledgerlog_spark.arrow.conform import Conformer
 from ledgerlog_spark.arrow.spark_types import arrow_schema_of
 from ledgerlog_spark.arrow.stream_codec import decode_schema
 from ledgerlog_spark.datasource.case_rule import reject_unknown_columns
-from ledgerlog_spark.datasource.stream.lag import new_columns_notice
 from ledgerlog_spark.errors import SchemaMismatchError
-from ledgerlog_spark.protocol.log.state.records import LogContent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ledgerlog_spark.protocol.log.read.view import LogView
-    from ledgerlog_spark.protocol.log.state.records import LogSnapshot
+from ledgerlog_spark.protocol.log.read.view import LogView
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogSnapshot
 
 _logger = logging.getLogger(__name__)
 
@@ -86,3 +80,11 @@ class StreamSchemas:
                 del of_log[log_id]
         for name in self._new.keys() - names:
             del self._new[name]
+
+
+def new_columns_notice(name: str, columns: Sequence[str]) -> str:
+    """What to do about columns that came after the query began."""
+    return (
+        f"log {name!r} has new columns: {', '.join(columns)}. The query goes on without them, as "
+        f"its columns are fixed while it runs; restart it to read them (older rows read as null)."
+    )

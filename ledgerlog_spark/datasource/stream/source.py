@@ -9,42 +9,41 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.datasource.cluster import password_in
 from ledgerlog_spark.datasource.options.starting_offsets import INT64_MAX, checked_offset
 from ledgerlog_spark.datasource.options.table import CONTINUE
+from ledgerlog_spark.datasource.options.values import StreamOptions
 from ledgerlog_spark.datasource.scan.plan import LogScan
 from ledgerlog_spark.datasource.scan.planning import scan_options, tasks_from
+from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.datasource.schemas import with_records_schema
 from ledgerlog_spark.datasource.stream.admission import Backlog, Limits, admitted
-from ledgerlog_spark.datasource.stream.lag import report_of
-from ledgerlog_spark.datasource.stream.offsets import LogOffset
-from ledgerlog_spark.datasource.stream.patience import patiently
 from ledgerlog_spark.datasource.stream.position import (
+    LogOffset,
     Rules,
     check_checkpoint,
     log_deleted,
     log_made_again,
+    moves,
     readable_from,
+    start_in,
+    when_it_ended_at,
 )
-from ledgerlog_spark.datasource.stream.schemas import StreamSchemas
-from ledgerlog_spark.datasource.stream.start import moves, start_in, when_it_ended_at
-from ledgerlog_spark.datasource.stream.watched_logs import WatchedLogs
+from ledgerlog_spark.datasource.stream.schemas import StreamSchemas, new_columns_notice
+from ledgerlog_spark.datasource.stream.watched_logs import WatchedLog, WatchedLogs, patiently
 from ledgerlog_spark.errors import LogNotFoundError
 from ledgerlog_spark.log import clock
+from ledgerlog_spark.protocol.log.read.view import LogView
 from ledgerlog_spark.protocol.log.state.records import LogKind, LogSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from ledgerlog_spark.log.clients import BlockingLogClient
 
-    from ledgerlog_spark.datasource.options.values import StreamOptions
-    from ledgerlog_spark.datasource.scan.task import ScanTask
-    from ledgerlog_spark.datasource.stream.watched_logs import WatchedLog
-    from ledgerlog_spark.protocol.log.read.view import LogView
-
-    Offsets = Mapping[str, LogOffset]
+Offsets = Mapping[str, LogOffset]
 
 END = INT64_MAX
 """From here on nothing is to be read: only what the log's head says is asked for."""
@@ -56,19 +55,20 @@ class LedgerStream:
     """The source of one run of a query."""
 
     def __init__(
-        self, uri: str, options: StreamOptions, schema_json: str, *, parallelism: int = 1
+        self,
+        client: BlockingLogClient,
+        options: StreamOptions,
+        schema_json: str,
+        *,
+        parallelism: int = 1,
     ) -> None:
-        """A source of the schema that Spark wants, given as JSON.
-
-        Raises:
-            MetadataUnavailableError: ZooKeeper cannot be reached.
-        """
-        self._uri = uri
+        """A source of the schema that Spark wants, given as JSON."""
+        self._client = client
         self._options = options
         self._parallelism = parallelism
         self._rules = Rules(options.read.fail_on_data_loss, options.on_overwrite)
         self._selection = options.read.selection
-        self._logs = WatchedLogs(uri, self._selection)
+        self._logs = WatchedLogs(client, self._selection)
         self._schemas = StreamSchemas(
             schema_json, options.read.columns, include_metadata=options.read.include_metadata
         )
@@ -215,7 +215,7 @@ class LedgerStream:
         )
         return patiently(
             lambda: tasks_from(
-                self._uri,
+                self._client.logs,
                 scans,
                 options,
                 include_metadata=read.include_metadata,
@@ -236,7 +236,7 @@ class LedgerStream:
         view = log.view(0 if read.starting_timestamp is not None else END, is_fresh=True)
         start, end, newest = view.start_offset, view.end_offset, view.versions[-1].version
         scan = replace(_scan(view, start_offset=start), history=view.versions)
-        offset = start_in(self._uri, scan, read, password_in(read.password_file))
+        offset = start_in(self._client.logs, scan, read, password_in(read.password_file))
         offset = checked_offset(
             "startingOffsets",
             log.name,
@@ -329,7 +329,7 @@ class LedgerStream:
             scan = replace(_scan(view, start_offset=view.start_offset), history=view.versions)
             scan = when_it_ended_at(scan, until.offset)
             if not moves(read):
-                offset = start_in(self._uri, scan, read, password_in(read.password_file))
+                offset = start_in(self._client.logs, scan, read, password_in(read.password_file))
                 offset = max(offset, scan.snapshot.interval.start_offset)
                 starts[name] = LogOffset(since.log_id, offset)
             self._accepted[since.log_id] = scan.snapshot.interval.version
@@ -355,3 +355,40 @@ def _scan(view: LogView, *, start_offset: int) -> LogScan:
         content=view.content,
     )
     return LogScan(with_records_schema(snapshot))
+
+
+def report_of(
+    view: LogView,
+    offset: int,
+    *,
+    now_ms: int,
+    came_ms: Callable[[int], int],
+    new_columns: Sequence[str] = (),
+) -> dict[str, Any]:
+    """A log's end, and how far from it a stream is that reads on at `offset`.
+
+    Lag is in rows, in payload bytes as stored, and in milliseconds since the first unread row came;
+    all 0 when everything is read. `lag.ms` is -1 when it is not known when the row came.
+
+    Args:
+        view: Of the log.
+        offset: The next row to read.
+        now_ms: Wall time in ms since the epoch.
+        came_ms: When the row at an offset came, 0 when that is not known.
+        new_columns: Columns that came after the query began.
+    """
+    first = min(max(offset, view.oldest_offset), view.end_offset)
+    backlog = Backlog(view.name, first, view.end_offset, view.items)
+    since_ms = came_ms(first) if backlog.rows else now_ms
+    report: dict[str, Any] = {
+        "id": view.log_id,
+        "offset": view.end_offset,
+        "lag": {
+            "rows": backlog.rows,
+            "bytes": backlog.size_bytes if backlog.rows else 0,
+            "ms": max(0, now_ms - since_ms) if since_ms else -1,
+        },
+    }
+    if new_columns:
+        report["notice"] = new_columns_notice(view.name, new_columns)
+    return report

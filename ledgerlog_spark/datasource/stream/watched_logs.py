@@ -8,27 +8,78 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from ledgerlog_spark.datasource.cluster import client_of, logs_at
-from ledgerlog_spark.datasource.stream.arrival_times import ArrivalTimes
-from ledgerlog_spark.datasource.stream.patience import patiently
+from ledgerlog_spark.client.client import LedgerClient
+from ledgerlog_spark.datasource.options.values import LogSelection
 from ledgerlog_spark.datasource.stream.position import committed_ms
 from ledgerlog_spark.errors import LedgerLogError, LogNotFoundError
 from ledgerlog_spark.log.logs import logs_of
-from ledgerlog_spark.protocol.log.state.records import LogKind
+from ledgerlog_spark.protocol.log.read.view import LogView
+from ledgerlog_spark.protocol.log.state.records import Item, LogKind, VersionInterval
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ledgerlog_spark.client.client import LedgerClient
-    from ledgerlog_spark.datasource.options.log_selection import LogSelection
     from ledgerlog_spark.log.blocking.logs import BlockingLog
-    from ledgerlog_spark.protocol.log.read.view import LogView
-    from ledgerlog_spark.protocol.log.state.records import VersionInterval
+    from ledgerlog_spark.log.clients import BlockingLogClient
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 60.0
+_PAUSE_SECONDS_FIRST = 0.05
+_PAUSE_SECONDS_MAX = 2.0
+
+LOOKS_MAX = 4096
+"""With more of them every second one is forgotten: older times become less exact."""
 
 _logger = logging.getLogger(__name__)
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """What `ask` returns, asked again for `PATIENCE_SECONDS` while its failure may pass.
+
+    An error that gets out of a source ends the query.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    pause = _PAUSE_SECONDS_FIRST
+    while True:
+        try:
+            return ask()
+        except LedgerLogError as error:
+            if not error.retriable or time.monotonic() + pause > deadline:
+                raise
+            _logger.warning("a request failed and is retried: %s", error)
+        time.sleep(pause)
+        pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+
+
+class ArrivalTimes:
+    """When the records of a leader log came: ends that it was seen to have, rising.
+
+    A leader log has no commits, and its list says of a ledger only when the youngest record came.
+    So each look at the log adds how far it went by then, and when its last record had come.
+    """
+
+    def __init__(self) -> None:
+        self._ends: list[int] = []
+        self._times_ms: list[int] = []
+
+    def note(self, items: Sequence[Item]) -> None:
+        """Take along what is new in a look at the log."""
+        seen = self._ends[-1] if self._ends else 0
+        for item in items[bisect_right(items, seen, key=lambda item: item.end_offset) :]:
+            self._ends.append(item.end_offset)
+            self._times_ms.append(item.newest_ms)
+        while len(self._ends) > LOOKS_MAX:
+            del self._ends[:-1:2], self._times_ms[:-1:2]
+
+    def came_ms(self, offset: int) -> int:
+        """When the record at `offset` came, at the latest; 0 when that is not known."""
+        place = bisect_right(self._ends, offset)
+        return self._times_ms[place] if place < len(self._times_ms) else 0
 
 
 class WatchedLog:
@@ -133,10 +184,10 @@ class WatchedLog:
 class WatchedLogs:
     """The logs that a stream selects, as they come and go."""
 
-    def __init__(self, uri: str, selection: LogSelection) -> None:
+    def __init__(self, client: BlockingLogClient, selection: LogSelection) -> None:
         """Watches the names of logs from now on, until `close`."""
-        self._client = client_of(uri)
-        self._logs = logs_at(uri)
+        self._client = client
+        self._logs = client.logs
         self._selection = selection
         self._by_name: dict[str, WatchedLog] = {}
         self._by_id: dict[str, WatchedLog] = {}
@@ -146,11 +197,7 @@ class WatchedLogs:
         self._cancel = patiently(lambda: self._logs.watch_names(self._has_changed.set))
 
     def current(self) -> dict[str, WatchedLog]:
-        """The selected logs that there are, by name.
-
-        Raises:
-            LedgerLogError: They cannot be listed.
-        """
+        """The selected logs that there are, by name."""
         if self._has_changed.is_set():
             self._has_changed.clear()
             try:

@@ -58,17 +58,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
             ConfigurationError: Options that do not fit the log as it is.
             NotEnoughBookiesError: Fewer writable bookies than the log's ensemble.
         """
-        from ledgerlog_spark.datasource.stream.job import plan_stream
+        from ledgerlog_spark.datasource.stream.job import StreamWrite
 
-        self._uri = uri
-        self._options = options
-        self._schema_json = schema_json
-        self._overwrite = overwrite
-        self._plan = (
-            None
-            if COMMITTER in sys.modules
-            else plan_stream(uri, options, schema_json, overwrite=overwrite)
-        )
+        self._write = StreamWrite(uri, options, schema_json, overwrite)
+        self._plan = None if COMMITTER in sys.modules else self._write.plan()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamedRanges:
         """The ranges of one task attempt, acknowledged on their ack quorums when this returns.
@@ -82,7 +75,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """
         from ledgerlog_spark.datasource.case_rule import task_ignores_case
         from ledgerlog_spark.datasource.cluster import client_of
-        from ledgerlog_spark.datasource.stream.job import plan_of_batch
         from ledgerlog_spark.datasource.write.task import stage_ranges
         from ledgerlog_spark.log.blocking.stream import BlockingStream
         from ledgerlog_spark.protocol.log.commit.epoch import JobKind
@@ -90,21 +82,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if self._plan is None:
             raise LocalProtocolError("this writer was made to commit, not to write")
         batch = running_batch()
-        plan = plan_of_batch(
-            self._uri,
-            self._options,
-            self._schema_json,
-            overwrite=self._overwrite,
-            planned=self._plan,
-            batch_id=batch.batch_id,
-        )
-        job = plan.job(
-            app=self._options.txn_app_id or batch.query_id,
-            run=f"{batch.query_id}/{batch.run_id}" if self._options.txn_app_id else batch.run_id,
+        options = self._write.options
+        job = self._write.plan_of_batch(self._plan, batch.batch_id).job(
+            app=options.txn_app_id or batch.query_id,
+            run=f"{batch.query_id}/{batch.run_id}" if options.txn_app_id else batch.run_id,
             batch_id=batch.batch_id,
             kind=JobKind.STREAM,
         )
-        stream = BlockingStream(client_of(self._uri), job)
+        stream = BlockingStream(client_of(self._write.uri), job)
         if stream.join().last_batch_id >= batch.batch_id:
             for _ in iterator:  # Spark's rows have to be taken, the log has them already
                 pass
@@ -115,8 +100,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 stream.open_range,
                 job.schema,
                 iterator,
-                compression=self._options.compression,
-                target_entry_bytes=self._options.target_entry_bytes,
+                compression=options.compression,
+                target_entry_bytes=options.target_entry_bytes,
                 ignores_case=task_ignores_case(),
             ),
         )
@@ -129,6 +114,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             ConcurrentCommitError: Somebody committed what this batch cannot stand with. Definite.
             CommitUnknownError: ZooKeeper went away in the middle; start the query again.
         """
+        from ledgerlog_spark.datasource.cluster import client_of
         from ledgerlog_spark.datasource.stream.job import commit_stream
 
         job: Job = messages[0].job
@@ -140,7 +126,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 run=job.run,
             )
         ranges = [staged for message in messages for staged in message.ranges]
-        result = commit_stream(self._uri, job, ranges)
+        result = commit_stream(client_of(self._write.uri), job, ranges)
         _logger.info(
             "log %s, batch %s: %s, version %s",
             *(job.log, batchId, result.status.value, result.version),

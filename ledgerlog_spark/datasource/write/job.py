@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ledgerlog_spark.arrow.schema_evolution import merge, storable
 from ledgerlog_spark.arrow.schema_records import spark_schema, stored_schema
-from ledgerlog_spark.datasource.cluster import client_of, logs_at, password_in
+from ledgerlog_spark.datasource.cluster import password_in
+from ledgerlog_spark.datasource.options.values import WriteOptions
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     ConfigurationError,
@@ -14,24 +15,22 @@ from ledgerlog_spark.errors import (
     LogNotFoundError,
     SchemaMismatchError,
 )
+from ledgerlog_spark.log.committing.job import Job
 from ledgerlog_spark.protocol.log.password import check_password
 from ledgerlog_spark.protocol.log.properties import LogProperties
-from ledgerlog_spark.protocol.log.state.records import LogKind, WriteMode
+from ledgerlog_spark.protocol.log.read.versions import LogState
+from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind, WriteMode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.datasource.options.values import WriteOptions
     from ledgerlog_spark.log.blocking.logs import BlockingLog
-    from ledgerlog_spark.log.committing.job import Job
-    from ledgerlog_spark.protocol.log.commit.result import CommitResult
-    from ledgerlog_spark.protocol.log.read.versions import LogState
-    from ledgerlog_spark.protocol.log.state.records import LogHead, StagedRange
+    from ledgerlog_spark.log.clients import BlockingLogClient
 
 BEGIN_ATTEMPTS_MAX = 10
 
 
-def begin_job(uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool) -> Job:
+def begin_job(
+    client: BlockingLogClient, options: WriteOptions, schema_json: str, *, overwrite: bool
+) -> Job:
     """The job of one write; the log is made when it is missing.
 
     Raises:
@@ -45,7 +44,7 @@ def begin_job(uri: str, options: WriteOptions, schema_json: str, *, overwrite: b
     schema = stored_schema(storable(schema_json))
     password = password_in(options.password_file)
     mode = WriteMode.OVERWRITE if overwrite else WriteMode.APPEND
-    log = opened(uri, options, schema)
+    log = opened(client, options, schema)
     for _ in range(BEGIN_ATTEMPTS_MAX):
         state = log.state()
         check_head(options, state.head)
@@ -63,24 +62,19 @@ def begin_job(uri: str, options: WriteOptions, schema_json: str, *, overwrite: b
         is_of_first = (job.planned_version == 0) == (state.head.version == 0)
         if job.base_schema_id == state.head.schema_id and is_of_first:
             if not job.is_replay:
-                check_bookies(uri, LogProperties.from_mapping(state.head.properties))
+                check_bookies(client, LogProperties.from_mapping(state.head.properties))
             return job
     raise ConcurrentCommitError(
         f"the schema of log {options.log!r} was changed by others at every attempt", log=options.log
     )
 
 
-def commit_job(uri: str, job: Job, ranges: Sequence[StagedRange]) -> CommitResult:
-    """Commit what the tasks wrote, in the order of `ranges`; errors as `Log.commit`."""
-    return logs_at(uri).open_job(job).commit(job, ranges, is_last=True)
-
-
-def opened(uri: str, options: WriteOptions, schema: bytes) -> BlockingLog:
+def opened(client: BlockingLogClient, options: WriteOptions, schema: bytes) -> BlockingLog:
     """The log, made with the rows' schema when it is missing: no rows have columns, too.
 
     Not made where its ledgers could not be. Errors as of `begin_job`.
     """
-    logs = logs_at(uri)
+    logs = client.logs
     try:
         return logs.open(options.log)
     except LogNotFoundError as error:
@@ -90,13 +84,13 @@ def opened(uri: str, options: WriteOptions, schema: bytes) -> BlockingLog:
                 log=options.log,
             ) from error
     properties = _properties(options)
-    check_bookies(uri, LogProperties.from_mapping(properties))
+    check_bookies(client, LogProperties.from_mapping(properties))
     return logs.open_or_create(options.log, schema=schema, properties=properties)
 
 
-def check_bookies(uri: str, properties: LogProperties) -> None:
+def check_bookies(client: BlockingLogClient, properties: LogProperties) -> None:
     """Returns when a ledger of these properties can be made; else `NotEnoughBookiesError`."""
-    client_of(uri).run(lambda client: client.check_bookies(properties.quorum))
+    client.run(lambda inner: inner.check_bookies(properties.quorum))
 
 
 def schema_after(

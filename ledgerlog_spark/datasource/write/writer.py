@@ -44,12 +44,13 @@ class BatchWriter(DataSourceArrowWriter):
             ConfigurationError: Options that do not fit the log as it is.
             NotEnoughBookiesError: Fewer writable bookies than the log's ensemble.
         """
+        from ledgerlog_spark.datasource.cluster import client_of
         from ledgerlog_spark.datasource.write.job import begin_job
 
         self._uri = uri
         self._compression = options.compression
         self._target_entry_bytes = options.target_entry_bytes
-        self._job = begin_job(uri, options, schema_json, overwrite=overwrite)
+        self._job = begin_job(client_of(uri), options, schema_json, overwrite=overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRanges:
         """The ranges of one task attempt, acknowledged on their ack quorums when this returns.
@@ -88,10 +89,11 @@ class BatchWriter(DataSourceArrowWriter):
             CommitUnknownError: ZooKeeper went away in the middle; run the job again with the same
                 `txnAppId` and `txnVersion`.
         """
-        from ledgerlog_spark.datasource.write.job import commit_job
+        from ledgerlog_spark.datasource.cluster import logs_at
 
         ranges = [staged for message in messages for staged in message.ranges]
-        result = commit_job(self._uri, self._job, ranges)
+        log = logs_at(self._uri).open_job(self._job)
+        result = log.commit(self._job, ranges, is_last=True)
         _logger.info("log %s: %s, version %s", self._job.log, result.status.value, result.version)
 
     def abort(self, messages: Sequence[Any]) -> None:

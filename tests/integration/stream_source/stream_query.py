@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ledgerlog_spark.datasource.cluster import logs_at
+from ledgerlog_spark.datasource.cluster import client_of, logs_at
 from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.stream.reader import LedgerStreamReader
-from ledgerlog_spark.datasource.write.job import begin_job, commit_job
+from ledgerlog_spark.datasource.write.job import begin_job
 from ledgerlog_spark.datasource.write.task import stage_ranges
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class CrashError(Exception):
 def write(uri: str, log: str, ids: Iterable[int], *, overwrite: bool = False) -> None:
     """Commit rows to a log, as one range in entries of four rows."""
     options = SourceOptions.parse({"log": log}).for_write()
-    job = begin_job(uri, options, SCHEMA_JSON, overwrite=overwrite)
+    job = begin_job(client_of(uri), options, SCHEMA_JSON, overwrite=overwrite)
     handle = logs_at(uri).open_job(job)
     values = list(ids)
     batches = [
@@ -45,7 +45,7 @@ def write(uri: str, log: str, ids: Iterable[int], *, overwrite: bool = False) ->
         compression="none",
         target_entry_bytes=4096,
     )
-    commit_job(uri, job, ranges)
+    handle.commit(job, ranges, is_last=True)
 
 
 class Query:

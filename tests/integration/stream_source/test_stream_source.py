@@ -205,7 +205,7 @@ def test_a_batch_of_another_log_is_not_read_again(uri: str, log: str) -> None:
     query = Query(uri, log=log, startingOffsets="earliest")
     with pytest.raises(CrashError):
         query.run(crash_at=0)
-    with pytest.raises(ConfigurationError, match="the checkpoint is of log"):
+    with pytest.raises(ConfigurationError, match="the checkpoint belongs to log"):
         query.run(log=f"{log}-b")
     assert column(query.run()) == list(range(10))
 

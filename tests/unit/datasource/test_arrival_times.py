@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ledgerlog_spark.datasource.stream.arrival_times import LOOKS_MAX, ArrivalTimes
-from ledgerlog_spark.datasource.stream.lag import report_of
+from ledgerlog_spark.datasource.stream.source import report_of
+from ledgerlog_spark.datasource.stream.watched_logs import LOOKS_MAX, ArrivalTimes
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log.read.view import LogView
 from ledgerlog_spark.protocol.log.state.records import Item, LogKind

@@ -1,4 +1,4 @@
-"""Ranges of a task, begun ahead (ledgerlog_spark.datasource.scan.committed_entries)."""
+"""Ranges of a task, begun ahead (ledgerlog_spark.datasource.scan.task_rows)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.datasource.scan import committed_entries
-from ledgerlog_spark.datasource.scan.committed_entries import (
+from ledgerlog_spark.datasource.scan.ranges import ScanRange
+from ledgerlog_spark.datasource.scan.task import ScanTask
+from ledgerlog_spark.datasource.scan.task_rows import (
     BYTES_AHEAD_MAX,
     RANGES_AHEAD_MAX,
     CommittedEntries,
 )
-from ledgerlog_spark.datasource.scan.scan_range import ScanRange
-from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.errors import DataLossError
 
 if TYPE_CHECKING:
@@ -71,39 +70,37 @@ def task_of(ranges: Sequence[ScanRange]) -> ScanTask:
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Ranges:
-    ranges = Ranges(lost=frozenset({99}))
-    monkeypatch.setattr(committed_entries, "logs_at", lambda _uri: ranges)
-    return ranges
+def cluster() -> Any:
+    return Ranges(lost=frozenset({99}))
 
 
-def test_ranges_come_in_order_and_small_ones_are_begun_ahead(cluster: Ranges) -> None:
+def test_ranges_come_in_order_and_small_ones_are_begun_ahead(cluster: Any) -> None:
     listed = [replace(RANGE, log="ab"[n > 20], ledger_id=n) for n in range(40)]
-    with CommittedEntries("uri", task_of(listed), b"secret") as entries:
+    with CommittedEntries(cluster, task_of(listed), b"secret") as entries:
         assert list(entries(listed[0])) == [0]
         assert len(cluster.begun) == RANGES_AHEAD_MAX + 1
         assert [list(entries(scanned)) for scanned in listed[1:]] == [[n] for n in range(1, 40)]
     assert cluster.begun == [(scanned.log, scanned.ledger_id) for scanned in listed]
 
 
-def test_of_large_ranges_one_is_begun_ahead(cluster: Ranges) -> None:
+def test_of_large_ranges_one_is_begun_ahead(cluster: Any) -> None:
     listed = [replace(RANGE, ledger_id=n, size_bytes=BYTES_AHEAD_MAX) for n in range(5)]
-    with CommittedEntries("uri", task_of(listed), b"secret") as entries:
+    with CommittedEntries(cluster, task_of(listed), b"secret") as entries:
         assert list(entries(listed[0])) == [0]
         assert [ledger_id for _, ledger_id in cluster.begun] == [0, 1]
 
 
-def test_what_nobody_took_is_closed_at_the_end(cluster: Ranges) -> None:
+def test_what_nobody_took_is_closed_at_the_end(cluster: Any) -> None:
     listed = [replace(RANGE, ledger_id=n) for n in range(5)]
-    with CommittedEntries("uri", task_of(listed), b"secret") as entries:
+    with CommittedEntries(cluster, task_of(listed), b"secret") as entries:
         assert list(entries(listed[0])) == [0]
         assert cluster.open == {1, 2, 3, 4}
     assert cluster.open == set()
 
 
-def test_after_a_lost_range_the_next_one_is_read(cluster: Ranges) -> None:
+def test_after_a_lost_range_the_next_one_is_read(cluster: Any) -> None:
     listed = [replace(RANGE, ledger_id=n) for n in (99, 1)]
-    with CommittedEntries("uri", task_of(listed), b"secret") as entries:
+    with CommittedEntries(cluster, task_of(listed), b"secret") as entries:
         with pytest.raises(DataLossError, match=r'gone.*"failOnDataLoss" to "false"'):
             list(entries(listed[0]))
         assert list(entries(listed[1])) == [1]

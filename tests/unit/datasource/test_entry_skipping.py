@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import BatchEncoder, IndexedEntry, encode_schema
-from ledgerlog_spark.datasource.scan import committed_entries, index_entries, plan, range_index
+from ledgerlog_spark.datasource.scan import index_entries, plan, ranges
 from ledgerlog_spark.datasource.scan.plan import LogScan, ScanOptions, ScanPlan
 from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.datasource.scan.task_rows import task_rows
@@ -91,7 +91,7 @@ def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
 def every_byte_counts() -> Iterator[None]:
     """Entries are left out however small they are: gaps are never read along."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(range_index, "OPEN_COST_BYTES", 0)
+        patch.setattr(ranges, "OPEN_COST_BYTES", 0)
         patch.setattr(plan, "OPEN_COST_BYTES", 0)
         yield
 
@@ -102,7 +102,8 @@ def planned(log: Log, options: ScanOptions, *, with_indexes: bool) -> ScanPlan:
     if with_indexes:
         wanted = plan.indexes_wanted(scans, options)
         indexes = index_entries.read_indexes(
-            "uri", wanted, log_ids={"flights": "id"}, schemas={("flights", 0): STORED},
+            log.ledgers,  # type: ignore[arg-type]
+            wanted, log_ids={"flights": "id"}, schemas={("flights", 0): STORED},
             password=b"secret",
         )  # fmt: skip
         scans = [replace(log.scan, indexes=indexes)]
@@ -117,18 +118,19 @@ def rows_read(
     fail_on_data_loss: bool = True,
 ) -> list[Row]:
     """All rows of a scan, task by task; what it reads is counted from here on."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (committed_entries, index_entries):
-            patch.setattr(module, "logs_at", lambda _uri: log.ledgers)
-        log.ledgers.read.clear()
-        found: list[Row] = []
-        for partition in planned(log, options, with_indexes=with_indexes).partitions:
-            task = ScanTask(partition.ranges, {"flights": "id"}, {("flights", 0): STORED})
-            for batch in task_rows(
-                "uri", task, SCHEMA, password=b"secret", fail_on_data_loss=fail_on_data_loss
-            ):
-                found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        return found
+    log.ledgers.read.clear()
+    found: list[Row] = []
+    for partition in planned(log, options, with_indexes=with_indexes).partitions:
+        task = ScanTask(partition.ranges, {"flights": "id"}, {("flights", 0): STORED})
+        for batch in task_rows(
+            log.ledgers,  # type: ignore[arg-type]
+            task,
+            SCHEMA,
+            password=b"secret",
+            fail_on_data_loss=fail_on_data_loss,
+        ):
+            found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return found
 
 
 NUMBERS = st.integers(-3, 30)
@@ -237,9 +239,7 @@ def test_a_large_cut_range_is_shared_by_tasks_that_all_have_rows() -> None:
     )
     assert rows_read(log, options) == log.rows[400:800]
     assert log.ledgers.read == [(100, 104), *((100, entry_id) for entry_id in range(44, 84))]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_entries, "logs_at", lambda _uri: log.ledgers)
-        partitions = planned(log, options, with_indexes=True).partitions
+    partitions = planned(log, options, with_indexes=True).partitions
     assert [p.rows for p in partitions] == [100] * 4
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ledgerlog_spark.arrow.spark_types import arrow_schema_of
 from ledgerlog_spark.arrow.stream_codec import BatchEncoder, encode_schema
-from ledgerlog_spark.datasource.scan import committed_entries, index_entries, plan
+from ledgerlog_spark.datasource.scan import index_entries, plan
 from ledgerlog_spark.datasource.scan.plan import LogScan, ScanOptions
 from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.datasource.scan.task_rows import task_rows
@@ -109,20 +109,18 @@ def table_of(
     target = arrow_schema_of(schema_json)
     schemas = {("events", 0): scan.snapshot.schemas[0]}
     batches: list[pa.RecordBatch] = []
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (committed_entries, index_entries):
-            patch.setattr(module, "logs_at", lambda _uri: log.ledgers)
-        log.ledgers.read.clear()
-        if with_spans:
-            spans = {
-                wanted.ledger_id: span
-                for wanted in plan.indexes_wanted([scan], options)
-                if (span := index_entries.find_span("uri", wanted, log_id="id", password=b"secret"))
-            }
-            scan = replace(scan, spans=spans)
-        for partition in plan.plan([scan], options).partitions:
-            task = ScanTask(partition.ranges, {"events": "id"}, schemas, include_metadata)
-            batches += task_rows("uri", task, target, password=b"secret")
+    ledgers: Any = log.ledgers
+    ledgers.read.clear()
+    if with_spans:
+        spans = {
+            wanted.ledger_id: span
+            for wanted in plan.indexes_wanted([scan], options)
+            if (span := index_entries.find_span(ledgers, wanted, log_id="id", password=b"secret"))
+        }
+        scan = replace(scan, spans=spans)
+    for partition in plan.plan([scan], options).partitions:
+        task = ScanTask(partition.ranges, {"events": "id"}, schemas, include_metadata)
+        batches += task_rows(ledgers, task, target, password=b"secret")
     return pa.Table.from_batches(batches, target)
 
 

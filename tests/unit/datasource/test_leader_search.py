@@ -1,4 +1,4 @@
-"""Finding rows in a ledger of a leader log (ledgerlog_spark.datasource.scan.leader_search)."""
+"""Finding rows in a ledger of a leader log (ledgerlog_spark.datasource.scan.ranges)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerlog_spark.datasource.scan.leader_search import EntrySpan, entries_between
-from ledgerlog_spark.datasource.scan.scan_range import EntryForm, ScanRange
+from ledgerlog_spark.datasource.scan.ranges import EntryForm, EntrySpan, ScanRange, entries_between
 from ledgerlog_spark.protocol.leader.entry import LeaderCodec, LeaderEntryHeader
 
 OFFSET = 5_000

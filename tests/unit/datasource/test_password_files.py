@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ledgerlog_spark.datasource.cluster import client_of
 from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.stream import job as stream_job
 from ledgerlog_spark.datasource.stream.writer import StreamWriter
@@ -25,7 +26,7 @@ ROWS = '{"type":"struct","fields":[{"name":"n","type":"long","nullable":true,"me
 
 
 def batch(options: WriteOptions) -> Any:
-    return begin_job(URI, options, ROWS, overwrite=False)
+    return begin_job(client_of(URI), options, ROWS, overwrite=False)
 
 
 def stream(options: WriteOptions) -> Any:

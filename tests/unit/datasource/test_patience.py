@@ -1,11 +1,11 @@
-"""How long a source asks again (ledgerlog_spark.datasource.stream.patience)."""
+"""How long a source asks again (ledgerlog_spark.datasource.stream.watched_logs)."""
 
 from __future__ import annotations
 
 import pytest
 
-from ledgerlog_spark.datasource.stream import patience
-from ledgerlog_spark.datasource.stream.patience import PATIENCE_SECONDS, patiently
+from ledgerlog_spark.datasource.stream import watched_logs
+from ledgerlog_spark.datasource.stream.watched_logs import PATIENCE_SECONDS, patiently
 from ledgerlog_spark.errors import LogNotFoundError, MetadataUnavailableError
 
 
@@ -28,7 +28,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(patience, "time", made)
+    monkeypatch.setattr(watched_logs, "time", made)
     return made
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import encode_schema
-from ledgerlog_spark.datasource.scan.scan_range import ScanRange
+from ledgerlog_spark.datasource.scan.ranges import ScanRange
 from ledgerlog_spark.datasource.scan.task import ScanTask, joined, read_batches
 from ledgerlog_spark.errors import DataLossError, WireFormatError
 

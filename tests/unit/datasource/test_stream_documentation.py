@@ -24,7 +24,7 @@ OPEN = "…"
 """Stands for what differs from one message to the next."""
 
 PARTS_OF_A_STREAM = (
-    "datasource/scan/committed_entries.py",
+    "datasource/scan/task_rows.py",
     "datasource/stream/source.py",
     "datasource/options/starting_offsets.py",
     "datasource/stream/*.py",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ledgerlog_spark.datasource.stream import source as ledger_stream
-from ledgerlog_spark.datasource.stream.offsets import LogOffset
+from ledgerlog_spark.datasource.stream.position import LogOffset
 from ledgerlog_spark.datasource.stream.source import LedgerStream
 from ledgerlog_spark.datasource.stream.watched_logs import WatchedLog
 from ledgerlog_spark.errors import DataLossError
@@ -80,10 +81,11 @@ def restarted(monkeypatch: pytest.MonkeyPatch, log: GrowingLog) -> LedgerStream:
     """A stream in a process that has not looked at the log yet."""
     monkeypatch.setattr(ledger_stream, "WatchedLogs", lambda *_: OneLog(log))
     monkeypatch.setattr(ledger_stream, "tasks_from", planned)
-    return LedgerStream("none", stream(path="orders"), RECORDS_JSON)
+    client: Any = SimpleNamespace(logs=None)
+    return LedgerStream(client, stream(path="orders"), RECORDS_JSON)
 
 
-def planned(_uri: str, _scans: list[Any], options: Any, **_: Any) -> list[Any]:
+def planned(_logs: Any, _scans: list[Any], options: Any, **_: Any) -> list[Any]:
     return [options.starting_offsets, options.ending_offsets]
 
 

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.datasource.options.log_selection import LogSelection
-from ledgerlog_spark.datasource.stream.offsets import LogOffset, json_of, offsets_of
+from ledgerlog_spark.datasource.options.values import LogSelection
 from ledgerlog_spark.datasource.stream.position import (
+    LogOffset,
     Rules,
     check_checkpoint,
     committed_ms,
+    json_of,
+    offsets_of,
     overwrite_behind,
     readable_from,
 )

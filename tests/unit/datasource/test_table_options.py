@@ -12,12 +12,12 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 from ledgerlog_spark.datasource.options.sql_table import (
     CATALOG_KEY,
     OPTIONS_KEY,
+    check_target,
     table_options_in,
     with_table_options,
     without_table_options,
 )
 from ledgerlog_spark.datasource.options.table import SELECTS_ROWS, TABLE
-from ledgerlog_spark.datasource.options.write_target import check_target
 from ledgerlog_spark.errors import ConfigurationError
 from pyspark_ledger import DefaultSource
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledgerlog_spark.client.blocking.client import BlockingClient
-from ledgerlog_spark.datasource.scan import committed_entries
-from ledgerlog_spark.datasource.scan.committed_entries import CommittedEntries
-from ledgerlog_spark.datasource.scan.scan_range import ScanRange
+from ledgerlog_spark.datasource.scan.ranges import ScanRange
 from ledgerlog_spark.datasource.scan.task import ScanTask
+from ledgerlog_spark.datasource.scan.task_rows import CommittedEntries
 from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, Code
 from ledgerlog_spark.protocol.ledger.read_room import ROOM_SIZE_BYTES_MAX
@@ -120,9 +119,8 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+def cluster() -> Iterator[Cluster]:
     made = Cluster()
-    monkeypatch.setattr(committed_entries, "logs_at", lambda _uri: made.logs)
     yield made
     made.close()
 
@@ -130,7 +128,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 def taken_slowly(cluster: Cluster, ranges: list[ScanRange]) -> int:
     """How many entries a consumer gets that lets the readers read ahead before each of them."""
     count = 0
-    with CommittedEntries("uri", ScanTask(tuple(ranges), {"a": "id-a"}, {}), b"") as entries:
+    with CommittedEntries(cluster.logs, ScanTask(tuple(ranges), {"a": "id-a"}, {}), b"") as entries:
         for scanned in ranges:
             for entry in entries(scanned):
                 cluster.settle()

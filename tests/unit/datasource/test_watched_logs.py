@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledgerlog_spark.datasource.options.values import SourceOptions
-from ledgerlog_spark.datasource.stream import watched_logs
-from ledgerlog_spark.datasource.stream.offsets import LogOffset
+from ledgerlog_spark.datasource.stream.position import LogOffset
 from ledgerlog_spark.datasource.stream.source import LedgerStream
 from ledgerlog_spark.datasource.stream.watched_logs import WatchedLog, WatchedLogs
 from ledgerlog_spark.errors import (
@@ -41,6 +40,7 @@ class Cluster:
         self.watched: list[str] = []
         self.on_names: Callable[[], None] = lambda: None
         self.on_end: dict[str, Callable[[], None]] = {}
+        self.logs = self
 
     def run(self, _work: object) -> None:
         """Nothing is to be synchronised."""
@@ -66,7 +66,7 @@ class Cluster:
 
 
 class Log:
-    def __init__(self, cluster: Cluster, name: str, log_id: str) -> None:
+    def __init__(self, cluster: Any, name: str, log_id: str) -> None:
         self.name = name
         self.log_id = log_id
         self._cluster = cluster
@@ -90,11 +90,8 @@ def view_of(name: str, log_id: str, end: int) -> LogView:
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    made = Cluster()
-    monkeypatch.setattr(watched_logs, "client_of", lambda _uri: made)
-    monkeypatch.setattr(watched_logs, "logs_at", lambda _uri: made)
-    return made
+def cluster() -> Any:
+    return Cluster()
 
 
 class All:
@@ -108,9 +105,9 @@ class All:
         return names
 
 
-def test_logs_that_are_gone_are_watched_no_more(cluster: Cluster) -> None:
+def test_logs_that_are_gone_are_watched_no_more(cluster: Any) -> None:
     selection: Any = All()
-    logs = WatchedLogs("uri", selection)
+    logs = WatchedLogs(cluster, selection)
     for number in range(50):
         cluster.become(a="1", **{f"log-{number}": f"id-{number}"})
         assert set(logs.current()) == {"a", f"log-{number}"}
@@ -178,11 +175,9 @@ def test_while_the_store_is_away_the_log_stays_as_it_was_and_is_looked_at_again(
     assert [log.view(0).end_offset for _ in range(3)] == [10, 10, 12]
 
 
-def test_a_listing_that_failed_is_done_again(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_listing_that_failed_is_done_again(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     selection: Any = All()
-    logs = WatchedLogs("uri", selection)
+    logs = WatchedLogs(cluster, selection)
     cluster.become(a="1")
 
     def refused() -> list[str]:
@@ -205,19 +200,17 @@ SCHEMA = json.dumps(
 
 
 @pytest.fixture
-def stream(cluster: Cluster) -> LedgerStream:
-    return LedgerStream("uri", SourceOptions.parse({"log": "a"}).for_stream(), SCHEMA)
+def stream(cluster: Any) -> LedgerStream:
+    return LedgerStream(cluster, SourceOptions.parse({"log": "a"}).for_stream(), SCHEMA)
 
 
-def test_a_log_that_was_made_again_is_no_continuation(
-    cluster: Cluster, stream: LedgerStream
-) -> None:
+def test_a_log_that_was_made_again_is_no_continuation(cluster: Any, stream: LedgerStream) -> None:
     cluster.become(a="2")
     cluster.ends = {"2": [10]}
     with pytest.raises(DataLossError, match="was deleted and created again"):
         stream.latest({"a": LogOffset("1", 4)}, None)
     given = SourceOptions.parse({"log": "a", "failOnDataLoss": "false"}).for_stream()
-    careless = LedgerStream("uri", given, SCHEMA)
+    careless = LedgerStream(cluster, given, SCHEMA)
     first = {"a": LogOffset("2", 0)}
     assert careless.latest({"a": LogOffset("1", 4)}, None) == first
     assert careless.latest(first, None) == {"a": LogOffset("2", 10)}
@@ -225,7 +218,7 @@ def test_a_log_that_was_made_again_is_no_continuation(
 
 
 def test_a_stream_that_ends_reads_up_to_where_the_log_ended_when_it_began(
-    cluster: Cluster, stream: LedgerStream
+    cluster: Any, stream: LedgerStream
 ) -> None:
     cluster.become(a="1")
     cluster.ends = {"1": [10, 25]}

@@ -58,12 +58,13 @@ class ChangingLog:
 
 @pytest.fixture
 def begin(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(write_job, "check_bookies", lambda _uri, _properties: None)
+    monkeypatch.setattr(write_job, "check_bookies", lambda _client, _properties: None)
 
     def begun(log: ChangingLog, kind: str) -> Job:
-        monkeypatch.setattr(write_job, "opened", lambda _uri, _options, _schema: log)
+        monkeypatch.setattr(write_job, "opened", lambda _client, _options, _schema: log)
         options = SourceOptions.parse({"path": "flights"}).for_write()
-        return write_job.begin_job("uri", options, rows_of(kind), overwrite=False)
+        client: Any = None
+        return write_job.begin_job(client, options, rows_of(kind), overwrite=False)
 
     return begun
 

@@ -1,0 +1,261 @@
+"""What a task reads of a listed range, and which of its entries a scan needs.
+
+A range of a transactional log has an index entry (`RangeIndex`). A ledger of a leader log has none,
+but each of its entries tells which rows it holds: looking at a few of them, by interpolation and
+bisection in turn, shows where a scan begins and ends (`entries_between`). An entry is left out only
+when no row of it lies between the scan's offsets. Pure but for the look at entries.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol.leader.entry import LeaderEntryHeader
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.arrow.stream_codec import IndexedEntry
+
+HeaderOf = Callable[[int], LeaderEntryHeader]
+
+OPEN_COST_BYTES = 64 << 10
+"""What one more range costs a task, in bytes it could have read meanwhile."""
+
+
+class EntryForm(StrEnum):
+    """What the entries of a range are."""
+
+    ARROW_STREAM = "arrow stream"
+    """Record batches, the schema is entry 0 of the ledger: transactional logs."""
+    LEADER_RECORDS = "leader records"
+    LEADER_ROWS = "leader rows"
+
+    @classmethod
+    def of(cls, kind: LogKind, content: LogContent) -> EntryForm:
+        """Of a log's entries."""
+        if kind is LogKind.TRANSACTIONAL:
+            return cls.ARROW_STREAM
+        return cls.LEADER_RECORDS if content is LogContent.RECORDS else cls.LEADER_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRange:
+    """Consecutive entries with rows of one listed range, for one task.
+
+    Attributes:
+        log: Name of the log.
+        ledger_id: The ledger.
+        first_entry_id: Inclusive.
+        last_entry_id: Inclusive; never the index entry.
+        rows: About how many: exact when the range was not split, or by its index.
+        size_bytes: About how many payload bytes: exact when the range is read whole, or by its
+            index.
+        schema_id: Of the rows as stored.
+        range_offset: Offset of the listed range's first row: an entry's first row, which counts
+            from there, plus this is the offset of its first row.
+        start_offset: Rows before this offset are not part of the scan.
+        end_offset: Neither are this one and those behind it.
+        commit_times: Of the commits whose rows the range has, rising: the offset behind a commit's
+            last row (the last one at or behind `end_offset`), and its time in ms since the epoch,
+            None when the history does not say any more. Empty without a history, and when each
+            entry tells its own time.
+        index_entry_id: The entry to read first, because it tells which of the entries are needed;
+            NO_ENTRY when all are.
+        entry_rows: Rows of the listed range that the entries hold, half-open; the task checks it.
+            None when nothing says so before they are read.
+        form: What the entries are.
+        is_searched: Of a leader log: look first which of the entries hold the rows, by what some
+            of them say of themselves.
+    """
+
+    log: str
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
+    rows: int
+    size_bytes: int
+    schema_id: int
+    range_offset: int
+    start_offset: int
+    end_offset: int
+    commit_times: tuple[tuple[int, int | None], ...]
+    index_entry_id: int = NO_ENTRY
+    entry_rows: tuple[int, int] | None = None
+    form: EntryForm = EntryForm.ARROW_STREAM
+    is_searched: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RangeIndex:
+    """The index of one listed range.
+
+    Attributes:
+        first_entry_id: The range's first record batch.
+        row_edges: Row of the range that each entry begins with, then how many rows there are.
+        byte_edges: Payload bytes before each entry, then of all of them.
+    """
+
+    first_entry_id: int
+    row_edges: tuple[int, ...]
+    byte_edges: tuple[int, ...]
+
+    @classmethod
+    def of(cls, index_entry_id: int, entries: Sequence[IndexedEntry]) -> RangeIndex:
+        """The index that ends a range: it has one value for each of the range's other entries.
+
+        Raises:
+            WireFormatError: It describes more entries than there can be, or entries without rows.
+        """
+        if not 0 < len(entries) <= index_entry_id or any(entry.rows < 1 for entry in entries):
+            raise WireFormatError(
+                f"index entry {index_entry_id} is not that of a range: it describes "
+                f"{len(entries)} entries of {sum(entry.rows for entry in entries)} rows"
+            )
+        return cls(
+            first_entry_id=index_entry_id - len(entries),
+            row_edges=tuple(accumulate((entry.rows for entry in entries), initial=0)),
+            byte_edges=tuple(accumulate((entry.size_bytes for entry in entries), initial=0)),
+        )
+
+    def needed(self, scanned: ScanRange) -> ScanRange | None:
+        """The part of `scanned` that holds all its rows; None when it has none.
+
+        Args:
+            scanned: A range, or a piece of one, whose index this is.
+
+        Raises:
+            WireFormatError: The index is not that of the range.
+        """
+        first = scanned.first_entry_id - self.first_entry_id
+        end = scanned.last_entry_id + 1 - self.first_entry_id
+        entries = len(self.row_edges) - 1
+        if not 0 <= first < end <= entries:
+            raise WireFormatError(
+                f"the index of entries {self.first_entry_id} to "
+                f"{self.first_entry_id + entries - 1} of ledger {scanned.ledger_id} "
+                f"does not cover entries {scanned.first_entry_id} to {scanned.last_entry_id}, "
+                f"which log {scanned.log!r} lists"
+            )
+        start_row, end_row = _rows_wanted(scanned)
+        first = max(first, bisect_right(self.row_edges, start_row) - 1)
+        end = min(end, bisect_left(self.row_edges, end_row))
+        return self.part(scanned, first, end) if first < end else None
+
+    def part(self, scanned: ScanRange, first: int, end: int) -> ScanRange:
+        """The entries at the places [first, end) of the listed range, as a part of `scanned`."""
+        rows = self.row_edges[first], self.row_edges[end]
+        start_row, end_row = _rows_wanted(scanned)
+        return replace(
+            scanned,
+            first_entry_id=self.first_entry_id + first,
+            last_entry_id=self.first_entry_id + end - 1,
+            rows=max(0, min(rows[1], end_row) - max(rows[0], start_row)),
+            size_bytes=self.byte_edges[end] - self.byte_edges[first],
+            index_entry_id=NO_ENTRY,
+            entry_rows=rows,
+        )
+
+
+def _rows_wanted(scanned: ScanRange) -> tuple[int, int]:
+    """The rows of the listed range that are part of the scan, half-open."""
+    return (
+        scanned.start_offset - scanned.range_offset,
+        scanned.end_offset - scanned.range_offset,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EntrySpan:
+    """Consecutive entries of a listed range.
+
+    Attributes:
+        first_entry_id: Inclusive.
+        last_entry_id: Inclusive; below the first when there is none.
+        rows: Rows of the range that they hold, half-open; None when not all edges were seen.
+    """
+
+    first_entry_id: int
+    last_entry_id: int
+    rows: tuple[int, int] | None
+
+    def of(self, scanned: ScanRange) -> ScanRange | None:
+        """The range with these entries alone, None without any."""
+        if self.last_entry_id < self.first_entry_id:
+            return None
+        return replace(
+            scanned,
+            first_entry_id=self.first_entry_id,
+            last_entry_id=self.last_entry_id,
+            entry_rows=self.rows,
+            is_searched=False,
+        )
+
+
+def needed_part(
+    scanned: ScanRange, index: RangeIndex | None, span: EntrySpan | None
+) -> ScanRange | None:
+    """The part of a range that a scan needs, as far as that is known; None when it needs none."""
+    if scanned.is_searched:
+        return scanned if span is None else span.of(scanned)
+    if index is None or scanned.index_entry_id == NO_ENTRY:
+        return scanned
+    return index.needed(scanned)
+
+
+def entries_between(scanned: ScanRange, header_of: HeaderOf) -> EntrySpan:
+    """The entries of a range, or of a piece of one, that hold the rows between its offsets.
+
+    Args:
+        scanned: The range.
+        header_of: Reads an entry's header; not called twice for one entry.
+    """
+    seen: dict[int, LeaderEntryHeader] = {}
+
+    def header(entry_id: int) -> LeaderEntryHeader:
+        if entry_id not in seen:
+            seen[entry_id] = header_of(entry_id)
+        return seen[entry_id]
+
+    first, first_header = _find(scanned, scanned.start_offset, header)
+    last, last_header = _find(scanned, scanned.end_offset - 1, header)
+    if last_header is None:
+        last -= 1
+    rows = None
+    if first_header is not None and last_header is not None:
+        rows = (
+            first_header.first_offset - scanned.range_offset,
+            last_header.end_offset - scanned.range_offset,
+        )
+    return EntrySpan(first, last, rows)
+
+
+def _find(
+    scanned: ScanRange, offset: int, header_of: HeaderOf
+) -> tuple[int, LeaderEntryHeader | None]:
+    """The entry that holds the row, else the first one behind the row, without its header."""
+    low, end = scanned.first_entry_id, scanned.last_entry_id + 1
+    low_offset, end_offset = None, None
+    if scanned.entry_rows is not None:
+        low_offset, end_offset = (scanned.range_offset + row for row in scanned.entry_rows)
+    guesses = True
+    while low < end:
+        entry_id = (low + end) // 2
+        if guesses and low_offset is not None and end_offset is not None:
+            share = (offset - low_offset) * (end - low) // max(1, end_offset - low_offset)
+            entry_id = min(max(low + share, low), end - 1)
+        guesses = not guesses
+        found = header_of(entry_id)
+        if found.first_offset > offset:
+            end, end_offset = entry_id, found.first_offset
+        elif found.end_offset <= offset:
+            low, low_offset = entry_id + 1, found.end_offset
+        else:
+            return entry_id, found
+    return low, None
