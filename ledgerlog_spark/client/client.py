@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from ledgerlog_spark.callbacks import notify
-from ledgerlog_spark.client.appends.batches import AppendListener, complete_each
+from ledgerlog_spark.client.appends.batches import AppendListener
 from ledgerlog_spark.client.drawn_ids import DrawnIds
 from ledgerlog_spark.client.errors_from_codes import error_from_failure
 from ledgerlog_spark.client.handles.creation import (
@@ -87,7 +87,6 @@ class LedgerClient:
         custom_metadata: Mapping[str, bytes] | None = None,
         explicit_lac: bool = False,
         changes_ensemble: bool = True,
-        listener: AppendListener | None = None,
     ) -> WriteHandle:
         """The handle of a new ledger, whose record is in the metadata store.
 
@@ -102,7 +101,6 @@ class LedgerClient:
                 through their control service, so that readers see its last entry within 100 ms
                 without another append. Kept with the record, as custom metadata `ledgerlog.lac`.
             changes_ensemble: Replace bookies that fail; else the first one ends the handle.
-            listener: Receives the progress of the handle; None for callers on the event loop.
 
         Raises:
             ConfigurationError: A bad argument, before any I/O.
@@ -118,9 +116,7 @@ class LedgerClient:
             password=password,
             custom_metadata=announced(custom_metadata, explicit_lac=explicit_lac),
         )
-        return self._writing(
-            ledger_id, created, changes_ensemble=changes_ensemble, listener=listener
-        )
+        return self._writing(ledger_id, created, changes_ensemble=changes_ensemble)
 
     async def create_registered_ledger(
         self,
@@ -147,7 +143,7 @@ class LedgerClient:
             ledger_id: One of `new_ledger_ids`, which is used up by this; None draws one.
             explicit_lac: As of `create_ledger`.
             changes_ensemble: As of `create_ledger`.
-            listener: As of `create_ledger`.
+            listener: Receives the progress of the handle; None for callers on the event loop.
             on_failed: Gets why it takes no more appends, unless it is closed.
 
         Raises:
@@ -179,7 +175,7 @@ class LedgerClient:
         created: Versioned[LedgerMetadata],
         *,
         changes_ensemble: bool,
-        listener: AppendListener | None,
+        listener: AppendListener | None = None,
         on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> WriteHandle:
         handle = WriteHandle(
@@ -187,11 +183,11 @@ class LedgerClient:
             created=created,
             services=self.services,
             changes_ensemble=changes_ensemble,
-            on_sent=listener.on_sent if listener else None,
             on_closed=partial(self._ends.newest, ledger_id),
             on_failed=on_failed,
-            complete=listener.complete if listener else complete_each,
         )
+        if listener is not None:
+            handle.report_to(listener)
         self._writers.add(handle)
         return handle
 

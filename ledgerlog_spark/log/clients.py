@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, overload
 
 from ledgerlog_spark.client.blocking.client import BlockingClient
+from ledgerlog_spark.client.blocking.derived import documented_by
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.errors import LocalProtocolError
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ledgerlog_spark.client.appends.batches import AppendListener
     from ledgerlog_spark.log.blocking.leader import BlockingLeader
     from ledgerlog_spark.log.blocking.logs import BlockingLogs
     from ledgerlog_spark.log.blocking.records import BlockingRecordLog
@@ -28,7 +28,7 @@ class LogClient(LedgerClient):
 
     @property
     def logs(self) -> Logs:
-        """The logs of the cluster: their names, versions, ranges and upkeep.
+        """The logs of the cluster: their names, versions, ranges and maintenance.
 
         Raises:
             ConfigurationError: The client was composed without a log store.
@@ -46,7 +46,6 @@ class LogClient(LedgerClient):
         create_if_missing: bool = True,
         properties: Mapping[str, str] | None = None,
         schema: pa.Schema | None = None,
-        listener: AppendListener | None = None,
     ) -> Leader: ...
     @overload
     async def open_log(
@@ -54,8 +53,6 @@ class LogClient(LedgerClient):
         name: str,
         *,
         lead: Literal[False] = False,
-        properties: Mapping[str, str] | None = None,
-        schema: pa.Schema | None = None,
     ) -> RecordLog: ...
     async def open_log(
         self,
@@ -65,7 +62,6 @@ class LogClient(LedgerClient):
         create_if_missing: bool = True,
         properties: Mapping[str, str] | None = None,
         schema: pa.Schema | None = None,
-        listener: AppendListener | None = None,
     ) -> Leader | RecordLog:
         """A log to read, or to append to as its one leader.
 
@@ -79,7 +75,6 @@ class LogClient(LedgerClient):
                 out has its default. A log that is there has to have those that are given.
             schema: With `lead`, of the rows that will be appended. A log that is there has to have
                 its columns already; without it the rows are those of the log.
-            listener: Receives the progress of appends; None for callers on the event loop.
 
         Raises:
             ConfigurationError: A bad name, property or schema, before any I/O. Or the log is there
@@ -114,9 +109,7 @@ class LogClient(LedgerClient):
             )
         else:
             log = await logs.open(name)
-        return await log.lead(
-            self.services.settings, listener, schema=stored, properties=properties
-        )
+        return await log.lead(self.services.settings, schema=stored, properties=properties)
 
 
 def _refuse_what_is_for_leaders(name: str, properties: object, schema: object) -> None:
@@ -141,15 +134,29 @@ def _schema_record(schema: object) -> bytes:
 
 
 class BlockingLogClient(BlockingClient):
-    """A `BlockingClient` that opens logs too; safe to use from several threads and after forks."""
+    """Ledgers and logs of one cluster; safe to use from several threads, and after a fork.
+
+    Every call waits until it is done. `with` closes the client at its end.
+    """
 
     def __init__(self, connect: Callable[[], Coroutine[Any, Any, LogClient]]) -> None:
-        """A connected client; see `BlockingClient`."""
+        """A connected client.
+
+        Args:
+            connect: Makes the asyncio client; called once for each process that uses this one.
+
+        Raises:
+            MetadataUnavailableError: The metadata store cannot be reached in time.
+        """
         super().__init__(connect)
 
     @property
     def logs(self) -> BlockingLogs:
-        """The logs of the cluster: their names, versions, ranges and upkeep."""
+        """The logs of the cluster: their names, versions, ranges and maintenance.
+
+        Raises:
+            ConfigurationError: The client was composed without a log store.
+        """
         from ledgerlog_spark.log.blocking.logs import BlockingLogs
 
         return BlockingLogs(self)
@@ -165,7 +172,13 @@ class BlockingLogClient(BlockingClient):
         schema: pa.Schema | None = None,
     ) -> BlockingLeader: ...
     @overload
-    def open_log(self, name: str, *, lead: Literal[False] = False) -> BlockingRecordLog: ...
+    def open_log(
+        self,
+        name: str,
+        *,
+        lead: Literal[False] = False,
+    ) -> BlockingRecordLog: ...
+    @documented_by(LogClient.open_log)
     def open_log(
         self,
         name: str,
@@ -175,26 +188,21 @@ class BlockingLogClient(BlockingClient):
         properties: Mapping[str, str] | None = None,
         schema: pa.Schema | None = None,
     ) -> BlockingLeader | BlockingRecordLog:
-        """A log to read, or to append to as its one leader; see `LogClient.open_log`."""
+        """A log to read, or to append to."""
         thread, client = self._connected()
         assert isinstance(client, LogClient)
         if not lead:
             from ledgerlog_spark.log.blocking.records import BlockingRecordLog
 
-            opened = client.open_log(name, lead=False, properties=properties, schema=schema)
-            return BlockingRecordLog(thread.call(opened), thread)
-        from ledgerlog_spark.client.blocking.writer import Inbox
+            _refuse_what_is_for_leaders(name, properties, schema)
+            return BlockingRecordLog(thread.call(client.open_log(name)), thread)
         from ledgerlog_spark.log.blocking.leader import BlockingLeader
 
-        inbox = Inbox(client.services.settings, thread)
-        leader = thread.call(
-            client.open_log(
-                name,
-                lead=True,
-                create_if_missing=create_if_missing,
-                properties=properties,
-                schema=schema,
-                listener=inbox,
-            )
+        opening = client.open_log(
+            name,
+            lead=True,
+            create_if_missing=create_if_missing,
+            properties=properties,
+            schema=schema,
         )
-        return BlockingLeader(leader, thread, inbox)
+        return BlockingLeader(thread.call(opening), thread, client.services.settings)

@@ -15,7 +15,6 @@ from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from ledgerlog_spark.client.appends.batches import AppendListener
     from ledgerlog_spark.client.settings import ClientSettings
     from ledgerlog_spark.log.leader.content import LeaderContent
     from ledgerlog_spark.log.leader.leader import Leader
@@ -66,7 +65,6 @@ class LogRecords(LogMaintenance):
     async def lead(
         self,
         settings: ClientSettings,
-        listener: AppendListener | None = None,
         *,
         schema: bytes | None = None,
         properties: Mapping[str, str] | None = None,
@@ -75,7 +73,6 @@ class LogRecords(LogMaintenance):
 
         Args:
             settings: Linger and backlog of appends.
-            listener: Receives the progress of appends; None for callers on the event loop.
             schema: Schema record of the rows that will be appended, which is compared with the
                 log's; None for records, or for rows of the log's own schema.
             properties: By option name, that the log has to have; None for whatever it has.
@@ -98,7 +95,6 @@ class LogRecords(LogMaintenance):
             settings=settings,
             content=_content_of(self.name, state, schema),
             now_ms=self._store.clock_ms,
-            listener=listener,
         )
         await leader.open()
         return leader

@@ -1,4 +1,4 @@
-"""The blocking API of a client, for programs without an event loop and for Spark's workers.
+"""The blocking client, for programs without an event loop and for Spark's workers.
 
 Every call runs on the process's one loop thread. After a fork the client connects anew in the
 child; ledgers that the parent was writing stay the parent's.
@@ -8,26 +8,33 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-from ledgerlog_spark.client.blocking.closing import Closing
+from ledgerlog_spark.client.blocking.derived import (
+    Blocking,
+    Closing,
+    derived,
+    derived_as,
+    documented_by,
+)
 from ledgerlog_spark.client.blocking.loop_thread import LoopThread, loop_thread
 from ledgerlog_spark.client.blocking.reader import BlockingReadHandle
-from ledgerlog_spark.client.blocking.writer import BlockingWriteHandle, Inbox
+from ledgerlog_spark.client.blocking.writer import BlockingWriteHandle
 from ledgerlog_spark.client.client import LedgerClient
+from ledgerlog_spark.client.handles.reader import ReadHandle
+from ledgerlog_spark.client.handles.writer import WriteHandle
 from ledgerlog_spark.errors import LocalProtocolError
-from ledgerlog_spark.model import NO_ENTRY, DigestType, LedgerMetadata
 
 T = TypeVar("T")
 Connect = Callable[[], Coroutine[Any, Any, LedgerClient]]
 BATCH_OF_IDS = 1_000
 
 
-class BlockingClient(Closing):
+class BlockingClient(Blocking[LedgerClient], Closing):
     """Ledgers of one cluster; safe to use from several threads, and after a fork.
 
-    Same calls and same errors as `LedgerClient`, without `await`.
+    Every call waits until it is done. `with` closes the client at its end.
     """
 
     def __init__(self, connect: Connect) -> None:
@@ -47,54 +54,22 @@ class BlockingClient(Closing):
         self._is_closed = False
         self._connected()
 
-    def create_ledger(
-        self,
-        *,
-        ensemble_size: int = 3,
-        write_quorum: int = 3,
-        ack_quorum: int = 2,
-        digest_type: str | DigestType = "CRC32C",
-        password: bytes = b"",
-        custom_metadata: Mapping[str, bytes] | None = None,
-        explicit_lac: bool = False,
-    ) -> BlockingWriteHandle:
-        """The handle of a new ledger; see `LedgerClient.create_ledger`."""
+    def _written(self, handle: WriteHandle) -> BlockingWriteHandle:
         thread, client = self._connected()
-        inbox = Inbox(client.services.settings, thread)
-        handle = thread.call(
-            client.create_ledger(
-                ensemble_size=ensemble_size,
-                write_quorum=write_quorum,
-                ack_quorum=ack_quorum,
-                digest_type=digest_type,
-                password=password,
-                custom_metadata=custom_metadata,
-                explicit_lac=explicit_lac,
-                listener=inbox,
-            )
-        )
-        return BlockingWriteHandle(handle, thread, inbox)
+        return BlockingWriteHandle(handle, thread, client.services.settings)
 
-    def open_ledger(self, ledger_id: int, *, password: bytes = b"") -> BlockingReadHandle:
-        """A handle for reading, which never fences; see `LedgerClient.open_ledger`."""
-        thread, client = self._connected()
-        handle = thread.call(client.open_ledger(ledger_id, password=password))
-        return BlockingReadHandle(handle, thread)
+    def _read(self, handle: ReadHandle) -> BlockingReadHandle:
+        return BlockingReadHandle(handle, self._connected()[0])
 
-    def seal(
-        self, ledger_id: int, *, password: bytes = b"", floor_entry_id: int = NO_ENTRY
-    ) -> LedgerMetadata:
-        """The closed record; see `LedgerClient.seal`."""
-        thread, client = self._connected()
-        return thread.call(client.seal(ledger_id, password=password, floor_entry_id=floor_entry_id))
+    create_ledger = derived_as(LedgerClient.create_ledger, _written)
+    open_ledger = derived_as(LedgerClient.open_ledger, _read)
+    seal = derived(LedgerClient.seal)
+    delete_ledger = derived(LedgerClient.delete_ledger)
+    ledger_metadata = derived(LedgerClient.ledger_metadata)
 
-    def delete_ledger(self, ledger_id: int) -> None:
-        """Delete the record; see `LedgerClient.delete_ledger`."""
-        thread, client = self._connected()
-        thread.call(client.delete_ledger(ledger_id))
-
+    @documented_by(LedgerClient.list_ledgers)
     def list_ledgers(self) -> Iterator[int]:
-        """All ledger ids, rising; see `LedgerClient.list_ledgers`."""
+        """Some at a time."""
         thread, client = self._connected()
         ids = client.list_ledgers()
 
@@ -109,16 +84,14 @@ class BlockingClient(Closing):
         while batch := thread.call(some()):
             yield from batch
 
-    def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
-        """The record as it is now; see `LedgerClient.ledger_metadata`."""
-        thread, client = self._connected()
-        return thread.call(client.ledger_metadata(ledger_id))
-
     def is_orphaned(self) -> bool:
         """Whether another cluster answers at the address of this client's.
 
-        Such a client never connects again: what it knows is of ledgers that are gone. Asked of a
-        connected client this costs nothing; else see `Session.is_orphaned`.
+        Such a client never connects again: its ledgers are gone. Asked of a connected client this
+        costs nothing.
+
+        Raises:
+            MetadataUnavailableError: No store answered.
         """
         thread, client = self._connected()
         session = client.services.session
@@ -127,12 +100,20 @@ class BlockingClient(Closing):
         return thread.call(session.is_orphaned())
 
     def run(self, work: Callable[[LedgerClient], Coroutine[Any, Any, T]]) -> T:
-        """What `work(client)` returns, run on the client's loop: for layers built on it."""
+        """What the coroutine `work(client)` returns, run on the client's event loop.
+
+        Raises:
+            LocalProtocolError: The client is closed, or this is the event loop's own thread.
+            Exception: What the coroutine raised.
+        """
         thread, client = self._connected()
         return thread.call(work(client))
 
+    _run = run
+
+    @documented_by(LedgerClient.aclose)
     def close(self) -> None:
-        """End all connections. Ledgers that are still written stay open: seal them later."""
+        """On the loop of the process that calls."""
         with self._lock:
             self._is_closed = True
             client, self._client = self._client, None

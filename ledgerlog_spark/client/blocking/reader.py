@@ -1,61 +1,55 @@
-"""The blocking API of a read handle: a thread hop for each batch, none for an entry."""
+"""The blocking twin of a read handle: a thread hop for each batch, none for an entry."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Coroutine, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
 
-from ledgerlog_spark.client.blocking.closing import Closing
+from ledgerlog_spark.client.blocking.derived import (
+    BlockingHandle,
+    Closing,
+    Shown,
+    derived,
+    documented_by,
+)
 from ledgerlog_spark.client.blocking.loop_thread import LoopThread
 from ledgerlog_spark.client.handles.reader import Entry, ReadHandle
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import LedgerMetadata
 
-T = TypeVar("T")
 
+class BlockingReadHandle(BlockingHandle[ReadHandle], Closing):
+    """A ledger in any state, read without disturbing its writer; from any thread of one process.
 
-class BlockingReadHandle(Closing):
-    """`ReadHandle` without `await`.
+    `with` closes the handle at its end.
 
     Attributes:
         id: The ledger's id.
     """
 
     def __init__(self, handle: ReadHandle, thread: LoopThread) -> None:
+        super().__init__(handle, thread)
         self.id = handle.id
-        self._handle = handle
-        self._thread = thread
 
-    @property
-    def last_add_confirmed(self) -> int:
-        """See `ReadHandle.last_add_confirmed`."""
-        return self._handle.last_add_confirmed
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the ledger was closed when its record was last loaded."""
-        return self._handle.is_closed
-
-    @property
-    def length(self) -> int:
-        """Payload bytes of the closed ledger, 0 while it is open."""
-        return self._handle.length
+    last_add_confirmed = Shown(ReadHandle.last_add_confirmed)
+    is_closed = Shown(ReadHandle.is_closed)
+    length = Shown(ReadHandle.length)
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The record as last loaded."""
-        return self._handle.metadata
+        """The record as last loaded; reads that find it outdated load it again."""
+        return self._twin.metadata
 
-    def refresh(self) -> int:
-        """The last add confirmed, asked for again; see `ReadHandle.refresh`."""
-        return self._call(self._handle.refresh())
+    refresh = derived(ReadHandle.refresh)
+    read_entry = derived(ReadHandle.read_entry)
 
+    @documented_by(ReadHandle.read)
     def read(self, first_entry_id: int = 0, last_entry_id: int | None = None) -> Iterator[Entry]:
-        """Entries first to last, both inclusive, in order; see `ReadHandle.read_batches`."""
+        """One by one."""
         for batch in self.read_batches(first_entry_id, last_entry_id):
             yield from batch
 
+    @documented_by(ReadHandle.read_batches)
     def read_batches(
         self,
         first_entry_id: int = 0,
@@ -63,16 +57,16 @@ class BlockingReadHandle(Closing):
         *,
         is_listed: bool = False,
     ) -> Iterator[Sequence[Entry]]:
-        """Entries in batches as they arrive; see `ReadHandle.read_batches`."""
-        batches = self._handle.read_batches(first_entry_id, last_entry_id, is_listed=is_listed)
+        """One thread hop for each."""
+        batches = self._twin.read_batches(first_entry_id, last_entry_id, is_listed=is_listed)
 
-        async def following() -> Sequence[Entry]:
+        async def following(_: ReadHandle) -> Sequence[Entry]:
             async for batch in batches:
                 return batch
             return ()
 
         try:
-            while batch := self._call(following()):
+            while batch := self._run(following):
                 yield batch
         finally:
             # Not waited for: a generator may be collected on any thread, the loop's included.
@@ -80,23 +74,17 @@ class BlockingReadHandle(Closing):
             if self._thread.pid == os.getpid() and not loop.is_closed():
                 loop.call_soon_threadsafe(lambda: loop.create_task(batches.aclose()))
 
-    def read_entry(self, entry_id: int) -> Entry:
-        """One entry; see `ReadHandle.read_entry`."""
-        return self._call(self._handle.read_entry(entry_id))
-
+    @documented_by(ReadHandle.aclose)
     def close(self) -> None:
-        """End reads that are under way; local only."""
-        self._call(self._handle.aclose())
+        """Here."""
+        self._run(ReadHandle.aclose)
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._thread.pid != os.getpid():
-            work.close()
-            raise LocalProtocolError(
-                f"the handle of ledger {self.id} belongs to the process that opened it: open the "
-                "ledger again in this process",
-                ledger_id=self.id,
-            )
-        return self._thread.call(work)
+    def _forked(self) -> LocalProtocolError:
+        return LocalProtocolError(
+            f"the handle of ledger {self.id} belongs to the process that opened it: open the "
+            "ledger again in this process",
+            ledger_id=self.id,
+        )
 
     def __repr__(self) -> str:
         return f"BlockingReadHandle(id={self.id}, last_add_confirmed={self.last_add_confirmed})"

@@ -1,4 +1,4 @@
-"""The blocking API of a write handle.
+"""The blocking twin of a write handle.
 
 Appends do not hop threads one by one: they go into a deque, and one wake-up makes the loop take all
 that is there.
@@ -6,15 +6,13 @@ that is there.
 
 from __future__ import annotations
 
-import os
 import threading
-from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from ledgerlog_spark.client.appends.batches import checked_payload, checked_payloads
+from ledgerlog_spark.client.appends.batches import AppendListener, checked_payload, checked_payloads
 from ledgerlog_spark.client.appends.pace import BACKLOGS_MAX
 from ledgerlog_spark.client.blocking.add_future import (
     AddFuture,
@@ -22,16 +20,21 @@ from ledgerlog_spark.client.blocking.add_future import (
     complete_all,
     completed,
 )
-from ledgerlog_spark.client.blocking.closing import Closing
+from ledgerlog_spark.client.blocking.derived import (
+    BlockingHandle,
+    Closing,
+    Shown,
+    derived,
+    documented_by,
+)
 from ledgerlog_spark.client.blocking.loop_thread import LoopThread
 from ledgerlog_spark.client.handles.writer import WriteHandle
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LocalProtocolError
-from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.ledger.messages import Payload
 
+A = TypeVar("A", bound="Appender")
 T = TypeVar("T")
-
 
 DOZE_SIZE_BYTES_MAX = 64 << 10
 """What comes while the loop dozes wakes it when there is so much; it may fill an entry."""
@@ -155,20 +158,23 @@ class Appender(Protocol):
     def send_now(self) -> None:
         """Send what was taken, as far as that is possible."""
 
+    def report_to(self, listener: AppendListener) -> None:
+        """Report progress to `listener`, which completes the waiters."""
+
     @property
     def is_lingering(self) -> bool:
         """Whether appends wait for company, and are sent later without anybody's doing."""
 
 
-class BlockingAppends(Closing):
-    """The way of appends from any thread to an appender on the loop; futures come back."""
+class BlockingAppends(BlockingHandle[A], Closing):
+    """Takes appends from any thread to an appender on the loop; futures come back."""
 
-    def __init__(self, appender: Appender, thread: LoopThread, inbox: Inbox) -> None:
-        self._appender = appender
-        self._thread = thread
-        self._inbox = inbox
+    def __init__(self, appender: A, thread: LoopThread, settings: ClientSettings) -> None:
+        super().__init__(appender, thread)
+        self._inbox = inbox = Inbox(settings, thread)
         inbox.hand_over = self._hand_over
         inbox.look_soon = partial(thread.loop.call_soon, self._take_inbox)
+        appender.report_to(inbox)
 
     def _append(self, payload: Payload) -> AddFuture[Any]:
         """Hand over one checked payload; blocks only while the backlog is full."""
@@ -185,8 +191,7 @@ class BlockingAppends(Closing):
     def _put(
         self, item: Payload | list[Payload], future: AddFuture[Any], entries: int, size_bytes: int
     ) -> None:
-        if self._thread.pid != os.getpid():
-            raise self._forked()
+        self._check_process()
         if self._inbox.put(item, future, entries, size_bytes):
             self._thread.loop.call_soon_threadsafe(self._take_inbox)
 
@@ -194,12 +199,12 @@ class BlockingAppends(Closing):
         """On the loop: hand everything over, in order, and send."""
         self._inbox.look()
         self._hand_over()
-        self._appender.send_now()
-        if self._appender.is_lingering:
+        self._twin.send_now()
+        if self._twin.is_lingering:
             self._inbox.doze()
 
     def _hand_over(self) -> None:
-        items, appender = self._inbox.items, self._appender
+        items, appender = self._inbox.items, self._twin
         while items:
             item, future = items.popleft()
             if isinstance(item, list):
@@ -207,86 +212,73 @@ class BlockingAppends(Closing):
             else:
                 appender.submit(item, future)
 
-    def _call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What `work()` returns on the loop, behind all appends so far."""
-        if self._thread.pid != os.getpid():
-            raise self._forked()
+    def _run(self, work: Callable[[A], Coroutine[Any, Any, T]]) -> T:
+        """What `work` returns on the loop, after all appends so far."""
+        self._check_process()
         return self._thread.call(self._after_appends(work))
 
-    async def _after_appends(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _after_appends(self, work: Callable[[A], Coroutine[Any, Any, T]]) -> T:
         self._take_inbox()
-        return await work()
-
-    @abstractmethod
-    def _forked(self) -> LocalProtocolError:
-        """The error of a call in another process than the one that writes."""
+        return await work(self._twin)
 
 
-class BlockingWriteHandle(BlockingAppends):
-    """`WriteHandle` without `await`; safe to use from several threads of one process.
+class BlockingWriteHandle(BlockingAppends[WriteHandle]):
+    """Appends to one ledger, each acknowledged on Qa bookies before it completes.
+
+    Safe to use from several threads of one process. Entry ids are dense; those of one thread are
+    in the order of its calls. `with` closes the ledger at its end.
 
     Attributes:
         id: The ledger's id.
     """
 
-    def __init__(self, handle: WriteHandle, thread: LoopThread, inbox: Inbox) -> None:
-        super().__init__(handle, thread, inbox)
+    def __init__(self, handle: WriteHandle, thread: LoopThread, settings: ClientSettings) -> None:
+        super().__init__(handle, thread, settings)
         self.id = handle.id
-        self._handle = handle
 
-    @property
-    def last_add_confirmed(self) -> int:
-        """Last entry that was acknowledged, NO_ENTRY (-1) before the first."""
-        return self._handle.last_add_confirmed
+    last_add_confirmed = Shown(WriteHandle.last_add_confirmed)
+    length = Shown(WriteHandle.length)
+    metadata = Shown(WriteHandle.metadata)
+    is_writable = Shown(WriteHandle.is_writable)
+    flush = derived(WriteHandle.flush)
+    close = derived(WriteHandle.close)
 
-    @property
-    def length(self) -> int:
-        """Payload bytes up to and including `last_add_confirmed`."""
-        return self._handle.length
-
-    @property
-    def metadata(self) -> LedgerMetadata:
-        """The newest record that the writer knows."""
-        return self._handle.metadata
-
-    @property
-    def is_writable(self) -> bool:
-        """Whether appends are still taken: no failure so far, and no close."""
-        return self._handle.is_writable
-
+    @documented_by(WriteHandle.append)
     def append(self, payload: bytes | bytearray | memoryview) -> int:
-        """The entry's id once it is on the disks of Qa bookies; errors as `WriteHandle.append`."""
+        """Waits for its future."""
         return self.append_async(payload).result()
 
     def append_async(self, payload: bytes | bytearray | memoryview) -> AddFuture[int]:
-        """A `concurrent.futures.Future` of the entry id; blocks only while the backlog is full."""
+        """A `concurrent.futures.Future` of the entry's id; its errors are those of `append`.
+
+        Blocks only while the settings' backlog of appends waits to be sent.
+
+        Raises:
+            LocalProtocolError: Not bytes, too large, or called in another process than the one
+                that created the ledger. Or by a callback of an append, which cannot wait, while
+                16 times the backlog waits. Nothing was appended.
+        """
         return self._append(checked_payload(payload))
 
+    @documented_by(WriteHandle.append_batch)
     def append_batch(self, payloads: Sequence[bytes | bytearray | memoryview]) -> range:
-        """The ids of all payloads; see `WriteHandle.append_batch`."""
+        """Waits for its future."""
         return self.append_batch_async(payloads).result()
 
     def append_batch_async(
         self, payloads: Sequence[bytes | bytearray | memoryview]
     ) -> AddFuture[range]:
-        """A future of the range of ids; blocks only while the backlog is full."""
+        """A `concurrent.futures.Future` of the range of ids; its errors are those of `append`.
+
+        Blocks only while the settings' backlog of appends waits to be sent.
+
+        Raises:
+            LocalProtocolError: As of `append_async`. Nothing was appended.
+        """
         kept = checked_payloads(payloads)
         if not kept:
             return completed(self._inbox.condition, range(0))
         return self._append_all(kept)
-
-    def flush(self) -> None:
-        """Wait until each append so far was acknowledged or failed."""
-        self._call(self._handle.flush)
-
-    def close(self) -> LedgerMetadata:
-        """The closed record; see `WriteHandle.close`.
-
-        Blocks for up to four minutes while the metadata store is away (half a minute when that
-        refuses at once), then raises MetadataUnavailableError and can be called again. After
-        Ctrl-C the attempt goes on until the client is closed.
-        """
-        return self._call(self._handle.close)
 
     def _forked(self) -> LocalProtocolError:
         return LocalProtocolError(

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from ledgerlog_spark.client.appends.batches import (
     AppendBatches,
+    AppendListener,
     Complete,
     Gathered,
     Waiter,
@@ -72,10 +73,8 @@ class WriteHandle:
         created: Versioned[LedgerMetadata],
         services: Services,
         changes_ensemble: bool = True,
-        on_sent: Callable[[int, int], None] | None = None,
         on_closed: Callable[[LedgerMetadata], object] | None = None,
         on_failed: Callable[[LedgerLogError], object] | None = None,
-        complete: Complete = complete_each,
     ) -> None:
         """A handle of the record just created.
 
@@ -84,19 +83,17 @@ class WriteHandle:
             created: Its record, without entries.
             services: Of the client.
             changes_ensemble: Replace bookies that fail; else the first one ends the handle.
-            on_sent: Gets entries and payload bytes that no longer wait to be sent.
             on_closed: Gets the closed record.
             on_failed: Gets why no more appends are taken, once all that were pending failed; also
                 when none was pending.
-            complete: Completes the futures that were given to `submit`.
         """
         metadata = created.value
         settings = services.settings
         self.id = ledger_id
-        self._on_sent = on_sent
+        self._on_sent: Callable[[int, int], None] | None = None
         self._on_closed = on_closed
         self._on_failed = on_failed
-        self._complete = complete
+        self._complete: Complete = complete_each
         self._loop = asyncio.get_running_loop()
         limits = settings.writer
         if not changes_ensemble:
@@ -250,7 +247,8 @@ class WriteHandle:
 
         Appends still pending have up to twice `add_quorum_timeout_ms`. After that the metadata
         store has `close_timeout_ms`, 30 s by default; then this raises MetadataUnavailableError
-        and can be called again, while the close goes on in the background.
+        and can be called again, while the close goes on in the background. So it does when the
+        waiting is cancelled or interrupted, until the client is closed.
 
         Raises:
             LedgerFencedError: Another client is recovering the ledger; its close decides.
@@ -284,6 +282,10 @@ class WriteHandle:
         )
         if self._closed is not None and not self._closed.done():
             self._closed.set_exception(self._stopped_error())
+
+    def report_to(self, listener: AppendListener) -> None:
+        """Report progress to `listener`, which completes the waiters; before the first append."""
+        self._on_sent, self._complete = listener.on_sent, listener.complete
 
     def submit(self, payload: Payload, waiter: Waiter) -> None:
         """Take one checked payload; `waiter` gets its entry id. For the faces of this handle."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ledgerlog_spark.client.blocking.closing import Closing
+from ledgerlog_spark.client.blocking.derived import Closing
 from ledgerlog_spark.datasource.scan.index_entries import with_needed_entries
 from ledgerlog_spark.datasource.scan.ranges import ScanRange
 from ledgerlog_spark.datasource.scan.task import ReadEntries, ScanTask, read_batches

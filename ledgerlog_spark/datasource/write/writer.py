@@ -68,7 +68,7 @@ class BatchWriter(DataSourceArrowWriter):
             for _ in iterator:  # Spark's rows have to be taken, the log has them already
                 pass
             return StagedRanges(())
-        log = logs_at(self._uri).open_job(self._job)
+        log = logs_at(self._uri).open_by_id(self._job.log, self._job.log_id)
         return StagedRanges(
             stage_ranges(
                 lambda: log.open_range(self._job),
@@ -92,7 +92,7 @@ class BatchWriter(DataSourceArrowWriter):
         from ledgerlog_spark.datasource.cluster import logs_at
 
         ranges = [staged for message in messages for staged in message.ranges]
-        log = logs_at(self._uri).open_job(self._job)
+        log = logs_at(self._uri).open_by_id(self._job.log, self._job.log_id)
         result = log.commit(self._job, ranges, is_last=True)
         _logger.info("log %s: %s, version %s", self._job.log, result.status.value, result.version)
 

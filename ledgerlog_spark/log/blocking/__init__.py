@@ -2,5 +2,5 @@
 
 - `logs`: all logs, and one. `leader`: a log that this program leads. `records`: a log that it
   reads.
-- `stream`: a stream's tasks and its commit. `maintenance`: what keeps a log small.
+- `stream`: a stream's tasks and its commit.
 """

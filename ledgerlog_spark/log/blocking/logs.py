@@ -1,84 +1,96 @@
-"""The blocking API of logs, for Spark's driver and workers."""
+"""The blocking twins of logs and of one log, for Spark's driver and workers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from ledgerlog_spark.client.blocking.client import BlockingClient
+from ledgerlog_spark.client.blocking.derived import (
+    Blocking,
+    Shown,
+    derived,
+    derived_as,
+    documented_by,
+    on_loop,
+)
+from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.log.blocking.maintenance import BlockingLogMaintenance
-from ledgerlog_spark.log.logs import logs_of
+from ledgerlog_spark.log.committing.range_writer import RangeWriter
+from ledgerlog_spark.log.log import Log
+from ledgerlog_spark.log.logs import Logs, logs_of
+from ledgerlog_spark.log.maintenance.sweeper import Swept
 from ledgerlog_spark.log.picture import Picture, picture_of
 from ledgerlog_spark.log.reading.begun_range import BegunRange
+from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
+from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.ledger.read_room import ReadRoom
-from ledgerlog_spark.protocol.log.commit.epoch import JobKind
-from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind, WriteMode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-
-    from ledgerlog_spark.client.blocking.client import BlockingClient
-    from ledgerlog_spark.client.client import LedgerClient
-    from ledgerlog_spark.log.committing.job import Job
-    from ledgerlog_spark.log.committing.range_writer import RangeWriter
-    from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.log.logs import Logs
-    from ledgerlog_spark.log.maintenance.sweeper import Swept
-    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
-    from ledgerlog_spark.model import LedgerMetadata
-    from ledgerlog_spark.protocol.log.commit.result import CommitResult
-    from ledgerlog_spark.protocol.log.read.versions import LogState
-    from ledgerlog_spark.protocol.log.read.view import LogView
-    from ledgerlog_spark.protocol.log.state.records import LogSnapshot, StagedRange, VersionInterval
 
 T = TypeVar("T")
 
 
-class BlockingLogs:
-    """The logs of the cluster that a blocking client is connected to; same calls as `Logs`."""
+def _on_loop(client: BlockingClient, cancel: CancelWatch) -> CancelWatch:
+    """The same, to be called on any thread."""
+
+    async def cancelled(_: LedgerClient) -> None:
+        cancel()
+
+    return lambda: client.run(cancelled)
+
+
+class BlockingLogs(Blocking[Logs]):
+    """The logs of the cluster that a blocking client is connected to; they end with the client."""
 
     def __init__(self, client: BlockingClient) -> None:
-        """Logs that end with the client."""
+        """The logs of the client's cluster."""
         self._client = client
 
-    def create(
-        self,
-        name: str,
-        *,
-        schema: bytes = b"",
-        properties: Mapping[str, str] | None = None,
-        kind: LogKind = LogKind.TRANSACTIONAL,
-        content: LogContent = LogContent.ROWS,
-    ) -> BlockingLog:
-        """See `Logs.create`."""
-        return self._log(
-            lambda logs: logs.create(
-                name, schema=schema, properties=properties, kind=kind, content=content
-            )
-        )
+    def _blocking(self, log: Log) -> BlockingLog:
+        return BlockingLog(self._client, log.name, log.log_id)
 
-    def open(self, name: str) -> BlockingLog:
-        """See `Logs.open`."""
-        return self._log(lambda logs: logs.open(name))
+    create = derived_as(Logs.create, _blocking)
+    open = derived_as(Logs.open, _blocking)
+    open_or_create = derived_as(Logs.open_or_create, _blocking)
+    names = derived(Logs.names)
+    now_ms = derived(Logs.now_ms)
+    owner = derived(Logs.owner)
+    seal = derived(Logs.seal)
+    delete = derived(Logs.delete)
 
-    def open_or_create(
-        self, name: str, *, schema: bytes = b"", properties: Mapping[str, str] | None = None
-    ) -> BlockingLog:
-        """See `Logs.open_or_create`."""
-        return self._log(
-            lambda logs: logs.open_or_create(name, schema=schema, properties=properties)
-        )
-
-    def open_job(self, job: Job) -> BlockingLog:
-        """The log of a job, without asking the store."""
-        return BlockingLog(self._client, job.log, job.log_id)
-
+    @documented_by(Logs.open_by_id)
     def open_by_id(self, name: str, log_id: str) -> BlockingLog:
-        """The log of that id, without asking the store."""
+        """Here."""
         return BlockingLog(self._client, name, log_id)
 
+    @documented_by(Logs.watch_names)
+    def watch_names(self, on_change: OnChange) -> CancelWatch:
+        """Cancelled from any thread."""
+
+        async def watched(logs: Logs) -> CancelWatch:
+            return logs.watch_names(on_change)
+
+        return _on_loop(self._client, self._run(watched))
+
+    def sweep(self) -> tuple[list[Swept], list[LedgerLogError]]:
+        """Delete what no version of any log names any more, in one pass over all logs.
+
+        Returns:
+            What was done for each log, and the errors of the logs that could not be swept.
+
+        Raises:
+            MetadataError: There is no cluster at the root, or the store failed.
+        """
+        return self._run(lambda logs: logs.sweeper().sweep_all())
+
     def records(self, ledger_ids: Sequence[int]) -> dict[int, LedgerMetadata]:
-        """Records of ledgers for `remember`; see `LedgerClient.recent_records`."""
+        """Records of ledgers that are at most 60 s old, for `remember` in another process.
+
+        Without those of ledgers that are gone, and only the first ones that fit 16 MiB.
+
+        Raises:
+            MetadataUnavailableError: One could not be read.
+        """
         return self._client.run(lambda client: client.recent_records(ledger_ids))
 
     def remember(self, records: Mapping[int, LedgerMetadata]) -> None:
@@ -89,58 +101,16 @@ class BlockingLogs:
 
         self._client.run(remembered)
 
-    def names(self) -> Sequence[str]:
-        """See `Logs.names`."""
-        return self._client.run(lambda client: logs_of(client).names())
-
-    def now_ms(self) -> int:
-        """See `Logs.now_ms`."""
-        return self._client.run(lambda client: logs_of(client).now_ms())
-
-    def watch_names(self, on_change: OnChange) -> CancelWatch:
-        """See `Logs.watch_names`; `on_change` runs on the client's thread and must not block."""
-
-        async def watched(client: LedgerClient) -> CancelWatch:
-            return logs_of(client).watch_names(on_change)
-
-        return _on_loop(self._client, self._client.run(watched))
-
-    def owner(self, ledger_id: int) -> str | None:
-        """See `Logs.owner`."""
-        return self._client.run(lambda client: logs_of(client).owner(ledger_id))
-
-    def seal(self, ledger_id: int, *, password: bytes = b"") -> LedgerMetadata:
-        """See `Logs.seal`."""
-        return self._client.run(lambda client: logs_of(client).seal(ledger_id, password=password))
-
-    def delete(self, name: str) -> None:
-        """See `Logs.delete`."""
-        self._client.run(lambda client: logs_of(client).delete(name))
-
-    def sweep(self) -> tuple[list[Swept], list[LedgerLogError]]:
-        """One pass of the sweeper over every log; see `Sweeper.sweep_all`."""
-        return self._client.run(lambda client: logs_of(client).sweeper().sweep_all())
-
-    def _log(self, work: Callable[[Logs], Coroutine[Any, Any, Log]]) -> BlockingLog:
-        log = self._client.run(lambda client: work(logs_of(client)))
-        return BlockingLog(self._client, log.name, log.log_id)
+    def _run(self, work: Callable[[Logs], Coroutine[Any, Any, T]]) -> T:
+        return self._client.run(lambda client: work(logs_of(client)))
 
 
-def _on_loop(client: BlockingClient, cancel: CancelWatch) -> CancelWatch:
-    """The same, to be called on any thread."""
-
-    async def cancelled() -> None:
-        cancel()
-
-    return lambda: client.run(lambda _: cancelled())
-
-
-class BlockingLog(BlockingLogMaintenance):
-    """One transactional log; same calls and errors as `Log`, without `await`.
+class BlockingLog(Blocking[Log]):
+    """One log of either kind; holds no connection of its own and needs no closing.
 
     Attributes:
         name: The name it was opened under.
-        log_id: Its id.
+        log_id: Its id; another log of the same name later has another.
     """
 
     def __init__(self, client: BlockingClient, name: str, log_id: str) -> None:
@@ -148,93 +118,44 @@ class BlockingLog(BlockingLogMaintenance):
         self.log_id = log_id
         self._client = client
 
-    def state(self, *, is_fresh: bool = True) -> LogState:
-        """See `Log.state`."""
-        return self._run(lambda log: log.state(is_fresh=is_fresh))
+    def _writer(self, writer: RangeWriter) -> BlockingRangeWriter:
+        return BlockingRangeWriter(self._client, writer)
 
-    def snapshot(self, version: int | None = None) -> LogSnapshot:
-        """See `Log.snapshot`."""
-        return self._run(lambda log: log.snapshot(version))
+    state = derived(Log.state)
+    snapshot = derived(Log.snapshot)
+    history = derived(Log.history)
+    view = derived(Log.view)
+    version_at = derived(Log.version_at)
+    begin = derived(Log.begin)
+    open_range = derived_as(Log.open_range, _writer)
+    commit = derived(Log.commit)
+    abort = derived(Log.abort)
+    floor = derived(Log.floor)
+    seal = derived(Log.seal)
+    truncate = derived(Log.truncate)
+    retain = derived(Log.retain)
+    restore = derived(Log.restore)
+    set_properties = derived(Log.set_properties)
+    switch = derived(Log.switch)
+    release = derived(Log.release)
+    check = derived(Log.check)
+    delete_orphans = derived(Log.delete_orphans)
+    delete = derived(Log.delete)
 
-    def history(self) -> tuple[VersionInterval, ...]:
-        """See `Log.history`."""
-        return self._run(lambda log: log.history())
-
-    def view(
-        self,
-        first_offset: int = 0,
-        *,
-        seen_offset: int = 0,
-        known_version: int | None = None,
-        known_schemas: Collection[int] = (),
-        is_fresh: bool = True,
-    ) -> LogView:
-        """See `Log.view`."""
-        return self._run(
-            lambda log: log.view(
-                first_offset,
-                seen_offset=seen_offset,
-                known_version=known_version,
-                known_schemas=known_schemas,
-                is_fresh=is_fresh,
-            )
-        )
-
+    @documented_by(Log.watch_end)
     def watch_end(self, on_change: OnChange) -> CancelWatch:
-        """See `Log.watch_end`; `on_change` runs on the client's thread and must not block."""
+        """Cancelled from any thread."""
 
         async def watched(log: Log) -> CancelWatch:
             return log.watch_end(on_change)
 
         return _on_loop(self._client, self._run(watched))
 
-    def begin(
-        self,
-        *,
-        schema: bytes = b"",
-        mode: WriteMode = WriteMode.APPEND,
-        app: str | None = None,
-        batch_id: int = 0,
-        run: str | None = None,
-        kind: JobKind = JobKind.BATCH,
-        overwrite_if_changed: bool = False,
-        password: bytes = b"",
-        planned: LogState | None = None,
-    ) -> Job:
-        """See `Log.begin`."""
-        return self._run(
-            lambda log: log.begin(
-                schema=schema,
-                mode=mode,
-                app=app,
-                batch_id=batch_id,
-                run=run,
-                kind=kind,
-                overwrite_if_changed=overwrite_if_changed,
-                password=password,
-                planned=planned,
-            )
-        )
-
-    def open_range(self, job: Job, schema_message: bytes | None = None) -> BlockingRangeWriter:
-        """See `Log.open_range`."""
-        writer = self._run(lambda log: log.open_range(job, schema_message))
-        return BlockingRangeWriter(self._client, writer)
-
-    def commit(
-        self, job: Job, ranges: Sequence[StagedRange], *, is_last: bool = False
-    ) -> CommitResult:
-        """See `Log.commit`."""
-        return self._run(lambda log: log.commit(job, ranges, is_last=is_last))
-
-    def abort(self, job: Job) -> None:
-        """See `Log.abort`."""
-        self._run(lambda log: log.abort(job))
-
+    @documented_by(Log.read_range)
     def read_range(
         self, ledger_id: int, first_entry_id: int, last_entry_id: int, *, password: bytes = b""
     ) -> Iterator[Sequence[Any]]:
-        """Batches of entries of a listed range; see `committed_range.read_range`."""
+        """The first entries are on their way at once."""
         (reading,) = self.begin_ranges(
             [(ledger_id, first_entry_id, last_entry_id)], password=password
         )
@@ -249,11 +170,16 @@ class BlockingLog(BlockingLogMaintenance):
     ) -> list[BlockingRangeReader]:
         """Readers of listed ranges, the first entries of them on their way; take them in order.
 
+        Errors come when their place in a reader is reached.
+
         Args:
             ranges: Ledger id, first and last entry id, both inclusive.
-            password: Of the ledgers.
+            password: The password of the ledgers.
             room: Bounds what these readers and others of the room hold. Without it these have one
                 of their own, 64 MiB.
+
+        Raises:
+            LocalProtocolError: The client is closed.
         """
         shared = room or ReadRoom()
 
@@ -267,11 +193,15 @@ class BlockingLog(BlockingLogMaintenance):
         return [BlockingRangeReader(self._client, reading) for reading in self._run(begun)]
 
     def picture(self, *, gone: Collection[str] = ()) -> Picture:
-        """The log as a picture that notebooks show; see `picture_of`.
+        """The log as a picture that notebooks show: its ranges, and the bookies that hold them.
 
         Args:
             gone: Bookies to mark although they are still registered, as for some seconds after a
                 crash.
+
+        Raises:
+            LogNotFoundError: The log was deleted.
+            MetadataError: The store failed.
         """
 
         async def drawn(client: LedgerClient) -> Picture:
@@ -306,7 +236,6 @@ class BlockingRangeReader:
         self._reading = reading
 
     def __iter__(self) -> Iterator[Sequence[Any]]:
-        """Batches of entries; see `committed_range.read_range`."""
         is_over = False
         try:
             while (batch := self._client.run(lambda _: self._reading.following())) is not None:
@@ -321,8 +250,11 @@ class BlockingRangeReader:
         self._client.run(lambda _: self._reading.aclose())
 
 
-class BlockingRangeWriter:
-    """One range of a task; same calls and errors as `RangeWriter`, without `await`.
+class BlockingRangeWriter(Blocking[RangeWriter]):
+    """The entries of one range, in order.
+
+    Not for use by several tasks at once. Any error ends it: start the attempt again, or after a
+    fence continue with what `cut` returns.
 
     Attributes:
         ledger_id: The range's ledger.
@@ -331,39 +263,23 @@ class BlockingRangeWriter:
     def __init__(self, client: BlockingClient, writer: RangeWriter) -> None:
         self.ledger_id = writer.ledger_id
         self._client = client
-        self._writer = writer
+        self._twin = writer
 
     @property
     def rows(self) -> int:
         """Appended so far."""
-        return self._writer.rows
+        return self._twin.rows
 
     @property
     def size_bytes(self) -> int:
         """Payload appended so far."""
-        return self._writer.size_bytes
+        return self._twin.size_bytes
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the task should finish this range and go on in a new one."""
-        return self._writer.is_full
+    is_full = Shown(RangeWriter.is_full)
+    append = derived(RangeWriter.append)
+    finish = derived(RangeWriter.finish)
+    cut = derived(RangeWriter.cut)
+    abandon = on_loop(RangeWriter.abandon)
 
-    def append(self, payload: bytes | bytearray | memoryview, rows: int) -> None:
-        """See `RangeWriter.append`."""
-        self._client.run(lambda _: self._writer.append(payload, rows))
-
-    def finish(self, index: bytes | None = None, *, statistics: bytes = b"") -> StagedRange | None:
-        """See `RangeWriter.finish`."""
-        return self._client.run(lambda _: self._writer.finish(index, statistics=statistics))
-
-    def cut(self) -> tuple[StagedRange | None, tuple[bytes | bytearray | memoryview, ...]]:
-        """See `RangeWriter.cut`."""
-        return self._client.run(lambda _: self._writer.cut())
-
-    def abandon(self) -> None:
-        """See `RangeWriter.abandon`."""
-
-        async def abandoned() -> None:
-            self._writer.abandon()
-
-        self._client.run(lambda _: abandoned())
+    def _run(self, work: Callable[[RangeWriter], Coroutine[Any, Any, T]]) -> T:
+        return self._client.run(lambda _: work(self._twin))

@@ -1,4 +1,4 @@
-"""The blocking API of a stream's tasks and of its commit, for Spark's Python processes."""
+"""The blocking calls of a stream's tasks and of its commit, for Spark's Python processes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BlockingStream:
         self._job = job
 
     def join(self) -> Joined:
-        """See `StreamLedgers.join`."""
+        """Join the query run, once for each run and process."""
 
         async def joined(client: LedgerClient) -> Joined:
             return await ledgers_of(client).join(self._log(client), self._job)
@@ -46,7 +46,7 @@ class BlockingStream:
         return self._client.run(joined)
 
     def open_range(self) -> BlockingRangeWriter:
-        """See `StreamLedgers.open_range`."""
+        """The next range of a ledger that is open, else of a new one."""
 
         async def opened(client: LedgerClient) -> RangeWriter:
             return await ledgers_of(client).open_range(self._log(client), self._job)
@@ -54,7 +54,7 @@ class BlockingStream:
         return BlockingRangeWriter(self._client, self._client.run(opened))
 
     def commit(self, ranges: Sequence[StagedRange]) -> CommitResult:
-        """See `Log.commit`."""
+        """Make the batch visible, once and whole; durable on return."""
 
         async def committed(client: LedgerClient) -> CommitResult:
             known = _known.setdefault(client, KnownLogs())

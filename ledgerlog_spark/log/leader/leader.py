@@ -78,7 +78,6 @@ class Leader:
         settings: ClientSettings,
         content: LeaderContent,
         now_ms: Callable[[], int],
-        listener: AppendListener | None = None,
     ) -> None:
         """A leader that does not lead yet; `open` comes first.
 
@@ -89,7 +88,6 @@ class Leader:
             settings: Linger and backlog are those of ledgers.
             content: What the log holds: makes entries of what is appended.
             now_ms: The store's clock, for the times of appends.
-            listener: Receives the progress of appends; None for callers on the event loop.
         """
         self.name = log.name
         self.log_id = log.log_id
@@ -103,8 +101,8 @@ class Leader:
             settings=LeaderSettings(open_timeout_ms=settings.open_timeout_ms),
         )
         self._roll_timeout_ms = settings.close_timeout_ms
-        self._complete: Complete = listener.complete if listener else complete_each
-        self._on_sent = listener.on_sent if listener else None
+        self._complete: Complete = complete_each
+        self._on_sent: Callable[[int, int], None] | None = None
         self._loop = asyncio.get_running_loop()
         self._waiting = AppendBatches(
             entries_max=ENTRY_RECORDS_MAX, size_bytes_max=content.entry_size_bytes_max
@@ -366,6 +364,10 @@ class Leader:
             await self._host.finish()
         finally:
             self._host.stop()
+
+    def report_to(self, listener: AppendListener) -> None:
+        """Report progress to `listener`, which completes the waiters; before the first append."""
+        self._on_sent, self._complete = listener.on_sent, listener.complete
 
     def submit(self, record: Payload, waiter: Waiter) -> None:
         """Take one checked record; `waiter` gets its position. For the faces of this leader."""

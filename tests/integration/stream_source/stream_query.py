@@ -32,7 +32,7 @@ def write(uri: str, log: str, ids: Iterable[int], *, overwrite: bool = False) ->
     """Commit rows to a log, as one range in entries of four rows."""
     options = SourceOptions.parse({"log": log}).for_write()
     job = begin_job(client_of(uri), options, SCHEMA_JSON, overwrite=overwrite)
-    handle = logs_at(uri).open_job(job)
+    handle = logs_at(uri).open_by_id(job.log, job.log_id)
     values = list(ids)
     batches = [
         pa.record_batch({"id": pa.array(values[first : first + 4], pa.int64())})

@@ -75,7 +75,7 @@ async def write(process: Process, after_ms: int) -> None:
     if not faces:
         return
     face = faces[0]
-    story = Story(world, process, face._handle, b"", face)
+    story = Story(world, process, face._twin, b"", face)
     world.stories[story.ledger_id] = story
     await asyncio.gather(
         *(ran(process, _Appends(process, story, face).run) for _ in range(random.randint(1, 2)))
@@ -193,7 +193,7 @@ def _read(
         if last < 0:
             return
         if queues is not None:
-            queues.append(CheckedQueue(process, handle._handle.read_batches(0, last)))
+            queues.append(CheckedQueue(process, handle._twin.read_batches(0, last)))
             taken = queues[0].taken()
         else:
             taken = handle.read_batches(0, last)

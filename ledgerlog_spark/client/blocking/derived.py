@@ -1,0 +1,136 @@
+"""Blocking calls, derived from the coroutines of the same name.
+
+A class whose calls are coroutines on the event loop has a blocking *twin*, with the same calls for
+any other thread. In the twin's body `commit = derived(Log.commit)` is such a call: its parameters,
+its result and its docstring are those of the coroutine, for mypy and for `help()`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from ledgerlog_spark.client.blocking.loop_thread import LoopThread
+from ledgerlog_spark.errors import LocalProtocolError
+
+P = ParamSpec("P")
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
+R = TypeVar("R")
+W = TypeVar("W")
+B = TypeVar("B", bound="Blocking[Any]")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Blocking(ABC, Generic[A_co]):
+    """The calls of an `A`, from any thread but the event loop's."""
+
+    @abstractmethod
+    def _run(self, work: Callable[[A_co], Coroutine[Any, Any, R]]) -> R:
+        """What `work` returns on the loop, for the twin of this object."""
+
+
+class BlockingHandle(Blocking[A_co]):
+    """The twin of one object that lives on the loop of the process that made it."""
+
+    def __init__(self, twin: A_co, thread: LoopThread) -> None:
+        self._twin = twin
+        self._thread = thread
+
+    def _run(self, work: Callable[[A_co], Coroutine[Any, Any, R]]) -> R:
+        self._check_process()
+        return self._thread.call(work(self._twin))
+
+    def _check_process(self) -> None:
+        if self._thread.pid != os.getpid():
+            raise self._forked()
+
+    @abstractmethod
+    def _forked(self) -> LocalProtocolError:
+        """The error of a call in another process than the one that made it."""
+
+
+class Closing(ABC):
+    """Something that `with` closes at its end, whether the block failed or not."""
+
+    @abstractmethod
+    def close(self) -> Any:
+        """Close it; the errors are those of the class."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def derived(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Blocking[A], P], R]:
+    """The blocking call of a coroutine method."""
+
+    @functools.wraps(method)
+    def call(self: Blocking[A], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._run(lambda twin: method(twin, *args, **kwargs))
+
+    return call
+
+
+def derived_as(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]], convert: Callable[[B, R], W]
+) -> Callable[Concatenate[B, P], W]:
+    """The same, which gives the blocking twin that `convert` makes of the result."""
+
+    @functools.wraps(method)
+    def call(self: B, /, *args: P.args, **kwargs: P.kwargs) -> W:
+        return convert(self, self._run(lambda twin: method(twin, *args, **kwargs)))
+
+    given = inspect.signature(convert).return_annotation
+    vars(call)["__signature__"] = inspect.signature(method).replace(return_annotation=given)
+    return call
+
+
+def on_loop(
+    method: Callable[Concatenate[A, P], R],
+) -> Callable[Concatenate[Blocking[A], P], R]:
+    """The blocking call of a method that does not wait, but belongs on the loop."""
+
+    async def ran(twin: A, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(twin, *args, **kwargs)
+
+    functools.update_wrapper(ran, method)
+    return derived(ran)
+
+
+class Shown(property, Generic[R]):
+    """A property of the twin, which any thread may read."""
+
+    def __init__(self, of: Callable[[Any], R]) -> None:
+        """Shows `of`, a property that is taken from its class."""
+        found: Any = of  # a property on its class is a function to mypy
+        super().__init__(lambda handle: found.fget(handle._twin))  # noqa: SLF001
+        self.__doc__ = found.__doc__
+
+    def __get__(self, handle: Any, kind: type | None = None) -> R:  # type: ignore[override]
+        shown: R = super().__get__(handle, kind)
+        return shown
+
+
+def documented_by(method: Any) -> Callable[[F], F]:
+    """Give a call that is written by hand the docstring of its coroutine."""
+
+    def documented(call: F) -> F:
+        call.__doc__ = method.__doc__
+        return call
+
+    return documented
