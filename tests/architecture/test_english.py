@@ -40,8 +40,8 @@ STILL_IN: Final[dict[str, str]] = {
     "docs/INTEROP.md": "what-subject what-object nobody says told",
     "docs/LIMITS.md": "what-subject what-object who-subject nobody asks hears way-of",
     "docs/LOGS.md": (
-        "what-subject what-object who-subject whose-subject nobody says told knows asks "
-        "hears let-go behind-after so-many again way-of"
+        "what-subject what-object who-subject whose-subject nobody says knows asks hears "
+        "let-go behind-after so-many again way-of"
     ),
     "docs/PROTOCOL.md": (
         "what-subject what-object who-subject nobody says told knows asks let-go "

@@ -1,4 +1,4 @@
-"""The `LogStore` port on a tree of nodes (LOGS.md#what-is-stored).
+"""The `LogStore` port on a tree of nodes (LOGS.md#stored-state).
 
 No path whose version is checked is ever made twice: log ids, tokens and ledger ids are unique, and
 a producer's record is deleted only when its name is. So the version number alone, which is all that
