@@ -34,7 +34,11 @@ HANDLES_INTRODUCTION = """\
 
 `ll.connect` returns a blocking client, `ll.aio.connect` one for programs with an event loop. Both have the same
 methods: where this page has `async def`, the blocking handle has a plain method, and where it has an asynchronous
-iterator, the blocking handle has an iterator. Blocking handles may be used from several threads.
+iterator, the blocking handle has an iterator.
+
+All blocking clients, writers, readers and leaders have `close()`, and can be used in a `with` statement. With `await`, a client has
+`aclose()` and `async with`, a reader `aclose()`, a writer and a leader `close()`. Blocking clients, writers and leaders can be used from
+several threads.
 
 """
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 
+from bookie_server.config import BookieSettings
+from docs.generate.metrics import meanings
 from tests.docs.blocks import Block, blocks_of, missing_line
 from tests.docs.reader import Reader
 from tests.fixtures.command_line import ROOT
@@ -57,6 +62,27 @@ def test_readme_is_short() -> None:
 def test_blocks_that_cannot_run_are_known() -> None:
     counts = {page.name: sum(bool(block.reason) for block in blocks_of(page)) for page in PAGES}
     assert {name: count for name, count in counts.items() if count} == NOT_RUN
+
+
+CONFIGURATION = re.compile(r"^```(yaml|json)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=by_name)
+def test_configuration_in_a_page_can_be_parsed(page: Path) -> None:
+    for language, text in CONFIGURATION.findall(page.read_text()):
+        found = list(yaml.safe_load_all(text)) if language == "yaml" else [json.loads(text)]
+        assert all(isinstance(each, dict) for each in found), text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=by_name)
+def test_variables_and_metrics_in_a_page_exist(page: Path) -> None:
+    text = page.read_text()
+    settings = set(re.findall(r"\bLEDGERLOG_([A-Z_]+)", text))
+    assert settings - {name.upper() for name in BookieSettings.model_fields} == set()
+    alarms = re.findall(r"^\| `(.*?)` \|", text.partition("deserve an alarm")[2], re.MULTILINE)
+    names = {name for each in alarms for name in re.findall(r"[a-z]\w+_\w+|^\w+", each)}
+    assert {name.removesuffix("_total") for name in names - {"rate"}} <= meanings().keys()
+    assert bool(names) == (page.name == "metrics.md")
 
 
 PAGE = """\
