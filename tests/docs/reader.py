@@ -63,6 +63,8 @@ class Reader:
         self._environment = inherited | {
             "PATH": os.pathsep.join([*map(str, folders), os.environ["PATH"]]),
             "PYTHONPATH": str(ROOT),
+            "PYTHON_OF_TEST": sys.executable,
+            "PYSPARK_PYTHON": str(PROGRAMS / "python"),
             "PYTHONUNBUFFERED": "1",
             "SPARK_LOCAL_IP": "127.0.0.1",
             "COLUMNS": "200",
