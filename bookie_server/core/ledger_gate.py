@@ -33,6 +33,8 @@ class Health:
             rebuilt.
         highest_dropped_ledger_id: A fence of an unknown ledger up to this one (inclusive) may be
             forgotten, for it was dropped long ago; -1 for none.
+        is_closing: The storage stops: what is not accepted yet is answered IO_ERROR.
+        in_flight_bytes: Of adds accepted and not yet answered, waiting ones included.
     """
 
     has_failed: bool = False
@@ -41,6 +43,8 @@ class Health:
     check_epoch: int = 0
     files_in_doubt: set[int] = field(default_factory=set)
     highest_dropped_ledger_id: int = -1
+    is_closing: bool = False
+    in_flight_bytes: int = 0
 
 
 def admit_add(  # noqa: PLR0911 - one line for each reason, in the order they are checked
@@ -110,6 +114,16 @@ def admit_fence(key: bytes, state: LedgerState | None, health: Health) -> Code |
     if not health.has_room and (state is None or not state.is_fenced):
         return Code.IO_ERROR
     return None
+
+
+def barrier_of(state: LedgerState) -> int:
+    """Ticket after which a fence or a recovery read of the ledger is answered.
+
+    Both are barriers: every add of the ledger that was accepted before is durable as well, so the
+    answer includes them all (PROTOCOL.md#F2). Adds and control records are answered with the group
+    that their own record was synced in (`on_done` of a `JournalRecord`).
+    """
+    return state.last_ticket
 
 
 def key_fits(state: LedgerState, key: bytes) -> bool:

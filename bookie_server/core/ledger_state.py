@@ -17,6 +17,7 @@ such head with records of 64 bytes, without the last field.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from struct import Struct
 
 from bookie_server.core.record import NO_KEY
@@ -39,6 +40,7 @@ _record_v1 = Struct(">qqqQIHH20sI")
 _record = Struct(">qqqQIHH20sIQ")
 
 
+@dataclass(slots=True, eq=False)
 class LedgerState:
     """One ledger, as this bookie knows it.
 
@@ -62,42 +64,23 @@ class LedgerState:
         drop_ticket: The same of the last tombstone.
     """
 
-    __slots__ = (
-        "check_epoch",
-        "directory",
-        "drop_ticket",
-        "dropped_s",
-        "explicit_lac",
-        "in_limbo",
-        "is_fenced",
-        "is_unverified",
-        "lac_bound",
-        "last_accepted_id",
-        "last_add_confirmed",
-        "last_entry_id",
-        "last_ticket",
-        "ledger_id",
-        "master_key",
-        "tombstone",
-    )
-
-    def __init__(self, ledger_id: int, *, check_epoch: int = 0, directory: int = 0) -> None:
-        self.ledger_id = ledger_id
-        self.master_key: bytes | None = None
-        self.is_fenced = False
-        self.in_limbo = False
-        self.last_add_confirmed = -1
-        self.explicit_lac = -1
-        self.lac_bound = -1
-        self.tombstone = 0
-        self.dropped_s = 0
-        self.is_unverified = False
-        self.check_epoch = check_epoch
-        self.directory = directory
-        self.last_entry_id = -1
-        self.last_accepted_id = -1
-        self.last_ticket = 0
-        self.drop_ticket = 0
+    ledger_id: int
+    _: KW_ONLY
+    check_epoch: int = 0
+    directory: int = 0
+    master_key: bytes | None = None
+    is_fenced: bool = False
+    in_limbo: bool = False
+    last_add_confirmed: int = -1
+    explicit_lac: int = -1
+    lac_bound: int = -1
+    tombstone: int = 0
+    dropped_s: int = 0
+    is_unverified: bool = False
+    last_entry_id: int = -1
+    last_accepted_id: int = -1
+    last_ticket: int = 0
+    drop_ticket: int = 0
 
     @property
     def lac(self) -> int:
@@ -134,6 +117,11 @@ class LedgerStates(dict[int, LedgerState]):
     def __init__(self) -> None:
         super().__init__()
         self.changed: set[int] = set()
+
+    def tombstone_of(self, ledger_id: int) -> int:
+        """Origin sequence below which a ledger's entries were dropped."""
+        state = self.get(ledger_id)
+        return 0 if state is None else state.tombstone
 
 
 def encode_states(generation: int, states: Mapping[int, LedgerState], ids: Iterable[int]) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import IntEnum
 from struct import Struct
 
@@ -67,6 +67,7 @@ class FileIdentity:
         return crc32c(_seed_of_place.pack(offset), self.seed)
 
 
+@dataclass(slots=True, eq=False)
 class JournalRecord:
     """A record in memory: queued, written, or read back.
 
@@ -90,60 +91,29 @@ class JournalRecord:
         on_done: Told once what became of it.
     """
 
-    __slots__ = (
-        "body",
-        "body_size",
-        "chunk_checksums",
-        "durable_upto",
-        "entry_ids",
-        "flags",
-        "header_size",
-        "identity",
-        "kind",
-        "last_add_confirmed",
-        "ledger_id",
-        "lengths",
-        "master_key",
-        "offset",
-        "on_done",
-        "origin_sequence",
-        "sequence",
-        "ticket",
-        "value",
-    )
+    kind: RecordKind
+    ledger_id: int = 0
+    _: KW_ONLY
+    entry_ids: EntryIds = ()
+    lengths: tuple[int, ...] = ()
+    body: Buffer | None = None
+    body_size: int = field(init=False)
+    master_key: bytes = NO_KEY
+    flags: int = 0
+    value: int = 0
+    ticket: int = 0
+    sequence: int = 0
+    origin_sequence: int = 0
+    durable_upto: int = 0
+    identity: FileIdentity | None = None
+    offset: int = -1
+    header_size: int = 0
+    chunk_checksums: tuple[int, ...] = ()
+    last_add_confirmed: int = -1
+    on_done: Callable[[Code], None] | None = None
 
-    def __init__(
-        self,
-        kind: RecordKind,
-        ledger_id: int = 0,
-        *,
-        entry_ids: EntryIds = (),
-        lengths: tuple[int, ...] = (),
-        body: Buffer | None = None,
-        master_key: bytes = NO_KEY,
-        flags: int = 0,
-        value: int = 0,
-        origin_sequence: int = 0,
-    ) -> None:
-        self.kind = kind
-        self.ledger_id = ledger_id
-        self.entry_ids = entry_ids
-        self.lengths = lengths
-        self.body = body
-        self.body_size = 0 if body is None else len(body)
-        self.master_key = master_key
-        self.flags = flags
-        self.value = value
-        self.origin_sequence = origin_sequence
-        self.ticket = 0
-        self.sequence = 0
-        self.durable_upto = 0
-        self.identity: FileIdentity | None = None
-        self.offset = -1
-        self.header_size = 0
-        self.chunk_checksums: tuple[int, ...] = ()
-        self.last_add_confirmed = -1
-        self.on_done: Callable[[Code], None] | None = None
+    def __post_init__(self) -> None:
+        self.body_size = 0 if self.body is None else len(self.body)
 
     @property
     def size(self) -> int:

@@ -10,12 +10,11 @@ copies are synced, then the replayed files are finished, then one MANIFEST makes
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field, replace
 
 from bookie_server.core.index_format import LedgerTotal
-from bookie_server.core.ledger_gate import Health
-from bookie_server.core.ledger_state import LedgerState, LedgerStates
+from bookie_server.core.ledger_state import LedgerState
 from bookie_server.core.manifest_codec import FileEntry, FileState
 from bookie_server.core.record import NO_KEY, JournalRecord, RecordKind
 from bookie_server.core.record_codec import aligned
@@ -26,7 +25,6 @@ from bookie_server.core.replay_decision import (
     largest_sequence,
     vouched_upto,
 )
-from bookie_server.core.settings import StorageSettings
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import CorruptRecordError, DiskFullError, MissingFileError
 from bookie_server.ports import Buffer, File
@@ -38,35 +36,14 @@ from bookie_server.storage.files.entry_log_file import (
     read_body,
     read_index_head,
 )
-from bookie_server.storage.files.manifest import UNCLEAN_NAME, ManifestStore
-from bookie_server.storage.files.pool import FilePool, PooledFile
+from bookie_server.storage.files.index_rebuilds import rebuild_index
+from bookie_server.storage.files.manifest import UNCLEAN_NAME
+from bookie_server.storage.files.pool import PooledFile
 from bookie_server.storage.files.slots import Slots, is_intact
 from bookie_server.storage.journal import append_encoded, append_end_mark
 from bookie_server.storage.reading.readings import finish
 from bookie_server.storage.replay import Scanner
-from bookie_server.storage.slices import parts
-
-
-@dataclass(slots=True)
-class BootCounters:
-    """What a boot found.
-
-    Attributes:
-        replayed_records: Read back from files that were not finished.
-        rewritten_records: Valid, not vouched for, written again.
-        torn_tails: Files with something behind the last good record that nobody vouches for. A
-            damaged last group looks the same.
-        damaged_records: Vouched for and unreadable.
-        damaged_headers: Of slots that the MANIFEST names; nothing depends on them.
-        rebuilt_indexes: Of finished files.
-    """
-
-    replayed_records: int = 0
-    rewritten_records: int = 0
-    torn_tails: int = 0
-    damaged_records: int = 0
-    damaged_headers: int = 0
-    rebuilt_indexes: int = 0
+from bookie_server.storage.shared import Shared
 
 
 @dataclass(slots=True)
@@ -88,23 +65,19 @@ class Boot:
         missing: Files that the MANIFEST names and that are gone; they stay named, and in doubt.
         freed: Slots of replayed files that hold nothing any more.
         was_unclean: The marker of a running bookie was still there.
-        next_sequence: Of the next record written.
     """
 
-    files: FilePool
-    store: ManifestStore
-    slots: Slots
-    settings: StorageSettings
-    health: Health = field(default_factory=Health)
-    states: LedgerStates = field(default_factory=LedgerStates)
+    shared: Shared
+    slots: Slots = field(init=False)
     finished: list[FinishedFile] = field(default_factory=list)
     missing: list[FileEntry] = field(default_factory=list)
     freed: list[str] = field(default_factory=list)
-    counters: BootCounters = field(default_factory=BootCounters)
     was_unclean: bool = False
-    next_sequence: int = 1
     active: OpenFile | None = None
     spare: OpenFile | None = None
+
+    def __post_init__(self) -> None:
+        self.slots = Slots(self.shared.files, self.shared.settings)
 
     async def run(self) -> None:
         """Bring the directory into a state that can serve; nothing is committed at the end.
@@ -116,14 +89,14 @@ class Boot:
             StorageError: The device failed, or has no room for a file.
         """
         # A killed process may have left a renamed MANIFEST that only the page cache knows.
-        await self.files.sync_directory()
-        names = await self.files.names()
+        await self.shared.files.sync_directory()
+        names = await self.shared.files.names()
         self.was_unclean = UNCLEAN_NAME in names
-        self.states = await self.store.load(names)
-        manifest = self.store.current
-        self.health.check_epoch = manifest.check_epoch
-        self.health.highest_dropped_ledger_id = manifest.highest_dropped_ledger_id
-        await self.store.remove_strays()
+        self.shared.states.update(await self.shared.store.load(names))
+        manifest = self.shared.store.current
+        self.shared.health.check_epoch = manifest.check_epoch
+        self.shared.health.highest_dropped_ledger_id = manifest.highest_dropped_ledger_id
+        await self.shared.store.remove_strays()
         for entry in manifest.files:
             if entry.state is FileState.FINISHED:
                 await self._open_finished(entry, is_missing=entry.slot not in names)
@@ -141,39 +114,31 @@ class Boot:
 
     async def _open_finished(self, entry: FileEntry, *, is_missing: bool) -> None:
         if is_missing:
-            self.counters.damaged_records += 1
-            self.health.files_in_doubt.add(entry.file_id)
+            self.shared.counters.boot.damaged_records += 1
+            self.shared.health.files_in_doubt.add(entry.file_id)
             self.missing.append(entry)
             return
-        handle = self.files.at(entry.slot)
+        handle = self.shared.files.at(entry.slot)
         file = FinishedFile(entry, handle, entry.identity)
         await self._check_header(handle, entry)
         if entry.has_damage:
-            self.health.files_in_doubt.add(entry.file_id)
+            self.shared.health.files_in_doubt.add(entry.file_id)
         try:
             await finish(read_index_head(file))
             if await handle.size() > file.end:
                 await handle.truncate(file.end)
         except CorruptRecordError:
-            await rebuild_index(file, self.health, self.counters)
+            await rebuild_index(file, self.shared)
         self.finished.append(file)
 
     async def _check_header(self, handle: File, entry: FileEntry) -> None:
         """Count a lost header; the MANIFEST's identity still proves every record."""
         if not await is_intact(handle, entry):
-            self.counters.damaged_headers += 1
-
-    def _state_of(self, ledger_id: int) -> LedgerState:
-        state = self.states.get(ledger_id)
-        if state is None:
-            state = self.states[ledger_id] = LedgerState(ledger_id)
-            state.is_unverified = ledger_id <= self.health.highest_dropped_ledger_id
-            self.states.changed.add(ledger_id)
-        return state
+            self.shared.counters.boot.damaged_headers += 1
 
     def _is_live(self, record: JournalRecord) -> bool:
         """Whether a record is a run above its ledger's tombstone; all tombstones are applied."""
-        state = self._state_of(record.ledger_id)
+        state = self.shared.state_of(record.ledger_id)
         return record.kind is RecordKind.RUN and record.origin_sequence > state.tombstone
 
     async def _find_last_entries(self) -> None:
@@ -182,14 +147,14 @@ class Boot:
             try:
                 await self._look_for_last_entries(file)
             except CorruptRecordError:
-                await rebuild_index(file, self.health, self.counters)
+                await rebuild_index(file, self.shared)
                 await self._look_for_last_entries(file)
         assert self.active is not None
         self._take_last_entries(self.active.index.totals())
 
     async def _look_for_last_entries(self, file: FinishedFile) -> None:
         for total in file.totals():
-            tombstone = self._state_of(total.ledger_id).tombstone
+            tombstone = self.shared.state_of(total.ledger_id).tombstone
             if tombstone == 0:
                 self._take_last_entries((total,))
             elif total.origin_newest > tombstone:
@@ -199,19 +164,19 @@ class Boot:
 
     def _take_last_entries(self, totals: Iterable[LedgerTotal]) -> None:
         for total in totals:
-            state = self._state_of(total.ledger_id)
+            state = self.shared.state_of(total.ledger_id)
             state.last_entry_id = max(state.last_entry_id, total.last_entry_id)
 
     async def _scan_open(self) -> list[Replayed]:
         replayed: list[Replayed] = []
-        finished = [e for e in self.store.current.files if e.state is FileState.FINISHED]
+        finished = [e for e in self.shared.store.current.files if e.state is FileState.FINISHED]
         expected = max((e.last_sequence for e in finished), default=0) + 1
-        for entry in self.store.current.files:
+        for entry in self.shared.store.current.files:
             if entry.state is not FileState.OPEN:
                 continue
             expected = entry.first_sequence or expected
             try:
-                handle = await self.files.open(entry.slot)
+                handle = await self.shared.files.open(entry.slot)
             except MissingFileError:
                 self.missing.append(entry)
                 replayed.append(Replayed(entry, None, FileScan(RECORDS_START, expected)))
@@ -232,11 +197,11 @@ class Boot:
     async def _judge(self, replayed: list[Replayed]) -> int:
         """Decide what is kept, and commit at once what is lost."""
         scans = [file.scan for file in replayed]
-        manifest = self.store.current
+        manifest = self.shared.store.current
         vouched = vouched_upto(scans, manifest.durable_upto)
         finished = [e.last_sequence for e in manifest.files if e.state is FileState.FINISHED]
         seen = max([vouched, manifest.durable_upto, *finished])
-        self.next_sequence = largest_sequence(scans, seen) + 1
+        self.shared.progress.next_sequence = largest_sequence(scans, seen) + 1
         for number, file in enumerate(replayed):
             file.verdict = judge(
                 file.scan,
@@ -247,31 +212,31 @@ class Boot:
             file.verdict.has_damage |= file.handle is None or file.is_short
         lost = [f for f in replayed if f.verdict is not None and f.verdict.has_damage]
         torn = [f for f in replayed if f.verdict is not None and f.verdict.was_cut]
-        self.counters.torn_tails += len(torn)
-        self.counters.damaged_records += len(lost)
+        self.shared.counters.boot.torn_tails += len(torn)
+        self.shared.counters.boot.damaged_records += len(lost)
         if lost or torn:
-            self.health.check_epoch += 1
+            self.shared.health.check_epoch += 1
             for file in lost:
                 file.entry = replace(file.entry, has_damage=True)
                 manifest = manifest.with_file(file.entry)
-            manifest = replace(manifest, check_epoch=self.health.check_epoch)
-            await self.store.commit(lambda: manifest, self.states)
+            manifest = replace(manifest, check_epoch=self.shared.health.check_epoch)
+            await self.shared.store.commit(lambda: manifest, self.shared.states)
         for file in lost:
-            self.health.files_in_doubt.add(file.entry.file_id)
+            self.shared.health.files_in_doubt.add(file.entry.file_id)
         return vouched
 
     def _apply(self, file: Replayed) -> None:
         verdict = file.verdict
         assert verdict is not None
-        self.counters.replayed_records += len(verdict.kept) + len(verdict.rewritten)
-        self.counters.damaged_records += len(verdict.unreadable)
+        self.shared.counters.boot.replayed_records += len(verdict.kept) + len(verdict.rewritten)
+        self.shared.counters.boot.damaged_records += len(verdict.unreadable)
         for record in (*verdict.kept, *verdict.unreadable, *verdict.rewritten):
-            apply(record, self._state_of(record.ledger_id))
-            self.states.changed.add(record.ledger_id)
+            apply(record, self.shared.state_of(record.ledger_id))
+            self.shared.states.changed.add(record.ledger_id)
         for record in verdict.unreadable:
             if record.kind is RecordKind.RUN:
                 # What LAC its entries carried is not known; it was below the last of them.
-                state = self._state_of(record.ledger_id)
+                state = self.shared.state_of(record.ledger_id)
                 state.lac_bound = max(state.lac_bound, record.entry_ids[-1] - 1)
 
     async def _prepare_active(self, replayed: list[Replayed]) -> None:
@@ -285,17 +250,17 @@ class Boot:
             gone = replayed.pop()
             assert gone.handle is not None
             await gone.handle.close()
-            manifest = self.store.current
+            manifest = self.shared.store.current
             manifest = replace(
                 manifest,
                 files=tuple(e for e in manifest.files if e.file_id != gone.entry.file_id),
                 free_slots=(gone.entry.slot, *manifest.free_slots),
             )
-            await self.store.commit(lambda: manifest, self.states)
+            await self.shared.store.commit(lambda: manifest, self.shared.states)
             self.active = await self._prepare()
 
     async def _prepare(self, *, is_last_resort: bool = False) -> OpenFile:
-        manifest = self.store.current
+        manifest = self.shared.store.current
         file_id = max([manifest.next_file_id, *(e.file_id + 1 for e in manifest.files)])
         free = list(manifest.free_slots)
         if self.active is not None:
@@ -309,13 +274,13 @@ class Boot:
         try:
             self.spare = await self._prepare()
         except DiskFullError:
-            self.health.is_writable = False
+            self.shared.health.is_writable = False
 
     async def _rewrite(self, replayed: list[Replayed], vouched: int) -> None:
         """Copy what nobody vouches for; durable on return."""
         active = self.active
         assert active is not None
-        active.first_sequence = self.next_sequence
+        active.first_sequence = self.shared.progress.next_sequence
         buffers: list[Buffer] = []
         start = active.end
         for file in replayed:
@@ -327,14 +292,14 @@ class Boot:
                 if record.body_size:
                     record.body = await finish(read_body(file.handle, record, 0, record.body_size))
                 record.identity, record.offset = active.identity, active.end
-                record.sequence, record.durable_upto = self.next_sequence, vouched
-                self.next_sequence += 1
+                record.sequence, record.durable_upto = self.shared.progress.next_sequence, vouched
+                self.shared.progress.next_sequence += 1
                 active.end += append_encoded(record, buffers)
                 record.body = None
                 if record.kind is RecordKind.RUN:
                     active.index.insert(record)
-                self.counters.rewritten_records += 1
-                if active.end - start >= self.settings.group_bytes:
+                self.shared.counters.boot.rewritten_records += 1
+                if active.end - start >= self.shared.settings.group_bytes:
                     await active.handle.write_synced(start, buffers)
                     buffers, start = [], active.end
         if buffers:
@@ -417,45 +382,3 @@ def apply(record: JournalRecord, state: LedgerState) -> None:
         if state.master_key is None and record.master_key != NO_KEY:
             state.master_key = record.master_key
         state.bury(record.origin_sequence, record.value)
-
-
-async def _go_on() -> None:
-    """No turn is given up: nobody is served yet."""
-
-
-async def rebuild_index(
-    file: FinishedFile,
-    health: Health,
-    counters: BootCounters,
-    give_way: Callable[[], Awaitable[None]] = _go_on,
-) -> None:
-    """Scan a finished file whose index is damaged; until it is done nothing absent is said.
-
-    Args:
-        file: Its records are whole, or in doubt from here on.
-        health: In which files are in doubt.
-        counters: Of rebuilt indexes and damage.
-        give_way: Called after each slice of work.
-
-    Raises:
-        StorageError: The device cannot read the file.
-    """
-    entry = file.entry
-    health.files_in_doubt.add(entry.file_id)
-    scan = await Scanner(file.handle, entry, entry.data_end).scan(entry.first_sequence)
-    index = ActiveIndex()
-    unreadable = [gap.record for gap in scan.gaps if gap.record is not None]
-    for records in parts([*scan.records, *unreadable]):
-        for record in records:
-            if record.kind is RecordKind.RUN and record.sequence <= entry.last_sequence:
-                index.insert(record)
-        await give_way()
-    file.rebuilt = index
-    counters.rebuilt_indexes += 1
-    is_whole = scan.next_sequence > entry.last_sequence and not any(
-        gap.record is None and gap.sequence <= entry.last_sequence for gap in scan.gaps
-    )
-    if is_whole and not entry.has_damage:
-        health.files_in_doubt.discard(entry.file_id)
-    else:
-        counters.damaged_records += 1

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bookie_server.core.ledger_gate import Health, may_forget
-from bookie_server.core.ledger_state import LedgerState, LedgerStates
+from bookie_server.core.ledger_gate import may_forget
+from bookie_server.core.ledger_state import LedgerState
 from bookie_server.core.record import NO_KEY, JournalRecord, RecordKind
 from bookie_server.core.requests import OnAdd
-from bookie_server.core.settings import StorageSettings
-from bookie_server.ports import Clock, Tasks
-from bookie_server.storage.adds import AddPath
-from bookie_server.storage.counters import StorageCounters
 from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.journal import Journal
+from bookie_server.storage.shared import Shared
 from bookie_server.storage.slices import parts
 from ledgerlog_spark.model import Code
 
@@ -25,41 +22,35 @@ MILLISECONDS = 1_000
 
 
 class Drops:
-    """Lets ledgers go."""
+    """Deletes the entries of ledgers, and forgets these in the end."""
 
-    def __init__(
-        self,
-        *,
-        journal: Journal,
-        keeper: FileKeeper,
-        adds: AddPath,
-        tasks: Tasks,
-        clock: Clock,
-        settings: StorageSettings,
-        health: Health,
-        states: LedgerStates,
-        counters: StorageCounters,
-    ) -> None:
-        self._journal = journal
+    def __init__(self, shared: Shared, keeper: FileKeeper, journal: Journal) -> None:
+        self._shared = shared
         self._keeper = keeper
-        self._adds = adds
-        self._tasks = tasks
-        self._clock = clock
-        self._settings = settings
-        self._health = health
-        self._states = states
-        self._counters = counters
+        self._journal = journal
+        self._states = shared.states
 
     async def candidates(self) -> list[int]:
-        """Ledgers that a drop would change something of, in rising order."""
+        """Ids of the ledgers that a drop would change something of, in rising order.
+
+        Of all that were known when it was called; looked at in slices.
+        """
         found: list[int] = []
         for part in parts(list(self._states.values())):
             found += [state.ledger_id for state in part if not state.is_dropped]
-            await self._tasks.sleep(0)
+            await self._shared.give_way()
         return sorted(found)
 
     def drop(self, ledger_id: int, on_done: OnAdd) -> None:
-        """Write a tombstone; see `LedgerStorage.drop`."""
+        """Delete all entries of a ledger that were accepted before; it stays fenced.
+
+        Its bytes go with their files, see `LedgerStorage.reclaim`.
+
+        Args:
+            ledger_id: Deleted from the metadata; nothing here checks that.
+            on_done: OK once that is durable; NO_LEDGER and READ_ONLY changed nothing; IO_ERROR is
+                unknown.
+        """
         state = self._states.get(ledger_id)
         if state is None:
             on_done(Code.NO_LEDGER)
@@ -67,7 +58,7 @@ class Drops:
         if state.is_dropped:
             self._journal.when_durable(state.drop_ticket, on_done)
             return
-        code = self._adds.refuses_control()
+        code = self._keeper.refuses_control()
         if code is not None:
             on_done(code)
             return
@@ -91,7 +82,7 @@ class Drops:
         self._states.changed.add(record.ledger_id)
         state.last_entry_id = -1
         self._keeper.drop(record.ledger_id)
-        self._counters.drops += 1
+        self._shared.counters.drops += 1
 
     async def forget(self) -> int:
         """Forget old tombstones that no record needs any more; returns how many.
@@ -101,26 +92,26 @@ class Drops:
         candidates: set[int] = set()
         for part in parts(list(self._states.values())):
             candidates.update(state.ledger_id for state in part if self._may_forget(state))
-            await self._tasks.sleep(0)
+            await self._shared.give_way()
         looked_at: set[int] = set()
         for file in list(self._keeper.finished):
             if not candidates:
                 return 0
             for totals in parts(file.totals()):
                 candidates.difference_update(total.ledger_id for total in totals)
-                await self._tasks.sleep(0)
+                await self._shared.give_way()
             looked_at.add(file.entry.file_id)
         forgotten = 0
         for ids in parts(sorted(candidates)):
             forgotten += self._forget_now(ids, looked_at)
-            await self._tasks.sleep(0)
+            await self._shared.give_way()
         return forgotten
 
     def _may_forget(self, state: LedgerState) -> bool:
         return may_forget(
             state,
             now_s=self._now_s(),
-            keep_s=self._settings.tombstone_keep_s,
+            keep_s=self._shared.settings.tombstone_keep_s,
             durable_ticket=self._journal.durable_ticket,
         )
 
@@ -131,7 +122,7 @@ class Drops:
             ledger_ids: No file of `looked_at` has records of them.
             looked_at: Files that were finished before; new ones have new ids.
         """
-        keeper, health = self._keeper, self._health
+        keeper, health = self._keeper, self._shared.health
         if keeper.is_in_doubt:
             return 0
         newer = [file for file in keeper.finished if file.entry.file_id not in looked_at]
@@ -147,8 +138,8 @@ class Drops:
             self._states.changed.add(ledger_id)
             health.highest_dropped_ledger_id = max(health.highest_dropped_ledger_id, ledger_id)
             forgotten += 1
-        self._counters.tombstones_forgotten += forgotten
+        self._shared.counters.tombstones_forgotten += forgotten
         return forgotten
 
     def _now_s(self) -> int:
-        return self._clock.wall_ms() // MILLISECONDS
+        return self._shared.clock.wall_ms() // MILLISECONDS

@@ -15,17 +15,16 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from bookie_server.core.pieces import stretches_at_most
 from bookie_server.core.record import JournalRecord, RecordKind
 from bookie_server.core.record_codec import ALIGNMENT, encode_header, size_at_most
-from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
-from bookie_server.ports import Buffer, Clock, Future, Tasks
+from bookie_server.ports import Buffer, Future
 from bookie_server.storage.files.entry_log_file import OpenFile
-from bookie_server.storage.wake_ups import report, settle
+from bookie_server.storage.shared import Shared
+from bookie_server.storage.wake_ups import call_back, settle
 from ledgerlog_spark.model import Code
 
 PADDING = bytes(ALIGNMENT)
@@ -39,7 +38,7 @@ JOIN_SIZE_MAX = 8_192
 
 
 class JournalFiles(Protocol):
-    """Who owns the files that a journal writes."""
+    """The owner of the files that a journal writes."""
 
     @property
     def active(self) -> OpenFile:
@@ -57,49 +56,32 @@ class JournalFiles(Protocol):
         """Finish the active file durably and make the next one active."""
 
 
-@dataclass(slots=True)
-class JournalCounters:
-    """What the journal did since it was opened.
-
-    Attributes:
-        records: Written, padding records and copies included.
-        groups: Written and synced at once.
-        bytes_written: To files, padding included.
-        syncs: Of the journal's files.
-        busy_ms: Spent in writes and syncs; its growth over time is how busy the device is.
-    """
-
-    records: int = 0
-    groups: int = 0
-    bytes_written: int = 0
-    syncs: int = 0
-    busy_ms: int = 0
-
-
 class Journal:
     """Records submitted, made durable in groups, and reported in order.
 
+    Args:
+        shared: Everything up to its `next_sequence` is durable, by the boot.
+        files: That it is written to.
+        on_durable: Called with each group after its sync, in order.
+        on_failed: Called with the records that may be lost.
+
     Attributes:
-        next_sequence: Of the next record written.
-        durable_sequence: Everything up to it is synced.
         durable_ticket: Everything submitted up to it is synced.
     """
 
     def __init__(
         self,
-        *,
+        shared: Shared,
         files: JournalFiles,
-        tasks: Tasks,
-        clock: Clock,
-        settings: StorageSettings,
-        next_sequence: int,
         on_durable: Callable[[list[JournalRecord]], None],
         on_failed: Callable[[StorageError, list[JournalRecord]], None],
     ) -> None:
         self._files = files
-        self._tasks = tasks
-        self._clock = clock
-        self._settings = settings
+        self._tasks = shared.tasks
+        self._clock = shared.clock
+        self._settings = shared.settings
+        self._progress = progress = shared.progress
+        self._counters = shared.counters.log
         self._on_durable = on_durable
         self._on_failed = on_failed
         self._queue: deque[JournalRecord] = deque()
@@ -112,18 +94,15 @@ class Journal:
         self._is_broken = False
         self._busy_until_ms = 0
         self._running = 0
-        self._ended: Future[None] = tasks.future()
+        self._ended: Future[None] = self._tasks.future()
         self._waiters: list[tuple[int, int, Callable[[Code], None]]] = []
         self._waiter_number = 0
         self._is_closing = False
         self._watermark_is_due = False
-        self._vouched_sequence = next_sequence - 1
+        self._vouched_sequence = progress.durable_sequence = progress.next_sequence - 1
         self.failure: StorageError | None = None
-        self.counters = JournalCounters()
         self.last_ticket = 0
         self.durable_ticket = 0
-        self.next_sequence = next_sequence
-        self.durable_sequence = next_sequence - 1
 
     def submit(self, record: JournalRecord) -> int:
         """Queue a record and return its ticket; `on_durable` or `on_failed` follows, once."""
@@ -252,7 +231,7 @@ class Journal:
 
     def _count_busy(self, began_ms: int) -> None:
         now_ms = self._clock.monotonic_ms()
-        self.counters.busy_ms += now_ms - max(began_ms, self._busy_until_ms)
+        self._counters.busy_ms += now_ms - max(began_ms, self._busy_until_ms)
         self._busy_until_ms = now_ms
 
     def _wake_if_due(self) -> None:
@@ -268,7 +247,7 @@ class Journal:
         buffers: list[Buffer] = []
         queue, files = self._queue, self._files
         size_max = self._settings.group_bytes
-        sequence, durable_upto = self.next_sequence, self.durable_sequence
+        sequence, durable_upto = self._progress.next_sequence, self._progress.durable_sequence
         identity = active.identity
         stretches, under_way = 0, self._stretches_under_way
         while queue and offset - start < size_max and len(group) < GROUP_RECORDS_MAX:
@@ -288,30 +267,24 @@ class Journal:
             sequence += 1
             active.end = offset = offset + append_encoded(record, buffers)
             group.append(record)
-        self.next_sequence = sequence
-        self.counters.bytes_written += offset - start + append_end_mark(active, buffers)
+        self._progress.next_sequence = sequence
+        self._counters.bytes_written += offset - start + append_end_mark(active, buffers)
         return group, stretches, start, buffers
 
     def _complete(self, group: list[JournalRecord]) -> None:
-        counters = self.counters
+        counters = self._counters
         counters.records += len(group)
         counters.groups += 1
         counters.syncs += 1
         last = group[-1]
-        self.durable_sequence = last.sequence
+        self._progress.durable_sequence = last.sequence
         self.durable_ticket = last.ticket
         if last.kind is RecordKind.WATERMARK and last.durable_upto == last.sequence - 1:
             self._vouched_sequence = last.sequence
         self._on_durable(group)
         waiters = self._waiters
         while waiters and waiters[0][0] <= self.durable_ticket:
-            self._call_back(heapq.heappop(waiters)[2], Code.OK)
-
-    def _call_back(self, callback: Callable[[Code], None], code: Code) -> None:
-        try:
-            callback(code)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the journal goes on
-            report(self._tasks, error)
+            call_back(self._tasks, heapq.heappop(waiters)[2], Code.OK)
 
     def _report_failure(self, error: StorageError, group: list[JournalRecord]) -> None:
         lost = [*group, *self._queue]
@@ -320,11 +293,11 @@ class Journal:
         waiters, self._waiters = self._waiters, []
         self._on_failed(error, lost)
         for _, _, callback in sorted(waiters, key=lambda waiter: waiter[:2]):
-            self._call_back(callback, Code.IO_ERROR)
+            call_back(self._tasks, callback, Code.IO_ERROR)
 
     def _vouch_when_idle(self) -> None:
         """After a while without records, one record says that the last group was synced."""
-        if self._watermark_is_due or self._vouched_sequence >= self.durable_sequence:
+        if self._watermark_is_due or self._vouched_sequence >= self._progress.durable_sequence:
             return
         self._watermark_is_due = True
         self._tasks.spawn("watermark", self._vouch_later())

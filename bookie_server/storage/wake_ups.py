@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from bookie_server.ports import Future, Tasks
@@ -12,36 +13,35 @@ T = TypeVar("T")
 
 
 def resolve(future: Future[T], value: T) -> None:
-    """Hand a value to whoever waits, unless that one was cancelled."""
+    """Give a future its value, unless the coroutine that waits for it was cancelled."""
     if not future.done():
         future.set_result(value)
 
 
 def settle(futures: list[Future[None]]) -> None:
-    """Wake up whoever waits for any of them, cancelled ones passed over; empties the list."""
+    """Wake up all coroutines that wait for these, except cancelled ones; empties the list."""
     while futures:
         resolve(futures.pop(), None)
 
 
-def report(tasks: Tasks, error: Exception) -> None:
-    """Raise what a callback raised in a turn of its own, where the host reports it.
+def call_back(
+    tasks: Tasks, callback: Callable[P, None], *arguments: P.args, **options: P.kwargs
+) -> None:
+    """Call back; what the callback raises is raised in a turn of its own, where it is reported.
 
-    It is its owner's mistake: whoever called back has others to call, and records to write.
+    The caller has others to call and records to write.
     """
+    try:
+        callback(*arguments, **options)
+    except Exception as raised:  # noqa: BLE001 -- whatever it is, it is its owner's
+        error = raised
 
-    def fail() -> None:
-        raise error
+        def fail() -> None:
+            raise error
 
-    tasks.call_soon(fail)
+        tasks.call_soon(fail)
 
 
 def guarded(tasks: Tasks, callback: Callable[P, None]) -> Callable[P, None]:
-    """The callback for use in a task of ours: what it raises is reported, and does not end it."""
-
-    def call(*arguments: P.args, **options: P.kwargs) -> None:
-        try:
-            callback(*arguments, **options)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, it is its owner's
-            report(tasks, error)
-
-    return call
+    """The callback, with `call_back` around it."""
+    return partial(call_back, tasks, callback)

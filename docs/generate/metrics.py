@@ -11,10 +11,7 @@ from bookie_server.service.limits.lanes import Lanes
 from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters, flat_numbers
 from bookie_server.service.metrics.gauges import bookie_gauges
 from bookie_server.service.metrics.loop_lag import LoopLag
-from bookie_server.storage.boot import BootCounters
-from bookie_server.storage.counters import StorageCounters
-from bookie_server.storage.files.keeper import FileCounters
-from bookie_server.storage.journal import JournalCounters
+from bookie_server.storage.shared import StorageCounters
 from docs.generate.markdown import table
 from ledgerlog_spark.upkeep import service as upkeep_service
 
@@ -114,7 +111,7 @@ def families() -> list[Metric]:
     collector = ServiceCollector(
         ServiceCounters(),
         {name: lambda: 0 for name in names},
-        lambda: flat_numbers(StorageCounters(BootCounters(), JournalCounters(), FileCounters())),
+        lambda: flat_numbers(StorageCounters()),
         LoopLag(),
     )
     return list(collector.collect())

@@ -166,7 +166,7 @@ class Machine:
     def check_descriptors(self) -> None:
         """What is open is bounded and known to the pool; what stays open has a reason."""
         storage = self.serving
-        pool, keeper = storage._files, storage._keeper
+        pool, keeper = storage._shared.files, storage._keeper
         assert len(self.files.opened) <= pool.open_count <= self.settings.open_files_max
         files: list[OpenFile | FinishedFile] = [*keeper.opened, *keeper._unmarked]
         files += [] if keeper.spare is None else [keeper.spare]

@@ -114,7 +114,7 @@ def test_failed_group_is_never_acknowledged_and_ends_the_storage(fault: str) -> 
     assert machine.read(1, 3) == (Code.IO_ERROR, None)
     assert machine.read(1, -1) == (Code.IO_ERROR, None)
     assert machine.read(9, 0) == (Code.IO_ERROR, None)
-    assert machine.serving._adds.in_flight_bytes == 0, "what failed is not under way"
+    assert machine.serving._health.in_flight_bytes == 0, "what failed is not under way"
     syncs = machine.disk.counters.syncs
     machine.stop()
     assert machine.disk.counters.syncs == syncs

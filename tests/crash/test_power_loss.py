@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from bookie_server.core.durability import Durability
 from bookie_server.core.ledger_state import encode_states
 from bookie_server.core.manifest_codec import Manifest, manifest_encoding
 from bookie_server.core.record import JournalRecord, RecordKind
 from bookie_server.errors import DiskFullError
+from bookie_server.storage import fences
 from bookie_server.storage.boot import Boot
+from bookie_server.storage.fences import Fences
 from bookie_server.storage.files import manifest
 from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.files.manifest import ManifestStore
 from bookie_server.storage.files.slots import Slots
 from bookie_server.storage.journal import Journal
-from bookie_server.storage.reading.answers import ReadAnswers
 from bookie_server.storage.reading.reads import Reader
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import Code
@@ -89,7 +89,7 @@ def test_mutation_group_that_overtakes_the_one_before_is_caught(
 
 def test_mutation_fence_not_durable_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     # Waits for every add before the fence, but not for the fence itself.
-    monkeypatch.setattr(Durability, "fence_waits_for", lambda _self, state: state.last_ticket - 1)
+    monkeypatch.setattr(fences, "barrier_of", lambda state: state.last_ticket - 1)
     assert first_violation(MUTATION_SEEDS)
 
 
@@ -146,14 +146,15 @@ def test_mutation_delta_unnamed_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_mutation_change_that_is_not_noted_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fences are not among what changed: a delta leaves them out."""
-    fence = ReadAnswers._fence
+    fence = Fences.fence
 
-    def fence_unnoted(self: ReadAnswers, ledger_id: int, *arguments: Any) -> None:
-        before = set(self._states.changed)
+    def fence_unnoted(self: Fences, ledger_id: int, *arguments: Any) -> None:
+        states = self._shared.states
+        before = set(states.changed)
         fence(self, ledger_id, *arguments)
-        self._states.changed -= {ledger_id} - before
+        states.changed -= {ledger_id} - before
 
-    monkeypatch.setattr(ReadAnswers, "_fence", fence_unnoted)
+    monkeypatch.setattr(Fences, "fence", fence_unnoted)
     assert first_violation(MUTATION_SEEDS)
 
 
@@ -218,7 +219,7 @@ def test_mutation_replay_without_tombstones_is_caught(monkeypatch: pytest.Monkey
 
     def forget(self: Reader, *arguments: Any) -> None:
         init(self, *arguments)
-        self._tombstone_of = lambda _ledger_id: 0
+        self._tombstone_of = lambda ledger_id: 0  # noqa: ARG005
 
     monkeypatch.setattr(Reader, "__init__", forget)
     assert first_violation(MUTATION_SEEDS)
@@ -238,9 +239,9 @@ def test_mutation_slot_used_before_the_manifest_lists_it_is_caught(
 
     init = FileKeeper.__init__
 
-    def remember(self: FileKeeper, **parts: Any) -> None:
-        init(self, **parts)
-        parts["slots"].keeper = self
+    def remember(self: FileKeeper, shared: Any, boot: Any, *rest: Any) -> None:
+        init(self, shared, boot, *rest)
+        boot.slots.keeper = self
 
     monkeypatch.setattr(Slots, "prepare", prepare_early)
     monkeypatch.setattr(FileKeeper, "__init__", remember)

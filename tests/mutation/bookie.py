@@ -62,10 +62,9 @@ _CORE = [
     ),
     Mutation(
         "fence_waits_for_nothing",
-        f"{CORE}/durability.py",
-        '        the answer includes them all (PROTOCOL.md#F2).\n        """\n'
-        "        return state.last_ticket",
-        '        the answer includes them all (PROTOCOL.md#F2).\n        """\n        return 0',
+        f"{STORAGE}/fences.py",
+        "self._journal.when_durable(barrier_of(state), then)",
+        "then(Code.OK)",
         "a fence is answered before it is durable",
     ),
     Mutation(
@@ -145,7 +144,7 @@ _STORAGE = [
     Mutation(
         "add_is_compared_but_not_admitted_again",
         f"{STORAGE}/adds.py",
-        "            self.in_flight_bytes -= len(request.body)\n"
+        "            self._health.in_flight_bytes -= len(request.body)\n"
         "            if isinstance(error, CorruptRecordError):",
         "            if isinstance(error, CorruptRecordError):",
         "bytes of refused adds count as in flight for ever",
@@ -192,21 +191,21 @@ _STORAGE = [
     Mutation(
         "check_of_unwritable_ledger_is_not_remembered",
         f"{STORAGE}/adds.py",
-        "            await self._fence_unwritable(ledger_id, master_key)\n",
+        "            await self._fences.fence_unwritable(ledger_id, master_key)\n",
         "            pass\n",
         "an add that met a lost fence asks again for ever",
     ),
     Mutation(
         "fence_is_not_written",
-        f"{STORAGE}/reading/answers.py",
-        "            state.last_ticket = self._journal.submit(record)\n",
+        f"{STORAGE}/fences.py",
+        "        state.last_ticket = self._journal.submit(record)\n",
         "",
         "a fence lasts until the next power loss",
     ),
     Mutation(
         "fence_does_not_bar",
-        f"{STORAGE}/reading/answers.py",
-        "            state.is_fenced = True\n",
+        f"{STORAGE}/fences.py",
+        "        state.is_fenced = True\n",
         "",
         "a fence that was answered keeps nobody out before the next start",
     ),
@@ -294,15 +293,15 @@ _STORAGE = [
     ),
     Mutation(
         "fence_of_the_metadata_is_not_waited_for",
-        f"{STORAGE}/adds.py",
-        "        await durable\n\n    # Explicit LAC.",
-        "\n    # Explicit LAC.",
+        f"{STORAGE}/fences.py",
+        "        await durable\n",
+        "",
         "an add is refused as fenced by a fence that a power loss takes away",
     ),
     Mutation(
         "storage_that_closes_takes_fences",
-        f"{STORAGE}/reading/answers.py",
-        "        if code is None and self._adds.is_closing:\n            code = Code.IO_ERROR\n",
+        f"{STORAGE}/fences.py",
+        "        if code is None and health.is_closing:\n            code = Code.IO_ERROR\n",
         "",
         "a fence that comes while a bookie stops is written to a journal that is over",
     ),
@@ -337,15 +336,15 @@ _STORAGE = [
     Mutation(
         "log_vouches_for_itself",
         f"{STORAGE}/journal.py",
-        "sequence, durable_upto = self.next_sequence, self.durable_sequence",
-        "sequence, durable_upto = self.next_sequence, self.next_sequence",
+        "durable_upto = self._progress.next_sequence, self._progress.durable_sequence",
+        "durable_upto = self._progress.next_sequence, self._progress.next_sequence",
         "a torn group is taken for damage",
     ),
     Mutation(
         "log_reports_failure_of_nobody",
         f"{STORAGE}/journal.py",
         "        for _, _, callback in sorted(waiters, key=lambda waiter: waiter[:2]):\n"
-        "            self._call_back(callback, Code.IO_ERROR)\n",
+        "            call_back(self._tasks, callback, Code.IO_ERROR)\n",
         "",
         "a fence whose sync failed is never answered",
     ),
@@ -422,7 +421,7 @@ _STORAGE = [
     Mutation(
         "boot_raises_no_check_epoch",
         f"{STORAGE}/boot.py",
-        "            self.health.check_epoch += 1\n",
+        "            self.shared.health.check_epoch += 1\n",
         "",
         "a fence that was in a torn tail is lost and nobody asks",
     ),

@@ -127,7 +127,7 @@ _KEYS = [
     ),
     Mutation(
         "lac_takes_any_key",
-        f"{STORAGE}/adds.py",
+        f"{STORAGE}/lacs.py",
         "        if state is not None and not key_fits(state, master_key):\n"
         "            on_done(Code.UNAUTHORIZED)\n            return\n",
         "",
@@ -135,7 +135,7 @@ _KEYS = [
     ),
     Mutation(
         "told_lac_takes_any_key",
-        f"{STORAGE}/adds.py",
+        f"{STORAGE}/lacs.py",
         "state.master_key is not None and key_fits(state, master_key):",
         "state.master_key is not None:",
         "whoever has no password moves the LAC that readers see",
@@ -145,12 +145,12 @@ _KEYS = [
 _ORDER = [
     Mutation(
         "lac_is_answered_before_it_is_durable",
-        f"{STORAGE}/adds.py",
+        f"{STORAGE}/lacs.py",
         "        record.on_done = on_done\n"
         "        state.last_ticket = self._journal.submit(record)\n"
-        "        self._raise_lac(state, lac, after)\n",
+        "        self._raise(state, lac)\n",
         "        state.last_ticket = self._journal.submit(record)\n"
-        "        self._raise_lac(state, lac, after)\n"
+        "        self._raise(state, lac)\n"
         "        on_done(Code.OK)\n",
         "an announced LAC that was acknowledged falls with the power",
     ),
@@ -186,9 +186,9 @@ _ORDER = [
         "lost_adds_stay_in_flight",
         f"{STORAGE}/ledger_storage.py",
         "            if record.kind is RecordKind.RUN:\n"
-        "                self._adds.in_flight_bytes -= record.body_size\n"
-        "            if record.on_done",
-        "            if record.on_done",
+        "                self._health.in_flight_bytes -= record.body_size\n"
+        "            self._answer",
+        "            self._answer",
         "bytes of adds whose write failed count for ever",
     ),
     Mutation(
@@ -216,8 +216,8 @@ _ORDER = [
     Mutation(
         "index_is_not_synced",
         f"{STORAGE}/files/keeper.py",
-        "        await full.handle.datasync()\n        self.journal.counters.syncs += 1\n",
-        "        self.journal.counters.syncs += 1\n",
+        "        await full.handle.datasync()\n        self._shared.counters.log.syncs += 1\n",
+        "        self._shared.counters.log.syncs += 1\n",
         "a finished file's index is gone after a power loss and has to be rebuilt",
         equivalent="mark_finished syncs the same file before the commit of the MANIFEST that is "
         "the first to call it finished, and a boot believes the MANIFEST alone; the only file that "
@@ -226,15 +226,15 @@ _ORDER = [
     Mutation(
         "boot_uses_the_last_sequence_again",
         f"{STORAGE}/boot.py",
-        "self.next_sequence = largest_sequence(scans, seen) + 1",
-        "self.next_sequence = largest_sequence(scans, seen)",
+        "self.shared.progress.next_sequence = largest_sequence(scans, seen) + 1",
+        "self.shared.progress.next_sequence = largest_sequence(scans, seen)",
         "two records have one sequence",
     ),
     Mutation(
         "doubt_ends_with_the_process",
         f"{STORAGE}/boot.py",
         "        if entry.has_damage:\n"
-        "            self.health.files_in_doubt.add(entry.file_id)\n        try",
+        "            self.shared.health.files_in_doubt.add(entry.file_id)\n        try",
         "        try",
         "a bookie with a damaged file denies entries after its second start",
     ),
@@ -255,7 +255,7 @@ _ORDER = [
     Mutation(
         "recovery_read_does_not_wait",
         f"{STORAGE}/reading/answers.py",
-        "self._journal.when_durable(self._durability.recovery_read_waits_for(state), then)",
+        "self._journal.when_durable(barrier_of(state), then)",
         "then(Code.OK)",
         "a recovery read denies an entry that is being synced",
     ),

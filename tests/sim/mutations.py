@@ -13,15 +13,15 @@ from typing import Any
 
 import bookie_server.storage.adds as adds_module
 from bookie_server.core import ledger_gate
-from bookie_server.core.durability import Durability
 from bookie_server.core.ledger_gate import admit_add
 from bookie_server.core.ledger_state import LedgerState
 from bookie_server.core.record import JournalRecord
 from bookie_server.ports import Standing
 from bookie_server.service.collector import Collector
+from bookie_server.storage import fences
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.drops import Drops
-from bookie_server.storage.reading.answers import ReadAnswers
+from bookie_server.storage.fences import Fences
 from ledgerlog_spark.model import Code, Fragment, Version, Versioned
 from ledgerlog_spark.protocol.ledger.messages import CasMetadata, Failure, MetadataOutcome
 from ledgerlog_spark.protocol.ledger.metadata_update import MetadataUpdate, UpdatePhase
@@ -261,7 +261,6 @@ def _gone_is_definite(
 
 
 _admit = AddPath._admit
-_fence = ReadAnswers._fence
 
 
 def _fenced_rejects_recovery(request: Any, state: Any, *rest: Any) -> Any:
@@ -279,12 +278,10 @@ def _admitted_before_fence(self: AddPath, *add: Any, is_compared: bool = False) 
 
 
 def _fence_in_memory(
-    self: ReadAnswers, ledger_id: int, key: bytes, state: Any, then: Callable[[Code], None]
+    self: Fences, ledger_id: int, key: bytes, then: Callable[[Code], None]
 ) -> None:
     """Fenced, answered, and never written."""
-    state = self._adds.state_of(ledger_id)
-    state.master_key = state.master_key or key
-    state.is_fenced = True
+    self._shared.state_of(ledger_id, key).is_fenced = True
     then(Code.OK)
 
 
@@ -295,7 +292,7 @@ async def _entry_log_is_never_synced(self: SimFile, offset: int, buffers: Any) -
         await self.datasync()
 
 
-def _fence_skips_queue(self: Durability, state: Any) -> int:
+def _fence_skips_queue(_state: Any) -> int:
     """The fence is durable in a place of its own, before the adds that were accepted first."""
     return 0
 
@@ -393,8 +390,8 @@ MUTATIONS: dict[str, Mutation] = {
         "F4",
         ((SimFile, "write_synced", _entry_log_is_never_synced),),
     ),
-    "fence_not_durable": Mutation("F1", ((ReadAnswers, "_fence", _fence_in_memory),)),
-    "fence_skips_queue": Mutation("F2", ((Durability, "fence_waits_for", _fence_skips_queue),)),
+    "fence_not_durable": Mutation("F1", ((Fences, "fence", _fence_in_memory),)),
+    "fence_skips_queue": Mutation("F2", ((fences, "barrier_of", _fence_skips_queue),)),
     "admitted_before_fence": Mutation("F2", ((AddPath, "_admit", _admitted_before_fence),)),
     "gc_forgets_fence": Mutation("F5", ((Drops, "on_durable", _gc_forgets_fence),)),
     "gc_trusts_stale_listing": Mutation(

@@ -1,64 +1,93 @@
-"""Damage that reads meet: counted, and mended where a file's records can say what its index did."""
+"""Repairs of damaged indexes: the records of the file have what its index had."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
-from bookie_server.core.ledger_gate import Health
-from bookie_server.errors import CorruptRecordError, StorageError
-from bookie_server.ports import Tasks
-from bookie_server.storage.boot import rebuild_index
+from bookie_server.core.record import RecordKind
+from bookie_server.errors import StorageError
+from bookie_server.storage.files.active_index import ActiveIndex
 from bookie_server.storage.files.entry_log_file import FinishedFile
-from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.files.held import HeldFiles
+from bookie_server.storage.files.pins import Pins
+from bookie_server.storage.replay import Scanner
+from bookie_server.storage.shared import Shared
+from bookie_server.storage.slices import parts
 
-if TYPE_CHECKING:
-    from bookie_server.storage.counters import StorageCounters
+
+async def _go_on() -> None:
+    """Nothing is served yet: no turn is given up."""
+
+
+async def rebuild_index(
+    file: FinishedFile, shared: Shared, give_way: Callable[[], Awaitable[None]] = _go_on
+) -> None:
+    """Scan a finished file whose index is damaged; until it is done nothing absent is said.
+
+    Args:
+        file: Its records are whole, or in doubt from here on.
+        shared: Has the files in doubt, and counts rebuilt indexes and damage.
+        give_way: Called after each slice of work.
+
+    Raises:
+        StorageError: The device cannot read the file.
+    """
+    entry, doubts, counters = file.entry, shared.health.files_in_doubt, shared.counters.boot
+    doubts.add(entry.file_id)
+    scan = await Scanner(file.handle, entry, entry.data_end).scan(entry.first_sequence)
+    index = ActiveIndex()
+    unreadable = [gap.record for gap in scan.gaps if gap.record is not None]
+    for records in parts([*scan.records, *unreadable]):
+        for record in records:
+            if record.kind is RecordKind.RUN and record.sequence <= entry.last_sequence:
+                index.insert(record)
+        await give_way()
+    file.rebuilt = index
+    counters.rebuilt_indexes += 1
+    is_whole = scan.next_sequence > entry.last_sequence and not any(
+        gap.record is None and gap.sequence <= entry.last_sequence for gap in scan.gaps
+    )
+    if is_whole and not entry.has_damage:
+        doubts.discard(entry.file_id)
+    else:
+        counters.damaged_records += 1
 
 
 class IndexRebuilds:
-    """Rebuilds damaged indexes, each once at a time; meanwhile the file is in doubt."""
+    """Rebuilds damaged indexes that reads meet, each once at a time; meanwhile it is in doubt."""
 
-    def __init__(
-        self,
-        *,
-        keeper: FileKeeper,
-        tasks: Tasks,
-        health: Health,
-        counters: StorageCounters,
-    ) -> None:
-        self._keeper = keeper
-        self._tasks = tasks
-        self._health = health
-        self._counters = counters
+    def __init__(self, shared: Shared, finished: HeldFiles, pins: Pins) -> None:
+        self._shared = shared
+        self._finished = finished
+        self._pins = pins
         self._running: set[int] = set()
 
-    def on_damage(self, error: CorruptRecordError, file: FinishedFile | None) -> None:
-        """A read met damage, of a file's index when it names the file."""
-        _ = error
-        self._counters.damage += 1
+    def on_damage(self, file: FinishedFile | None) -> None:
+        """Count damage that a read met; `file` is the one whose index is damaged, if one is."""
+        self._shared.counters.damage += 1
         if file is None or file.rebuilt is not None or file.entry.file_id in self._running:
             return
         self._running.add(file.entry.file_id)
-        self._health.files_in_doubt.add(file.entry.file_id)
-        self._tasks.spawn("index rebuild", self._rebuild(file))
+        self._shared.health.files_in_doubt.add(file.entry.file_id)
+        self._shared.tasks.spawn("index rebuild", self._rebuild(file))
 
     async def _give_way(self) -> None:
-        await self._tasks.sleep(0)
+        await self._shared.give_way()
 
     async def _rebuild(self, file: FinishedFile) -> None:
-        pin = self._keeper.pins.take()
-        doubts, file_id = self._health.files_in_doubt, file.entry.file_id
+        pin = self._pins.take()
+        doubts, file_id = self._shared.health.files_in_doubt, file.entry.file_id
         try:
-            await rebuild_index(file, self._health, self._counters.boot, self._give_way)
+            await rebuild_index(file, self._shared, self._give_way)
         except StorageError:
             # Still in doubt: the next read that meets the damage tries again.
             self._running.discard(file.entry.file_id)
         else:
             is_whole = file_id not in doubts
             doubts.add(file_id)
-            for _ in self._keeper.finished.counting_again(file):
+            for _ in self._finished.counting_again(file):
                 await self._give_way()
             if is_whole:
                 doubts.discard(file_id)
         finally:
-            self._keeper.pins.release(pin)
+            self._pins.release(pin)

@@ -14,26 +14,27 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bookie_server.core.index_format import BLOCK_SIZE, decode_index_head
-from bookie_server.core.ledger_gate import Health
-from bookie_server.core.ledger_state import LedgerStates
-from bookie_server.core.manifest_codec import FileEntry, FileState, Manifest
+from bookie_server.core.manifest_codec import FileState, Manifest
 from bookie_server.core.record import JournalRecord, RecordKind
-from bookie_server.core.settings import StorageSettings
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import DiskFullError, StorageError, TooManyFilesError
-from bookie_server.ports import Buffer, Future, Tasks
+from bookie_server.ports import Buffer, Future
+from bookie_server.storage.boot import Boot
 from bookie_server.storage.files.entry_log_file import FinishedFile, OpenFile
 from bookie_server.storage.files.held import HeldFiles
-from bookie_server.storage.files.manifest import ManifestStore
 from bookie_server.storage.files.pins import Pins
 from bookie_server.storage.files.pool import PooledFile
-from bookie_server.storage.files.slots import Slots, mark_finished
-from bookie_server.storage.journal import Journal, append_encoded
+from bookie_server.storage.files.slots import mark_finished
+from bookie_server.storage.journal import append_encoded
+from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import resolve, settle
+from ledgerlog_spark.model import Code
 
+CONTROL_RECORD_SIZE = 1_024
+"""What one more control record takes in a file at most."""
 RESERVE_FRACTION = 16
 INDEX_BYTES_PER_PIECE = 48
 INDEX_BYTES_BESIDE = 2 * BLOCK_SIZE
@@ -47,21 +48,14 @@ def room_left(file: OpenFile) -> int:
     return file.entry.size_bytes - file.end - index_size
 
 
-@dataclass(slots=True)
-class FileCounters:
-    """What became of files since the storage was opened.
-
-    Attributes:
-        freed: Nothing in them was live.
-        recycled: Prepared in a slot that held another file.
-    """
-
-    freed: int = 0
-    recycled: int = 0
-
-
 class FileKeeper:
     """Owns all files of one directory once the bookie serves.
+
+    Args:
+        shared: Of the storage.
+        boot: What it left; its files are freed as others replace them, so it is not kept.
+        on_failed: Called when the device failed.
+        on_state_change: Called when it takes regular adds again, or no longer.
 
     Attributes:
         active: The file that the journal writes.
@@ -69,49 +63,39 @@ class FileKeeper:
         spare: Prepared and named in the durable MANIFEST; None while there is none.
         finished: The others.
         pins: Readings that may touch any file.
-        counters: For metrics.
     """
 
     def __init__(
         self,
-        *,
-        store: ManifestStore,
-        slots: Slots,
-        tasks: Tasks,
-        settings: StorageSettings,
-        health: Health,
-        states: LedgerStates,
-        active: OpenFile,
-        spare: OpenFile | None,
-        finished: HeldFiles,
-        missing: list[FileEntry],
-        freed: list[str],
+        shared: Shared,
+        boot: Boot,
+        on_failed: Callable[[StorageError], None],
+        on_state_change: Callable[[], None],
     ) -> None:
-        self._store = store
-        self._slots = slots
-        self._tasks = tasks
-        self._settings = settings
-        self._health = health
-        self._states = states
-        self._changed: Future[None] = tasks.future()
+        assert boot.active is not None
+        self._shared = shared
+        self._store = shared.store
+        self._tasks = shared.tasks
+        self._health = shared.health
+        self._progress = shared.progress
+        self._on_failed = on_failed
+        self._on_state_change = on_state_change
+        self._slots = boot.slots
+        self._missing = boot.missing
+        self._freed = boot.freed
+        self._changed: Future[None] = self._tasks.future()
         self._due: Future[None] | None = None
-        self._is_due = spare is None
+        self._is_due = boot.spare is None
+        self._ended: Future[None] = self._tasks.future()
         self._is_closing = False
-        self._ended: Future[None] = tasks.future()
         self._committed: list[Future[None]] = []
         self._unmarked: list[FinishedFile] = []
         self._pinned: dict[str, PooledFile] = {}
         self.pins = Pins()
-        self.counters = FileCounters()
-        self.active = active
+        self.active = boot.active
         self.full: OpenFile | None = None
-        self.spare = spare
-        self.finished = finished
-        self._missing = missing
-        self._freed = freed
-        self.on_failed: Callable[[StorageError], None] = lambda _error: None
-        self.on_state_change: Callable[[], None] = lambda: None
-        self.journal: Journal | None = None
+        self.spare = boot.spare
+        self.finished = HeldFiles(boot.finished, shared.states.tombstone_of)
 
     @property
     def opened(self) -> Sequence[OpenFile]:
@@ -139,6 +123,20 @@ class FileKeeper:
         spare = 0 if self.spare is None else room_left(self.spare)
         return size <= room_left(self.active) + spare
 
+    def has_room_for(self, size: int) -> bool:
+        """Whether a record of `size` bytes that is no regular add still fits, after adds in flight.
+
+        While regular adds are taken it does: there is a next file.
+        """
+        health = self._health
+        return health.is_writable or self.has_room(2 * health.in_flight_bytes + size)
+
+    def refuses_control(self) -> Code | None:
+        """Why no control record can be taken now; None when one can."""
+        if self._health.has_failed or self._health.is_closing:
+            return Code.IO_ERROR
+        return None if self.has_room_for(2 * CONTROL_RECORD_SIZE) else Code.READ_ONLY
+
     def must_roll(self, size: int, stretches: int) -> bool:
         """Whether a record of `size` bytes has to go to the next file.
 
@@ -149,7 +147,7 @@ class FileKeeper:
         active = self.active
         if active.end == RECORDS_START:
             return False
-        index, settings = active.index, self._settings
+        index, settings = active.index, self._shared.settings
         pieces = PIECES_PER_STRETCH_MAX * stretches
         left = room_left(active) - active.entry.size_bytes // RESERVE_FRACTION
         if (
@@ -172,17 +170,15 @@ class FileKeeper:
             await self._changed
         self._retire_active()
         self.active, self.spare = self.spare, None
-        assert self.journal is not None
-        self.active.first_sequence = self.journal.next_sequence
+        self.active.first_sequence = self._progress.next_sequence
         self.wake()
 
     def _retire_active(self) -> None:
         """The active file takes no further record but the finish; no group is under way."""
-        assert self.journal is not None
         assert self.full is None
         self.full = self.active
-        self.full.finish_sequence = self.journal.next_sequence
-        self.journal.next_sequence += 1
+        self.full.finish_sequence = self._progress.next_sequence
+        self._progress.next_sequence += 1
 
     async def finish_all(self) -> None:
         """At a clean stop: give the files that have entries their indexes, durably."""
@@ -201,17 +197,16 @@ class FileKeeper:
         full = self.full
         if full is None:
             return
-        assert self.journal is not None
         body, live_bytes = await self._encoded(full)
         record = JournalRecord(RecordKind.FINISH, body=body)
         record.identity, record.offset = full.identity, full.end
         record.sequence = record.origin_sequence = full.finish_sequence
         record.durable_upto = full.finish_sequence - 1
         buffers: list[Buffer] = []
-        self.journal.counters.bytes_written += append_encoded(record, buffers)
+        self._shared.counters.log.bytes_written += append_encoded(record, buffers)
         await full.handle.write(full.end, buffers)
         await full.handle.datasync()
-        self.journal.counters.syncs += 1
+        self._shared.counters.log.syncs += 1
         entry = replace(
             full.entry,
             state=FileState.FINISHED,
@@ -270,7 +265,7 @@ class FileKeeper:
                 finally:
                     settle(waiting)
         except StorageError as error:
-            self.on_failed(error)
+            self._on_failed(error)
         finally:
             resolve(self._ended, None)
             settle(self._committed)
@@ -310,21 +305,22 @@ class FileKeeper:
             return
         if prepared is not None:
             self.spare = prepared
-            self.counters.recycled += prepared.is_recycled
+            self._shared.counters.files.recycled += prepared.is_recycled
         self._set_writable(is_writable=True)
 
     async def _commit_without_spare(self) -> bool:
         """Whether that freed a slot or room for one."""
-        freed = self.counters.freed
+        counters = self._shared.counters.files
+        freed = counters.freed
         try:
             await self.commit(None)
         except (DiskFullError, TooManyFilesError):
             # The files themselves say all that a boot needs; the retry commits.
             return False
-        return self.counters.freed > freed
+        return counters.freed > freed
 
     async def _retry(self) -> None:
-        await self._tasks.sleep(self._settings.allocation_retry_ms)
+        await self._tasks.sleep(self._shared.settings.allocation_retry_ms)
         if not self._is_closing and not self._health.has_failed:
             self.wake()
 
@@ -333,7 +329,7 @@ class FileKeeper:
         self._health.is_writable = is_writable
         self._notify()
         if before != is_writable:
-            self.on_state_change()
+            self._on_state_change()
 
     def _notify(self) -> None:
         """A roll that waits looks again."""
@@ -372,7 +368,7 @@ class FileKeeper:
             freed[:] = self._freed
             return self._compose(prepared, freed, keep_open=keep_open)
 
-        await self._store.commit(compose, self._states)
+        await self._store.commit(compose, self._shared.states)
         manifest = self._store.current
         self._unmarked = [file for file in self._unmarked if file not in (*unmarked, *dead)]
         self._freed = [slot for slot in self._freed if slot not in freed]
@@ -392,7 +388,7 @@ class FileKeeper:
 
     async def _release(self, slot: str, *, is_kept: bool) -> None:
         """The durable MANIFEST lists the slot as free, or not at all."""
-        self.counters.freed += 1
+        self._shared.counters.files.freed += 1
         if not self.pins.are_taken or self._is_closing:
             await self._drop_file(slot, is_kept=is_kept)
             return
@@ -414,10 +410,9 @@ class FileKeeper:
             if not is_kept:
                 await self._store.remove_slot(slot)
         except StorageError as error:
-            self.on_failed(error)
+            self._on_failed(error)
 
     def _compose(self, prepared: OpenFile | None, freed: list[str], *, keep_open: bool) -> Manifest:
-        assert self.journal is not None
         before = self._store.current
         for file in self.finished:
             if file.entry.live_bytes != file.live_bytes:
@@ -438,9 +433,9 @@ class FileKeeper:
         return replace(
             before,
             next_file_id=max([before.next_file_id, *(e.file_id + 1 for e in (*files, *opened))]),
-            durable_upto=max(before.durable_upto, self.journal.durable_sequence),
+            durable_upto=max(before.durable_upto, self._progress.durable_sequence),
             check_epoch=self._health.check_epoch,
             highest_dropped_ledger_id=self._health.highest_dropped_ledger_id,
             files=tuple(sorted(files, key=lambda entry: entry.file_id)),
-            free_slots=tuple(free[: self._settings.pool_files_max]),
+            free_slots=tuple(free[: self._shared.settings.pool_files_max]),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bookie_server.core.manifest_codec import FileEntry, FileState
-from bookie_server.core.settings import FILE_SIZE_BYTES_MIN
+from bookie_server.core.settings import FILE_SIZE_BYTES_MIN, StorageSettings
 from bookie_server.core.slot_header import (
     HEADER_AREA_SIZE,
     SlotHeader,
@@ -22,10 +22,9 @@ LAST_RESORT_FRACTION = 16
 class Slots:
     """Gives slots new identities."""
 
-    def __init__(self, files: FilePool, *, file_size_bytes: int, free_bytes_min: int) -> None:
+    def __init__(self, files: FilePool, settings: StorageSettings) -> None:
         self._files = files
-        self._file_size = file_size_bytes
-        self._free_bytes_min = free_bytes_min
+        self._settings = settings
 
     async def prepare(
         self, file_id: int, free_slot: str | None, *, is_last_resort: bool = False
@@ -43,7 +42,7 @@ class Slots:
             TooManyFilesError: No descriptor for it could be had; the same.
             StorageError: The device failed.
         """
-        size, kept_free = self._file_size, self._free_bytes_min
+        size, kept_free = self._settings.file_size_bytes, self._settings.free_bytes_min
         if is_last_resort:
             size = max(FILE_SIZE_BYTES_MIN, size // LAST_RESORT_FRACTION // 4096 * 4096)
             kept_free = 0

@@ -1,6 +1,5 @@
 """Reads of stored entries.
 
 - `answers`: what a read is answered, and what its answer waits for.
-- `reads`: finds and reads entries; `readings` drives that. `recent_bodies`: the newest records in
-  memory.
+- `reads`: finds and reads entries; `readings` drives that.
 """

@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from bookie_server.core.durability import Durability
-from bookie_server.core.ledger_gate import Health, absent, admit_fence, admit_read, may_say_absent
-from bookie_server.core.ledger_state import LedgerState, LedgerStates
-from bookie_server.core.record import JournalRecord, RecordKind
+from bookie_server.core.ledger_gate import absent, admit_read, barrier_of, may_say_absent
+from bookie_server.core.ledger_state import LedgerState
 from bookie_server.core.requests import BatchReadRequest, OnRead, OnReadBatch, ReadRequest
 from bookie_server.errors import StorageError, TooManyFilesError
-from bookie_server.storage.adds import AddPath
-from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.fences import Fences
 from bookie_server.storage.journal import Journal
 from bookie_server.storage.reading.reads import Reader
+from bookie_server.storage.shared import Shared
 from ledgerlog_spark.model import NO_ENTRY, Code
-
-if TYPE_CHECKING:
-    from bookie_server.storage.counters import StorageCounters
 
 
 class ReadAnswers:
     """Answers reads from what a `Reader` finds, after fencing their ledgers if they say so."""
 
-    def __init__(
-        self,
-        *,
-        journal: Journal,
-        keeper: FileKeeper,
-        adds: AddPath,
-        reader: Reader,
-        health: Health,
-        states: LedgerStates,
-        durability: Durability,
-        counters: StorageCounters,
-    ) -> None:
+    def __init__(self, shared: Shared, journal: Journal, reader: Reader, fences: Fences) -> None:
         self._journal = journal
-        self._keeper = keeper
-        self._adds = adds
         self._reader = reader
-        self._health = health
-        self._states = states
-        self._durability = durability
-        self._counters = counters
+        self._fences = fences
+        self._health = shared.health
+        self._states = shared.states
 
     def read(self, request: ReadRequest, on_done: OnRead) -> None:
-        """See `LedgerStorage.read`."""
+        """Read one stored entry, after fencing its ledger when the request says so."""
         code = admit_read(request)
         if code is not None:
             on_done(code, None)
@@ -61,7 +41,10 @@ class ReadAnswers:
             )  # fmt: skip
 
     def read_batch(self, request: BatchReadRequest, on_done: OnReadBatch) -> None:
-        """See `LedgerStorage.read_batch`."""
+        """Read consecutive entries as far as they are held and fit.
+
+        An answer shorter than asked for says nothing about the entry after it.
+        """
         code = admit_read(request)
         if code is not None:
             on_done(code, ())
@@ -81,35 +64,11 @@ class ReadAnswers:
         """Fence when there is a key, and wait for what the answer could otherwise miss."""
         state = self._states.get(ledger_id)
         if fence_key is not None:
-            self._fence(ledger_id, fence_key, state, then)
+            self._fences.fence(ledger_id, fence_key, then)
         elif state is not None:
-            self._journal.when_durable(self._durability.recovery_read_waits_for(state), then)
+            self._journal.when_durable(barrier_of(state), then)
         else:
             then(Code.OK)
-
-    def _fence(
-        self, ledger_id: int, key: bytes, state: LedgerState | None, then: Callable[[Code], None]
-    ) -> None:
-        self._health.has_room = self._health.is_writable or self._keeper.has_room(
-            2 * self._adds.in_flight_bytes + self._adds.control_bytes_max
-        )
-        code = admit_fence(key, state, self._health)
-        if code is None and self._adds.is_closing:
-            code = Code.IO_ERROR
-        if code is not None:
-            then(code)
-            return
-        state = self._adds.state_of(ledger_id)
-        if state.master_key is None:
-            state.master_key = key
-            self._states.changed.add(ledger_id)
-        if not state.is_fenced:
-            state.is_fenced = True
-            self._states.changed.add(ledger_id)
-            self._counters.fences += 1
-            record = JournalRecord(RecordKind.FENCE, ledger_id, master_key=key)
-            state.last_ticket = self._journal.submit(record)
-        self._journal.when_durable(self._durability.fence_waits_for(state), then)
 
     def _answer(self, request: ReadRequest, on_done: OnRead) -> None:
         state = self._states.get(request.ledger_id)

@@ -6,7 +6,7 @@ once and the answer goes out before the caller returns; only a cold page costs a
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
 from heapq import merge
@@ -14,15 +14,17 @@ from itertools import islice
 from struct import Struct
 from typing import NamedTuple, TypeVar
 
+from bookie_server.core.ledger_gate import may_say_absent
 from bookie_server.core.pieces import Piece
 from bookie_server.core.record import FileIdentity, JournalRecord
 from bookie_server.core.requests import AddRequest, BatchReadRequest, entry_head
 from bookie_server.errors import (
     CorruptRecordError,
     FreedFileError,
+    StorageError,
     TooManyRangesError,
 )
-from bookie_server.ports import File, Tasks
+from bookie_server.ports import File
 from bookie_server.storage import slices
 from bookie_server.storage.files.entry_log_file import (
     FinishedFile,
@@ -32,10 +34,12 @@ from bookie_server.storage.files.entry_log_file import (
     read_body,
     read_header,
 )
+from bookie_server.storage.files.index_rebuilds import IndexRebuilds
 from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.reading.readings import RECORDS_PER_TURN, Readings, finish
+from bookie_server.storage.shared import Shared
 from bookie_server.storage.slices import parts
-from bookie_server.storage.spans import Spans
+from bookie_server.storage.spans import RANGES_MAX, Spans
 
 N = TypeVar("N")
 R = TypeVar("R")
@@ -50,6 +54,10 @@ RECORDS_CACHED_MAX = 1_024
 LENGTHS_CACHED_MAX = 1 << 18
 """Entries of the records that are cached: each has its length in memory."""
 BLOCKS_CACHED_MAX = 512
+KEPT_BUFFER_FACTOR = 4
+"""A recent body is copied if the buffer that it was received in is more times its size."""
+RECORD_COST_BYTES = 512
+"""What a record counts beside its body: small ones take more memory than their bytes."""
 
 
 class Found(NamedTuple):
@@ -66,34 +74,52 @@ class Found(NamedTuple):
     following: int
 
 
+class RecentBodies:
+    """The bodies of the newest durable records, up to a number of bytes; the oldest go first.
+
+    Readers at the end of a ledger need no file.
+    """
+
+    def __init__(self, size_bytes_max: int) -> None:
+        self._size_bytes_max = size_bytes_max
+        self._size_bytes = 0
+        self._records: deque[JournalRecord] = deque()
+
+    def keep(self, record: JournalRecord) -> None:
+        """Keep the body of this record, and drop those of the oldest that do not fit any more."""
+        body = record.body
+        # A view keeps all of the buffer that it was received in.
+        if (
+            isinstance(body, memoryview)
+            and memoryview(body.obj).nbytes > KEPT_BUFFER_FACTOR * body.nbytes
+        ):
+            record.body = bytes(body)
+        self._records.append(record)
+        self._size_bytes += record.body_size + RECORD_COST_BYTES
+        while self._size_bytes > self._size_bytes_max:
+            oldest = self._records.popleft()
+            self._size_bytes -= oldest.body_size + RECORD_COST_BYTES
+            oldest.body = None
+
+
 class Reader:
     """Reads entries of one directory, active file first, newest copy wins.
-
-    Args:
-        keeper: Has the files.
-        tasks: For cold reads.
-        tombstone_of: Origin sequence below which a ledger's entries were dropped.
-        on_damage: Told of damage, with the file when its index is damaged.
 
     Attributes:
         readings: Drives the readings that this object makes.
     """
 
-    def __init__(
-        self,
-        keeper: FileKeeper,
-        tasks: Tasks,
-        tombstone_of: Callable[[int], int],
-        on_damage: Callable[[CorruptRecordError, FinishedFile | None], None],
-    ) -> None:
+    def __init__(self, shared: Shared, keeper: FileKeeper) -> None:
         self._keeper = keeper
-        self._tombstone_of = tombstone_of
-        self._tasks = tasks
-        self._on_damage = on_damage
+        self._states = shared.states
+        self._tombstone_of = shared.states.tombstone_of
+        self._health = shared.health
+        self._give_way = shared.give_way
+        self._rebuilds = IndexRebuilds(shared, keeper.finished, keeper.pins)
         self._records: OrderedDict[tuple[int, int], JournalRecord] = OrderedDict()
         self._lengths_cached = 0
         self._blocks: OrderedDict[tuple[int, int], FinishedFile] = OrderedDict()
-        self.readings = Readings(tasks, keeper.pins)
+        self.readings = Readings(shared.tasks, keeper.pins)
 
     def find(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, Found | None]:
         """Where an entry lies, None when no file holds it.
@@ -175,12 +201,12 @@ class Reader:
         identity: FileIdentity,
         index_of: FinishedFile | None = None,
     ) -> CorruptRecordError:
-        """What a reading raises for damage in a file, after telling of it.
+        """What a reading raises for damage in a file, which is noted.
 
         Bytes that are not those of a file which was freed meanwhile are no damage.
         """
         if self._keeper.has_file(identity.file_id):
-            self._on_damage(error, index_of)
+            self._rebuilds.on_damage(index_of)
             return error
         return FreedFileError(
             f"{identity.name} was freed while it was read; look again",
@@ -287,17 +313,23 @@ class Reader:
                 offset_bytes=record.offset,
                 reason="another entry",
             )
-            self._on_damage(strange, None)
+            self._rebuilds.on_damage(None)
             raise strange
         return split(data, record.lengths[found.place : found.place + count])
 
-    async def held(self, ledger_id: int, count_max: int) -> Spans:
-        """All maximal consecutive stretches held, put together in slices.
+    async def held(self, ledger_id: int, count_max: int = RANGES_MAX) -> Spans:
+        """First and last ids (inclusive) of the stretches of entries held, in rising order.
 
         Raises:
-            CorruptRecordError: A part of an index is damaged.
-            TooManyRangesError: There are more than `count_max`.
+            TooManyRangesError: There are more than `count_max` of them.
+            StorageError: They are unknown: in limbo, damaged, failed.
         """
+        if not may_say_absent(self._states.get(ledger_id), self._health):
+            raise StorageError(
+                f"the entries of ledger {ledger_id} on this bookie are unknown: a file is damaged "
+                "or failed; read from another replica",
+                path=".",
+            )
         pin = self._keeper.pins.take()
         try:
             try:
@@ -356,9 +388,6 @@ class Reader:
                 count_max=count_max,
             )
         return joined
-
-    async def _give_way(self) -> None:
-        await self._tasks.sleep(0)
 
 
 def twice(look: Callable[[], Generator[N, bytes, R]]) -> Generator[N, bytes, R]:

@@ -57,7 +57,7 @@ def test_files_used_lately_stay_open() -> None:
     machine.start()
     filled(machine, 30)
     check_all(machine, 30)
-    pool = machine.serving._files
+    pool = machine.serving._shared.files
     before = pool.opened
     for _ in range(10):
         for number in range(4):
@@ -75,9 +75,9 @@ def test_no_descriptor_for_a_read_is_busy_and_passes() -> None:
     # Boot left every file open; they are closed one after the other, and none can be had again.
     codes = {machine.read(1, number)[0] for number in range(20)}
     while len(machine.files.opened) > 2:
-        victim = machine.serving._files._victim()
+        victim = machine.serving._shared.files._victim()
         assert victim is not None
-        machine.scheduler.run(machine.serving._files.close(victim))
+        machine.scheduler.run(machine.serving._shared.files.close(victim))
     codes |= {machine.read(1, number)[0] for number in range(20)}
     assert codes == {Code.OK, Code.BUSY}
     assert machine.serving.failure is None

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,6 +20,7 @@ from bookie_server.storage import journal as log_module
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.entry_log_file import OpenFile
 from bookie_server.storage.journal import Journal
+from bookie_server.storage.shared import Shared
 from ledgerlog_spark.model import Code
 from tests.sim.runtime import Host, Scheduler, SimFuture
 
@@ -87,14 +89,13 @@ class World:
         self.device = self.files.device
         self.durable: list[list[int]] = []
         self.lost: list[int] = []
+        settings = StorageSettings(group_bytes_max=GROUP, idle_watermark_ms=1_000_000)
+        self.shared = Shared.of(Mock(), self.host, self.host, settings, Mock())
         self.journal = Journal(
-            files=self.files,
-            tasks=self.host,
-            clock=self.host,
-            settings=StorageSettings(group_bytes_max=GROUP, idle_watermark_ms=1_000_000),
-            next_sequence=1,
-            on_durable=lambda group: self.durable.append([r.ledger_id for r in group]),
-            on_failed=lambda _error, records: self.lost.extend(r.ledger_id for r in records),
+            self.shared,
+            self.files,
+            lambda group: self.durable.append([r.ledger_id for r in group]),
+            lambda _error, records: self.lost.extend(r.ledger_id for r in records),
         )
         self.journal.start()
         self.settle()
@@ -235,7 +236,7 @@ def test_busy_time_of_two_groups_at_once_counts_once(world: World) -> None:
     world.end()
     world.scheduler.run_for(50)
     world.end()
-    assert 150 <= world.journal.counters.busy_ms <= 160
+    assert 150 <= world.shared.counters.log.busy_ms <= 160
 
 
 @pytest.mark.parametrize("size", [100, FULL])
@@ -278,7 +279,7 @@ def test_a_watermark_that_travels_with_others_vouches_for_nothing(world: World) 
     world.journal.submit(JournalRecord(RecordKind.WATERMARK))
     world.end()
     world.end()
-    assert world.journal.durable_sequence == 3
+    assert world.shared.progress.durable_sequence == 3
     world.scheduler.run_for(2_000_000)
     assert [len(world.device.under_way), world.journal.last_ticket] == [1, 4]
     world.end()
@@ -298,10 +299,8 @@ async def test_cancelled_writers_and_a_cancelled_close_are_no_crash() -> None:
     crashes: list[str] = []
     tasks = OsTasks(lambda name, _error: crashes.append(name))
     files = OneFile(Host(Scheduler(), "unused"))
-    journal = Journal(
-        files=files, tasks=tasks, clock=OsClock(), settings=StorageSettings(), next_sequence=1,
-        on_durable=lambda _group: None, on_failed=lambda _error, _records: None,
-    )  # fmt: skip
+    shared = Shared.of(Mock(), OsClock(), tasks, StorageSettings(), Mock())
+    journal = Journal(shared, files, lambda _group: None, lambda _error, _records: None)
     journal.start()
     await asyncio.sleep(0)
     closing = asyncio.create_task(journal.close())

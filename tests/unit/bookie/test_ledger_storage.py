@@ -377,7 +377,7 @@ def test_a_fence_that_comes_while_the_storage_closes_is_answered_unknown() -> No
     machine = started()
     assert machine.add(7, (0,)) is Code.OK
     machine.host.spawn("close", machine.serving.close())
-    while not machine.serving._adds.is_closing:
+    while not machine.serving._health.is_closing:
         assert machine.scheduler.step()
     for ledger_id in (7, 8):
         assert machine.fence(ledger_id) == (Code.IO_ERROR, None)

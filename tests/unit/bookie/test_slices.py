@@ -29,7 +29,7 @@ from bookie_server.storage.files.held import HeldFiles
 from bookie_server.storage.files.pins import Pins
 from bookie_server.storage.journal import Journal
 from bookie_server.storage.reading import readings, reads
-from bookie_server.storage.reading.recent_bodies import RECORD_COST_BYTES, RecentBodies
+from bookie_server.storage.reading.reads import RECORD_COST_BYTES, RecentBodies
 from bookie_server.storage.spans import Spans
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, add_request

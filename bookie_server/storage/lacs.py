@@ -1,0 +1,100 @@
+"""Last adds confirmed of ledgers: what writers announce, what readers ask for and watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bookie_server.core.ledger_gate import absent, key_fits, may_say_absent
+from bookie_server.core.ledger_state import LedgerState
+from bookie_server.core.record import JournalRecord, RecordKind
+from bookie_server.core.requests import ID_MAX, OnAdd, OnLac
+from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.journal import Journal
+from bookie_server.storage.shared import Shared
+from bookie_server.storage.wake_ups import call_back
+from ledgerlog_spark.model import MASTER_KEY_SIZE_BYTES, NO_ENTRY, Code
+
+OnLacChange = Callable[[int], None]
+
+
+class Lacs:
+    """The LACs of all ledgers of one storage, and their watches."""
+
+    def __init__(self, shared: Shared, keeper: FileKeeper, journal: Journal) -> None:
+        self._shared = shared
+        self._keeper = keeper
+        self._journal = journal
+        self._watches: dict[int, dict[object, OnLacChange]] = {}
+
+    def read(self, ledger_id: int, on_done: OnLac) -> None:
+        """The largest LAC ever seen, whichever way it came; -1 before any.
+
+        IO_ERROR when an entry that may have carried a larger one is damaged.
+        """
+        state, health = self._shared.states.get(ledger_id), self._shared.health
+        if state is None or not may_say_absent(state, health):
+            on_done(absent(state, health), NO_ENTRY)
+        elif not state.is_lac_known:
+            on_done(Code.IO_ERROR, NO_ENTRY)
+        else:
+            on_done(Code.OK, state.lac)
+
+    def write(self, ledger_id: int, lac: int, master_key: bytes, on_done: OnAdd) -> None:
+        """Store an explicit LAC; durable when answered. A smaller one changes nothing.
+
+        Watches are called before it is durable: the writer had it confirmed, whether or not this
+        bookie remembers. Only the answer waits for the disk.
+        """
+        if (
+            not 0 <= ledger_id <= ID_MAX
+            or not 0 <= lac <= ID_MAX
+            or len(master_key) != MASTER_KEY_SIZE_BYTES
+        ):
+            on_done(Code.BAD_REQUEST)
+            return
+        state = self._shared.states.get(ledger_id)
+        if state is not None and not key_fits(state, master_key):
+            on_done(Code.UNAUTHORIZED)
+            return
+        code = self._keeper.refuses_control()
+        if code is not None:
+            on_done(code)
+            return
+        state = self._shared.state_of(ledger_id, master_key)
+        record = JournalRecord(RecordKind.LAC, ledger_id, master_key=master_key, value=lac)
+        record.on_done = on_done
+        state.last_ticket = self._journal.submit(record)
+        self._raise(state, lac)
+
+    def tell(self, ledger_id: int, lac: int, master_key: bytes) -> None:
+        """Remember a confirmed LAC until the process ends; what cannot be taken is ignored."""
+        state = self._shared.states.get(ledger_id)
+        if state is not None and state.master_key is not None and key_fits(state, master_key):
+            self._raise(state, lac)
+
+    def _raise(self, state: LedgerState, lac: int) -> None:
+        before = state.lac
+        if lac > state.explicit_lac:
+            state.explicit_lac = lac
+            self._shared.states.changed.add(state.ledger_id)
+        self.changed(state, before)
+
+    def watch(self, ledger_id: int, on_change: OnLacChange) -> Callable[[], None]:
+        """Call `on_change` with the LAC whenever it grows; returns a function that ends that."""
+        watches = self._watches.setdefault(ledger_id, {})
+        watch = object()
+        watches[watch] = on_change
+
+        def cancel() -> None:
+            watches.pop(watch, None)
+            if not watches and self._watches.get(ledger_id) is watches:
+                del self._watches[ledger_id]
+
+        return cancel
+
+    def changed(self, state: LedgerState, before: int) -> None:
+        """Call the watches of a ledger if its LAC is larger than before."""
+        lac = state.lac
+        if lac > before:
+            for on_change in list(self._watches.get(state.ledger_id, {}).values()):
+                call_back(self._shared.tasks, on_change, lac)
