@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from ledgerlog_spark.callbacks import notify
-from ledgerlog_spark.client.appends.batches import AppendListener
+from ledgerlog_spark.client.append_queue import AppendListener
 from ledgerlog_spark.client.drawn_ids import DrawnIds
 from ledgerlog_spark.client.errors_from_codes import error_from_failure
 from ledgerlog_spark.client.handles.creation import (
@@ -186,8 +186,7 @@ class LedgerClient:
             on_closed=partial(self._ends.newest, ledger_id),
             on_failed=on_failed,
         )
-        if listener is not None:
-            handle.report_to(listener)
+        handle.queue.listener = listener
         self._writers.add(handle)
         return handle
 

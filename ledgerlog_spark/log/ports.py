@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
-    from ledgerlog_spark.client.appends.batches import AppendListener, Waiter
+    from ledgerlog_spark.client.append_queue import AppendListener, Waiter
     from ledgerlog_spark.client.handles.creation import CreateRecord
     from ledgerlog_spark.client.users import EndsFirst
     from ledgerlog_spark.errors import LedgerLogError
@@ -26,8 +26,22 @@ class TruncatableLog(Protocol):
         """Drop everything below an offset."""
 
 
+class Appends(Protocol):
+    """Where a leader's entries wait to be sent; `AppendQueue` is it."""
+
+    def add(self, payload: bytes | bytearray | memoryview, waiter: Waiter, /) -> None:
+        """Append one payload; the waiter, or the listener, receives the result."""
+
+    def send_now(self) -> None:
+        """Send what was added, as far as window and linger allow."""
+
+
 class LedgerWriterHandle(Protocol):
     """A ledger that this process writes."""
+
+    @property
+    def queue(self) -> Appends:
+        """What was appended and is not acknowledged."""
 
     @property
     def id(self) -> int:
@@ -39,12 +53,6 @@ class LedgerWriterHandle(Protocol):
 
     def append_async(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
         """A future of the entry's id, in order."""
-
-    def submit(self, payload: bytes | bytearray | memoryview, waiter: Waiter) -> None:
-        """Append one payload; the waiter, or the listener, receives the result."""
-
-    def send_now(self) -> None:
-        """Send what was taken, as far as window and batching allow."""
 
     async def close(self) -> LedgerMetadata:
         """Close the ledger behind what was appended; may be tried again after a retriable error."""

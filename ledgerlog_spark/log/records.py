@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, overload
 
-from ledgerlog_spark.client.appends.batches import check_several, checked_payload
+from ledgerlog_spark.client.payloads import check_several, checked_payload
 from ledgerlog_spark.client.settings import PAYLOAD_SIZE_BYTES_MAX
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import Position
@@ -132,7 +132,7 @@ def checked_records(records: Iterable[Payload]) -> list[Payload]:
 
 
 def checked_record(record: object) -> Payload:
-    """A record whose bytes stay as they are; see `append_batches.checked_payload`.
+    """A record whose bytes stay as they are; see `checked_payload`.
 
     Raises:
         LocalProtocolError: Not bytes, or larger than a record can be. Nothing was appended.

@@ -51,10 +51,6 @@ ONLY_ASYNC = {
     "WriteHandle": {
         "drain": "blocking appends wait for room themselves",
         "send_now": "blocking appends are sent at once",
-        "submit": "for the twin",
-        "submit_batch": "for the twin",
-        "report_to": "for the twin",
-        "is_lingering": "for the twin",
         "entries_pending": "`flush` waits for them",
         "abandon": "the close of the client",
     },
@@ -68,10 +64,6 @@ ONLY_ASYNC = {
     "Leader": {
         "drain": "blocking appends wait for room themselves",
         "send_now": "blocking appends are sent at once",
-        "submit": "for the twin",
-        "submit_batch": "for the twin",
-        "report_to": "for the twin",
-        "is_lingering": "for the twin",
         "records_pending": "`flush` waits for them",
         "open": "`open_log` opens it",
         "abandon": "the close of the client",

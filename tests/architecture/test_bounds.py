@@ -15,7 +15,7 @@ FOLDERS = ("client", "datasource", "transport")
 MODULES = [path for folder in FOLDERS for path in modules(f"ledgerlog_spark/{folder}")]
 
 CONTAINERS = {
-    "AppendBatches",
+    "AppendQueue",
     "ChunkPool",
     "FrameSplitter",
     "LifoQueue",

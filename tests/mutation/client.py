@@ -71,36 +71,36 @@ _WRITING = [
     Mutation(
         "handle_ids_not_shifted",
         f"{CLIENT}/handles/writer.py",
-        "        run.first_entry_id = self._writer.next_entry_id\n",
-        "        run.first_entry_id = 0\n",
+        "queue.complete(run.results(indication.first_entry_id))",
+        "queue.complete(run.results(0))",
         "appends get wrong entry ids",
     ),
     Mutation(
         "drain_never_woken",
-        f"{CLIENT}/handles/writer.py",
-        "            _wake(self._room)\n\n    def _send",
-        "            pass\n\n    def _send",
+        f"{CLIENT}/append_queue.py",
+        "        if self._room and not self.has_backlog:\n            _wake(self._room)\n",
+        "",
         "drain hangs",
     ),
     Mutation(
         "drain_not_woken_by_failure",
-        f"{CLIENT}/handles/writer.py",
+        f"{CLIENT}/append_queue.py",
         "        _wake(self._idle)\n        _wake(self._room)\n",
         "        _wake(self._idle)\n",
         "drain of a handle that failed never returns",
     ),
     Mutation(
         "flush_not_woken_by_failure",
-        f"{CLIENT}/handles/writer.py",
+        f"{CLIENT}/append_queue.py",
         "        _wake(self._idle)\n        _wake(self._room)\n",
         "        _wake(self._room)\n",
         "flush and close of a handle that failed never return",
     ),
     Mutation(
         "half_sent_batch_is_definite",
-        f"{CLIENT}/handles/writer.py",
-        "            refused.definite = refused.definite and not _began_before(waiting)\n",
-        "",
+        f"{CLIENT}/append_queue.py",
+        "has_unknown_part = run.continues and begins_unknown",
+        "has_unknown_part = False",
         "a batch of which the first run may be there failed for certain",
     ),
     Mutation(
@@ -119,8 +119,9 @@ _WRITING = [
     ),
     Mutation(
         "failed_handle_takes_appends",
-        f"{CLIENT}/handles/writer.py",
-        "        self._refusal = lambda: error_for_unsent(self.id, failed)\n",
+        f"{CLIENT}/append_queue.py",
+        "        if self.refusal is not None:\n            self._refuse(waiter, 1, size)\n"
+        "            return\n",
         "",
         "appends to a handle that failed wait for ever",
     ),
@@ -154,7 +155,7 @@ _WRITING = [
     ),
     Mutation(
         "refusal_never",
-        f"{CLIENT}/appends/pace.py",
+        f"{CLIENT}/append_queue.py",
         "BACKLOGS_MAX = 16",
         "BACKLOGS_MAX = 1 << 40",
         "the backlog is unbounded",
@@ -162,22 +163,20 @@ _WRITING = [
     Mutation(
         "window_that_opens_sends_nothing",
         f"{CLIENT}/handles/writer.py",
-        "            on_settled=self._pace.send_now,\n",
+        "            on_settled=self.queue.send_now,\n",
         "            on_settled=None,\n",
         "appends that the window did not take wait for the next append",
     ),
     Mutation(
         "linger_sends_nothing",
-        f"{CLIENT}/appends/pace.py",
-        "        self._linger_timer = None\n        if self._can_send() and "
-        "(run := self._waiting.take()) is not None:",
-        "        self._linger_timer = None\n        if False and "
-        "(run := self._waiting.take()) is not None:",
+        f"{CLIENT}/append_queue.py",
+        "        if self.entries and self._window.can_add and not self._full:\n",
+        "        if False:\n",
         "a small append waits for others as long as runs are in flight",
     ),
     Mutation(
         "run_of_too_many_entries",
-        f"{CLIENT}/appends/batches.py",
+        f"{CLIENT}/append_queue.py",
         """        self.entries += 1
         self.size_bytes += size
         if len(run.payloads) >= self._entries_max:""",
@@ -188,8 +187,8 @@ _WRITING = [
     ),
     Mutation(
         "taken_bytes_still_wait",
-        f"{CLIENT}/appends/batches.py",
-        "        self.size_bytes -= run.size_bytes\n",
+        f"{CLIENT}/append_queue.py",
+        "        self.size_bytes -= size_bytes\n",
         "",
         "a writer refuses appends after so many bytes in all",
     ),

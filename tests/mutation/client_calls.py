@@ -9,7 +9,7 @@ CLIENT = "ledgerlog_spark/client"
 MUTATIONS = [
     Mutation(
         "batch_ids_begin_one_later",
-        f"{CLIENT}/appends/batches.py",
+        f"{CLIENT}/append_queue.py",
         "range(first + offset - batch + 1, first + offset + 1)",
         "range(first + offset - batch + 2, first + offset + 2)",
         "a batch is told the ids of its neighbour",
@@ -24,7 +24,7 @@ MUTATIONS = [
     ),
     Mutation(
         "who_gives_up_stays_in_line",
-        f"{CLIENT}/handles/writer.py",
+        f"{CLIENT}/append_queue.py",
         "            with contextlib.suppress(ValueError):\n                line.remove(woken)\n",
         "            pass\n",
         "a program that waits with a time limit again and again fills memory",
@@ -38,10 +38,9 @@ MUTATIONS = [
     ),
     Mutation(
         "refused_appends_keep_their_room",
-        f"{CLIENT}/handles/writer.py",
-        "            waiter.set_exception(self._refusal())\n"
-        "            self._tell_sent(1, len(payload))\n",
-        "            waiter.set_exception(self._refusal())\n",
+        f"{CLIENT}/append_queue.py",
+        "            self.listener.on_sent(entries, size_bytes)\n\n    async def _wait_in",
+        "            pass\n\n    async def _wait_in",
         "threads that append to a handle that failed wait for ever once the backlog is full",
     ),
     Mutation(
@@ -95,8 +94,9 @@ MUTATIONS = [
     ),
     Mutation(
         "linger_begins_with_nothing_to_send",
-        f"{CLIENT}/appends/pace.py",
-        "        if not waiting.entries:\n            self.cancel_linger()\n        elif",
+        f"{CLIENT}/append_queue.py",
+        "        if not self.entries:\n            if self._linger_timer is not None:\n"
+        "                self._stop_linger()\n        elif",
         "        if",
         "the append of a thread waits for something that lingers, and nothing does",
     ),

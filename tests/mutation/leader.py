@@ -283,8 +283,8 @@ MUTATIONS = [
     Mutation(
         "leader_forgets_what_waits_for_room",
         f"{LOG}/leader/leader.py",
-        "        if self._waiting.entries:\n            self.send_now()\n",
-        "        pass\n",
+        '"""See `leader_host.Owner`."""\n        self.queue.send_now()\n',
+        '"""See `leader_host.Owner`."""\n',
         "appends that the window did not take wait for the next append",
     ),
     Mutation(
@@ -298,9 +298,9 @@ MUTATIONS = [
     ),
     Mutation(
         "leader_half_sent_batch_is_definite",
-        f"{LOG}/leader/entries_in_flight.py",
-        "is_unknown = was_cut or first_unknown <= number < first_unsent",
-        "is_unknown = first_unknown <= number < first_unsent",
+        "ledgerlog_spark/client/append_queue.py",
+        "begins_unknown = is_unknown or (has_unknown_part and not run.waiters)",
+        "begins_unknown = is_unknown",
         "a batch of which the first part may be in the log failed for certain",
     ),
     Mutation(
@@ -379,16 +379,17 @@ MUTATIONS = [
     ),
     Mutation(
         "unsent_appends_are_never_answered",
-        f"{LOG}/leader/entries_in_flight.py",
-        "            gathered.fail(error_of_append(error, is_definite=not was_cut))\n",
-        "",
+        "ledgerlog_spark/client/append_queue.py",
+        "            run.fail(error if is_unknown or has_unknown_part else self.refusal())\n",
+        "            if place < sent:\n"
+        "                run.fail(error if is_unknown or has_unknown_part else self.refusal())\n",
         "appends that waited for room when the leader stopped wait for ever",
     ),
     Mutation(
         "positions_keep_pieces_of_earlier_batches",
         f"{LOG}/leader/entries_in_flight.py",
-        "        if not sent.is_cut:\n            self._cut = []\n",
-        "        if not sent.is_cut:\n            pass\n",
+        "            self.cut = []\n        elif",
+        "            pass\n        elif",
         "a batch behind one that was cut has the places of both",
     ),
     Mutation(

@@ -141,6 +141,10 @@ SUITES = {
     "ledgerlog_spark/lines": Suite((), ((f"{_UNIT}/test_lines.py", f"{_UNIT}/upkeep"),)),
     "ledgerlog_spark/waits": Suite((), ((f"{_UNIT}/test_waits.py", f"{_UNIT}/log"),)),
     "ledgerlog_spark/upkeep/": Suite(("stores", "log"), ((f"{_UNIT}/upkeep",), (f"{_UNIT}/log",))),
+    "ledgerlog_spark/client/append_queue": Suite(
+        ("handles", *_LEADER_HOSTS),
+        ((f"{_UNIT}/client",), *_LEADER_TESTS),
+    ),
     "ledgerlog_spark/client/": Suite(
         ("handles",),
         (

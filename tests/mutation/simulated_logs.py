@@ -142,9 +142,9 @@ _STANDING_STILL = [
 _LEADERS = [
     Mutation(
         "appends_that_were_sent_fail_for_certain",
-        f"{LOG}/leader/entries_in_flight.py",
-        "is_unknown = was_cut or first_unknown <= number < first_unsent",
-        "is_unknown = was_cut",
+        f"{LOG}/leader/leader.py",
+        "unknown=range(first_unknown, first_unsent)",
+        "unknown=range(0)",
         "records that are in the log are appended again",
     ),
     Mutation(

@@ -12,8 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from ledgerlog_spark.client.appends.batches import AppendListener, checked_payload, checked_payloads
-from ledgerlog_spark.client.appends.pace import BACKLOGS_MAX
+from ledgerlog_spark.client.append_queue import BACKLOGS_MAX, AppendQueue
 from ledgerlog_spark.client.blocking.add_future import (
     AddFuture,
     SharedCondition,
@@ -29,6 +28,7 @@ from ledgerlog_spark.client.blocking.derived import (
 )
 from ledgerlog_spark.client.blocking.loop_thread import LoopThread
 from ledgerlog_spark.client.handles.writer import WriteHandle
+from ledgerlog_spark.client.payloads import checked_payload, checked_payloads
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.protocol.ledger.messages import Payload
@@ -147,34 +147,23 @@ class Inbox:
 
 
 class Appender(Protocol):
-    """Takes what was put into an inbox, on the loop."""
-
-    def submit(self, payload: Payload, waiter: Any) -> None:
-        """Take one checked payload."""
-
-    def submit_batch(self, payloads: list[Payload], waiter: Any) -> None:
-        """Take checked payloads."""
-
-    def send_now(self) -> None:
-        """Send what was taken, as far as that is possible."""
-
-    def report_to(self, listener: AppendListener) -> None:
-        """Report progress to `listener`, which completes the waiters."""
+    """Something with a queue for appends; `WriteHandle` and `Leader` are it."""
 
     @property
-    def is_lingering(self) -> bool:
-        """Whether appends wait for company, and are sent later without anybody's doing."""
+    def queue(self) -> AppendQueue:
+        """What was appended and is not acknowledged."""
 
 
 class BlockingAppends(BlockingHandle[A], Closing):
-    """Takes appends from any thread to an appender on the loop; futures come back."""
+    """Takes appends from any thread to a queue on the loop; futures come back."""
 
     def __init__(self, appender: A, thread: LoopThread, settings: ClientSettings) -> None:
         super().__init__(appender, thread)
+        self._queue = appender.queue
         self._inbox = inbox = Inbox(settings, thread)
         inbox.hand_over = self._hand_over
         inbox.look_soon = partial(thread.loop.call_soon, self._take_inbox)
-        appender.report_to(inbox)
+        appender.queue.listener = inbox
 
     def _append(self, payload: Payload) -> AddFuture[Any]:
         """Hand over one checked payload; blocks only while the backlog is full."""
@@ -199,18 +188,18 @@ class BlockingAppends(BlockingHandle[A], Closing):
         """On the loop: hand everything over, in order, and send."""
         self._inbox.look()
         self._hand_over()
-        self._twin.send_now()
-        if self._twin.is_lingering:
+        self._queue.send_now()
+        if self._queue.is_lingering:
             self._inbox.doze()
 
     def _hand_over(self) -> None:
-        items, appender = self._inbox.items, self._twin
+        items, queue = self._inbox.items, self._queue
         while items:
             item, future = items.popleft()
             if isinstance(item, list):
-                appender.submit_batch(item, future)
+                queue.add_batch(item, future)
             else:
-                appender.submit(item, future)
+                queue.add(item, future)
 
     def _run(self, work: Callable[[A], Coroutine[Any, Any, T]]) -> T:
         """What `work` returns on the loop, after all appends so far."""

@@ -7,28 +7,21 @@ One future for an append, no task: appends are gathered into runs, a run is one 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ledgerlog_spark.client.appends.batches import (
-    AppendBatches,
-    AppendListener,
-    Complete,
+from ledgerlog_spark.client.append_queue import (
+    PENDING_ENDS,
+    AppendQueue,
     Gathered,
-    Waiter,
-    checked_payload,
-    checked_payloads,
-    complete_each,
 )
-from ledgerlog_spark.client.appends.pace import AppendPace
 from ledgerlog_spark.client.errors_from_codes import error_for_unsent, error_from_failure
 from ledgerlog_spark.client.handles.lac_announcer import LacAnnouncer, announces
 from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.host.effects import MachineHost
+from ledgerlog_spark.client.payloads import checked_payload, checked_payloads
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import (
     LedgerClosedError,
@@ -44,15 +37,12 @@ from ledgerlog_spark.protocol.ledger.messages import (
     LedgerClosed,
     LedgerFailed,
     NoReplacement,
-    Payload,
     RunConfirmed,
 )
 from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
 from ledgerlog_spark.waits import Deadline, forever
 
 _logger = logging.getLogger(__name__)
-
-PENDING_ENDS = "`WriterSettings.add_quorum_timeout_ms` ends pending appends"
 
 
 class WriteHandle:
@@ -64,6 +54,7 @@ class WriteHandle:
 
     Attributes:
         id: The ledger's id.
+        queue: What was appended and is not acknowledged. For other APIs of this handle.
     """
 
     def __init__(
@@ -90,10 +81,8 @@ class WriteHandle:
         metadata = created.value
         settings = services.settings
         self.id = ledger_id
-        self._on_sent: Callable[[int, int], None] | None = None
         self._on_closed = on_closed
         self._on_failed = on_failed
-        self._complete: Complete = complete_each
         self._loop = asyncio.get_running_loop()
         limits = settings.writer
         if not changes_ensemble:
@@ -103,15 +92,11 @@ class WriteHandle:
         self._announcer = (
             LacAnnouncer(self._writer, services, ledger) if announces(metadata) else None
         )
-        self._waiting = AppendBatches()
-        self._unconfirmed: deque[Gathered] = deque()
-        self._pace = AppendPace(
-            self._waiting,
+        self.queue = AppendQueue(
+            self._writer,
+            self._send,
             settings,
-            can_send=lambda: self._writer.can_add,
-            in_flight=lambda: len(self._unconfirmed),
-            send=self._send,
-            on_pause=self._on_pause,
+            few_in_flight=settings.runs_in_flight_min,
         )
         self._host = MachineHost(
             self._writer,
@@ -119,14 +104,11 @@ class WriteHandle:
             ledger=ledger,
             on_indication=self._on_indication,
             on_crash=self._on_crash,
-            on_settled=self._pace.send_now,
+            on_settled=self.queue.send_now,
         )
-        self._refusal: Callable[[], LedgerLogError] | None = None
         self._closing: asyncio.Task[LedgerMetadata] | None = None
         self._closed: asyncio.Future[LedgerMetadata] | None = None
         self._timeout_ms = settings.close_timeout_ms
-        self._idle: deque[asyncio.Future[None]] = deque()
-        self._room: deque[asyncio.Future[None]] = deque()
 
     @property
     def last_add_confirmed(self) -> int:
@@ -146,17 +128,12 @@ class WriteHandle:
     @property
     def is_writable(self) -> bool:
         """Whether appends are still taken: no failure so far, and no close."""
-        return self._refusal is None
-
-    @property
-    def is_lingering(self) -> bool:
-        """See `AppendPace`."""
-        return self._pace.is_lingering
+        return self.queue.refusal is None
 
     @property
     def entries_pending(self) -> int:
         """Appended entries that are not acknowledged yet."""
-        return self._waiting.entries + sum(len(run.payloads) for run in self._unconfirmed)
+        return self.queue.entries + sum(len(run.payloads) for run in self.queue.in_flight)
 
     async def append(self, payload: bytes | bytearray | memoryview) -> int:
         """The id of the entry, which is on the disks of Qa bookies when this returns.
@@ -174,8 +151,7 @@ class WriteHandle:
             NotEnoughBookiesError: Failed bookies could not be replaced; not definite.
             MetadataUnavailableError: A failed bookie could not be replaced; not definite.
         """
-        future = self.append_async(payload)
-        self.send_now()
+        future = self.queue.append(checked_payload(payload), at_once=True)
         return await forever(future, PENDING_ENDS)
 
     def append_async(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
@@ -184,13 +160,7 @@ class WriteHandle:
         Never blocks: await `drain` now and then. It fails with LocalProtocolError, definite, while
         16 times the settings' backlog waits to be sent.
         """
-        kept = checked_payload(payload)
-        future: asyncio.Future[int] = self._loop.create_future()
-        if (refusal := self._pace.refusal()) is not None:
-            future.set_exception(refusal)
-        else:
-            self.submit(kept, future)
-        return future
+        return self.queue.append(checked_payload(payload))
 
     async def append_batch(self, payloads: Sequence[bytes | bytearray | memoryview]) -> range:
         """The ids of all payloads, dense and in order, each on the disks of Qa bookies.
@@ -198,45 +168,22 @@ class WriteHandle:
         A failed batch may be there in part; the part is a prefix once the ledger is recovered.
         An empty batch gives an empty range and sends nothing. Errors as of `append`.
         """
-        future = self.append_batch_async(payloads)
-        self.send_now()
+        future = self.queue.append_batch(checked_payloads(payloads), at_once=True)
         return await forever(future, PENDING_ENDS)
 
     def append_batch_async(
         self, payloads: Sequence[bytes | bytearray | memoryview]
     ) -> asyncio.Future[range]:
         """A future of the range of ids, admitted in order; like `append_async`."""
-        kept = checked_payloads(payloads)
-        future: asyncio.Future[range] = self._loop.create_future()
-        if not kept:
-            future.set_result(range(0))
-        elif (refusal := self._pace.refusal()) is not None:
-            future.set_exception(refusal)
-        else:
-            self.submit_batch(kept, future)
-        return future
+        return self.queue.append_batch(checked_payloads(payloads))
 
     async def drain(self) -> None:
         """Wait until what waits to be sent is below the settings' backlog."""
-        while self._pace.has_backlog and self._refusal is None:
-            await self._wait_in(self._room)
+        await self.queue.drain()
 
     async def flush(self) -> None:
         """Wait until nothing is pending: each append so far was acknowledged or failed."""
-        while self.entries_pending:
-            self.send_now()
-            if self.entries_pending:
-                await self._wait_in(self._idle)
-
-    async def _wait_in(self, line: deque[asyncio.Future[None]]) -> None:
-        """Until `_wake` comes to the line; who gives up leaves it."""
-        woken: asyncio.Future[None] = self._loop.create_future()
-        line.append(woken)
-        try:
-            await forever(woken, PENDING_ENDS)
-        finally:
-            with contextlib.suppress(ValueError):
-                line.remove(woken)
+        await self.queue.flush()
 
     async def close(self) -> LedgerMetadata:
         """The closed record; all appends before this one were acknowledged or failed.
@@ -259,8 +206,8 @@ class WriteHandle:
                 later.
         """
         if self._closing is None or _may_close_again(self._closing):
-            if self._refusal is None:
-                self._refusal = self._closed_error
+            if self.queue.refusal is None:
+                self.queue.refusal = self._closed_error
                 self._stop_announcing()  # readers hear of the end that the close writes
             self._closing = self._loop.create_task(self._close())
             self._closing.add_done_callback(_look_at_outcome)
@@ -268,11 +215,11 @@ class WriteHandle:
 
     def abandon(self) -> None:
         """Stop without closing: pending appends fail, their outcome unknown. The client's close."""
-        if self._refusal is None:
-            self._refusal = self._closed_error
+        if self.queue.refusal is None:
+            self.queue.refusal = self._closed_error
         self._stop_announcing()
         self._host.stop()
-        self._fail_pending(
+        self.queue.fail(
             LedgerClosedError(
                 f"ledger {self.id}: its client was closed before the append was acknowledged; "
                 "seal the ledger to learn what it holds",
@@ -283,59 +230,24 @@ class WriteHandle:
         if self._closed is not None and not self._closed.done():
             self._closed.set_exception(self._stopped_error())
 
-    def report_to(self, listener: AppendListener) -> None:
-        """Report progress to `listener`, which completes the waiters; before the first append."""
-        self._on_sent, self._complete = listener.on_sent, listener.complete
-
-    def submit(self, payload: Payload, waiter: Waiter) -> None:
-        """Take one checked payload; `waiter` gets its entry id. For the faces of this handle."""
-        if self._refusal is not None:
-            waiter.set_exception(self._refusal())
-            self._tell_sent(1, len(payload))
-            return
-        self._pace.add(payload, waiter)
-
-    def submit_batch(self, payloads: list[Payload], waiter: Waiter) -> None:
-        """Take checked payloads; `waiter` gets their range of ids. For the faces of this handle."""
-        if self._refusal is not None:
-            waiter.set_exception(self._refusal())
-            self._tell_sent(len(payloads), sum(map(len, payloads)))
-            return
-        self._pace.add_batch(payloads, waiter)
-
-    # --- sending ---
-
-    def send_now(self) -> None:
-        """Send what was appended, as far as window and batching allow."""
-        self._pace.send_now()
-
-    def _on_pause(self) -> None:
-        if self._room and not self._pace.has_backlog:
-            _wake(self._room)
-
     def _send(self, run: Gathered) -> None:
-        run.first_entry_id = self._writer.next_entry_id
-        self._unconfirmed.append(run)
         if self._announcer is not None:
             self._announcer.on_sent()
         self._host.post(AddRequested(run.payloads))
-        self._tell_sent(len(run.payloads), run.size_bytes)
 
-    def _tell_sent(self, entries: int, size_bytes: int) -> None:
-        if self._on_sent is not None:
-            self._on_sent(entries, size_bytes)
+    def send_now(self) -> None:
+        """Send what was appended, as far as window and batching allow."""
+        self.queue.send_now()
 
     # --- what the machine says ---
 
     def _on_indication(self, indication: Indication) -> None:
         if type(indication) is RunConfirmed:
-            run = self._unconfirmed.popleft()
-            assert run.first_entry_id == indication.first_entry_id
+            queue = self.queue
+            run = queue.in_flight.popleft()
             if self._announcer is not None:
-                self._announcer.on_confirmed(is_idle=not self._unconfirmed)
-            self._complete(run.results())
-            if self._idle and not self.entries_pending:
-                _wake(self._idle)
+                self._announcer.on_confirmed(is_idle=not queue.in_flight)
+            queue.complete(run.results(indication.first_entry_id))
         elif isinstance(indication, LedgerFailed):
             self._on_ledger_failed(indication)
         elif isinstance(indication, LedgerClosed):
@@ -371,38 +283,22 @@ class WriteHandle:
                 self._closed.set_exception(error)
             return
         error.retriable = False  # the handle takes no more appends
-        self._refusal = lambda: error_for_unsent(self.id, failed)
+        self.queue.refusal = lambda: error_for_unsent(self.id, failed)
         self._fail(error)
 
     def _on_crash(self, crash: LedgerLogError) -> None:
-        self._refusal = lambda: _unsent(crash)
+        self.queue.refusal = lambda: _unsent(crash)
         self._fail(crash)
         if self._closed is not None and not self._closed.done():
             self._closed.set_exception(crash)
 
     def _fail(self, error: LedgerLogError) -> None:
         """Take no more; readers are still told of all that was acknowledged."""
-        self._fail_pending(error)
+        self.queue.fail(error)
         if self._announcer is not None:
             self._announcer.on_failed()
         if self._on_failed is not None:
             self._on_failed(error)
-
-    def _fail_pending(self, error: LedgerLogError) -> None:
-        """Fail what was sent with `error`, and what was not with a definite one."""
-        self._pace.cancel_linger()
-        sent, self._unconfirmed = self._unconfirmed, deque()
-        for run in sent:
-            run.fail(error)
-        while (waiting := self._waiting.take()) is not None:
-            assert self._refusal is not None
-            # A batch that began in a run already sent is not definitely absent.
-            refused = self._refusal()
-            refused.definite = refused.definite and not _began_before(waiting)
-            waiting.fail(refused)
-            self._tell_sent(len(waiting.payloads), waiting.size_bytes)
-        _wake(self._idle)
-        _wake(self._room)
 
     def _stop_announcing(self) -> None:
         if self._announcer is not None:
@@ -468,14 +364,3 @@ def _unsent(crash: LedgerLogError) -> LedgerLogError:
     unsent.definite = True
     unsent.__cause__ = crash
     return unsent
-
-
-def _began_before(run: Gathered) -> bool:
-    return any(batch > offset + 1 for _, offset, batch in run.waiters)
-
-
-def _wake(waiting: deque[asyncio.Future[None]]) -> None:
-    while waiting:
-        future = waiting.popleft()
-        if not future.done():
-            future.set_result(None)

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.client.handles.writer import PENDING_ENDS
+from ledgerlog_spark.client.append_queue import PENDING_ENDS
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.log.failpoints import reach
 from ledgerlog_spark.model import NO_ENTRY

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ledgerlog_spark.client.appends.batches import Gathered
+    from ledgerlog_spark.client.append_queue import Gathered
     from ledgerlog_spark.protocol.ledger.messages import Payload
 
 ENTRY_SIZE_BYTES_MAX = 256 << 10

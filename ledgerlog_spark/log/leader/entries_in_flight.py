@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.log.records import Piece, Positions
@@ -12,7 +11,7 @@ from ledgerlog_spark.model import Position
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledgerlog_spark.client.appends.batches import AppendBatches, Gathered
+    from ledgerlog_spark.client.append_queue import AppendQueue, Gathered
     from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.log.entry_codec import EncodedBody
     from ledgerlog_spark.protocol.leader.messages import AppendEntry, AppendsAcknowledged
@@ -21,19 +20,12 @@ if TYPE_CHECKING:
 class _Sent:
     """One entry; its bytes are fixed as soon as it has an offset and a time."""
 
-    __slots__ = ("body", "entry", "first_offset", "gathered")
+    __slots__ = ("body", "entry", "first_offset")
 
-    def __init__(self, gathered: Gathered, body: EncodedBody) -> None:
-        self.gathered = gathered
+    def __init__(self, body: EncodedBody) -> None:
         self.body = body
         self.first_offset = -1
         self.entry: bytes | None = None
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether its last record belongs to a batch that goes on in the next entry."""
-        waiters = self.gathered.waiters
-        return not waiters or waiters[-1][1] < self.body.count - 1
 
 
 class EntriesInFlight:
@@ -41,39 +33,34 @@ class EntriesInFlight:
 
     Attributes:
         first: Number of the oldest.
+        cut: Pieces of the batch that goes on in the oldest entry.
     """
 
-    def __init__(self, log_id: str, encode: Callable[[Gathered], EncodedBody]) -> None:
-        """Nothing in flight; `encode` makes an entry of what was gathered."""
+    def __init__(
+        self, log_id: str, encode: Callable[[Gathered], EncodedBody], queue: AppendQueue
+    ) -> None:
+        """Nothing in flight; `encode` makes an entry of what `queue` gathered."""
         self.first = 0
+        self.cut: list[Piece] = []
         self._log_id = log_id
         self._encode = encode
-        self._sent: deque[_Sent] = deque()
-        self._cut: list[Piece] = []
-
-    def __len__(self) -> int:
-        return len(self._sent)
-
-    @property
-    def end(self) -> int:
-        """Number of the next entry."""
-        return self.first + len(self._sent)
+        self._queue = queue
 
     @property
     def records(self) -> int:
         """In all of them."""
-        return sum(sent.body.count for sent in self._sent)
+        return sum(gathered.body.body.count for gathered in self._queue.in_flight)
 
     def add(self, gathered: Gathered) -> EncodedBody:
         """Take the records of the next entry; their encoded body."""
         body = self._encode(gathered)
         gathered.payloads = []  # the body has them now
-        self._sent.append(_Sent(gathered, body))
+        gathered.body = _Sent(body)
         return body
 
     def entry_of(self, order: AppendEntry) -> bytes:
         """The entry to be stored; the same each time that it is ordered."""
-        sent = self._sent[order.append - self.first]
+        sent: _Sent = self._queue.in_flight[order.append - self.first].body
         if sent.entry is None:
             sent.first_offset = order.first_offset
             sent.entry = sent.body.entry(
@@ -88,44 +75,18 @@ class EntriesInFlight:
         assert first == self.first, (first, self.first)
         results: list[tuple[Any, Any]] = []
         for entry_id in range(last_entry_id - (last - first), last_entry_id + 1):
-            sent = self._sent.popleft()
-            results += self._results(sent, Piece(sent.first_offset, ledger_id, entry_id))
+            gathered = self._queue.in_flight.popleft()
+            results += self._results(
+                gathered, Piece(gathered.body.first_offset, ledger_id, entry_id)
+            )
         self.first = last + 1
         return results
 
-    def fail(
-        self,
-        error: LedgerLogError,
-        waiting: AppendBatches,
-        *,
-        first_unknown: int,
-        first_unsent: int,
-    ) -> list[Gathered]:
-        """Fail everything, also what was not sent yet, which is returned.
-
-        Args:
-            error: Why.
-            waiting: What was not sent yet.
-            first_unknown: Entries from this number on may be in the log.
-            first_unsent: Entries from this number on are certainly not.
-        """
-        was_cut = bool(self._cut)
-        sent, self._sent, self._cut = self._sent, deque(), []
-        for number, one in enumerate(sent, self.first):
-            is_unknown = was_cut or first_unknown <= number < first_unsent
-            one.gathered.fail(error_of_append(error, is_definite=not is_unknown))
-            was_cut = is_unknown and one.is_cut
-        unsent: list[Gathered] = []
-        while (gathered := waiting.take()) is not None:
-            gathered.fail(error_of_append(error, is_definite=not was_cut))
-            was_cut = was_cut and not gathered.waiters
-            unsent.append(gathered)
-        return unsent
-
-    def _results(self, sent: _Sent, piece: Piece) -> list[tuple[Any, Any]]:
+    def _results(self, gathered: Gathered, piece: Piece) -> list[tuple[Any, Any]]:
         log_id = self._log_id
         first, ledger_id, entry_id = piece
-        pieces = (*self._cut, piece)
+        pieces = (*self.cut, piece)
+        waiters = gathered.waiters
         results: list[tuple[Any, Any]] = [
             (
                 waiter,
@@ -133,14 +94,14 @@ class EntriesInFlight:
                 if count
                 else Position(log_id, first + at, ledger_id, entry_id),
             )
-            for waiter, at, count in sent.gathered.waiters
+            for waiter, at, count in waiters
         ]
-        if not sent.is_cut:
-            self._cut = []
-        elif results:
-            self._cut = [piece]
+        if waiters and waiters[-1][1] == gathered.body.body.count - 1:
+            self.cut = []
+        elif waiters:
+            self.cut = [piece]
         else:
-            self._cut.append(piece)
+            self.cut.append(piece)
         return results
 
 

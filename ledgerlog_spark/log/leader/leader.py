@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.client.appends.batches import AppendBatches, complete_each
-from ledgerlog_spark.client.appends.pace import AppendPace
+from ledgerlog_spark.client.append_queue import AppendQueue
 from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError
 from ledgerlog_spark.log.leader.entries_in_flight import EntriesInFlight, error_of_append
 from ledgerlog_spark.log.leader.host import LeaderHost
@@ -41,13 +40,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ledgerlog_spark.client.appends.batches import AppendListener, Complete, Gathered, Waiter
+    from ledgerlog_spark.client.append_queue import Gathered
     from ledgerlog_spark.client.settings import ClientSettings
     from ledgerlog_spark.log.driver import Driver
     from ledgerlog_spark.log.leader.content import LeaderContent
     from ledgerlog_spark.log.ports import Ledgers, TruncatableLog
     from ledgerlog_spark.model import Position
-    from ledgerlog_spark.protocol.ledger.messages import Payload
     from ledgerlog_spark.protocol.log.state.records import LogHead
 
 ENTRY_RECORDS_MAX = 8_192
@@ -66,6 +64,7 @@ class Leader:
     Attributes:
         name: Of the log.
         log_id: Of the log.
+        queue: What was appended and is not acknowledged. For other APIs of this leader.
         content: Checks what is appended. For the faces of this leader.
     """
 
@@ -101,25 +100,21 @@ class Leader:
             settings=LeaderSettings(open_timeout_ms=settings.open_timeout_ms),
         )
         self._roll_timeout_ms = settings.close_timeout_ms
-        self._complete: Complete = complete_each
-        self._on_sent: Callable[[int, int], None] | None = None
         self._loop = asyncio.get_running_loop()
-        self._waiting = AppendBatches(
-            entries_max=ENTRY_RECORDS_MAX, size_bytes_max=content.entry_size_bytes_max
+        self.queue = AppendQueue(
+            machine,
+            self._send,
+            settings,
+            few_in_flight=settings.entries_in_flight_min,
+            nothing=Positions(self.log_id, range(0), ()),
+            entries_max=ENTRY_RECORDS_MAX,
+            size_bytes_max=content.entry_size_bytes_max,
         )
-        self._sent = EntriesInFlight(self.log_id, content.encode)
-        self._pace = AppendPace(
-            self._waiting,
-            replace(settings, runs_in_flight_min=settings.entries_in_flight_min),
-            can_send=lambda: machine.can_append,
-            in_flight=lambda: len(self._sent),
-            send=self._send,
-        )
+        self._sent = EntriesInFlight(self.log_id, content.encode, self.queue)
         self._head: LogHead | None = None
         self._ledger_id = -1
         self._is_ledger_empty = True
         self._error: LedgerLogError | None = None
-        self._is_closing = False
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._changes: set[asyncio.Future[None]] = set()
@@ -135,7 +130,7 @@ class Leader:
     @property
     def is_leading(self) -> bool:
         """Whether appends are taken: no failure so far, and no close."""
-        return self._error is None and not self._is_closing
+        return self.queue.refusal is None
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -143,14 +138,9 @@ class Leader:
         return self.content.schema
 
     @property
-    def is_lingering(self) -> bool:
-        """See `AppendPace`."""
-        return self._pace.is_lingering
-
-    @property
     def records_pending(self) -> int:
         """Appended records or rows that are not acknowledged yet; unsent rows count by pieces."""
-        return self._waiting.entries + self._sent.records
+        return self.queue.entries + self._sent.records
 
     async def open(self) -> None:
         """Become the leader: seal what an earlier one left open, list a ledger, then serve.
@@ -192,8 +182,7 @@ class Leader:
             LogNotFoundError: The log was deleted. Definite if the record was never sent.
             LedgerLogError: The log cannot be written any more, for the reason named.
         """
-        future = self.append_async(record)
-        self.send_now()
+        future = self.queue.append(self.content.record(record), at_once=True)
         return await forever(future, REQUESTS_END)
 
     def append_async(self, record: bytes | bytearray | memoryview) -> asyncio.Future[Position]:
@@ -202,31 +191,21 @@ class Leader:
         Never blocks: await `drain` now and then. It fails with LocalProtocolError, definite, while
         16 times the settings' backlog waits to be sent.
         """
-        kept = self.content.record(record)
-        future: asyncio.Future[Position] = self._loop.create_future()
-        if (refusal := self._pace.refusal()) is not None:
-            future.set_exception(refusal)
-        else:
-            self.submit(kept, future)
-        return future
+        return self.queue.append(self.content.record(record))
 
     async def append_many(self, records: Sequence[bytes | bytearray | memoryview]) -> Positions:
         """The positions of all records, dense and in order, each on the disks of Qa bookies.
 
         Records that fail may be there in part; the part is a prefix. Errors as of `append`.
         """
-        future = self.append_many_async(records)
-        self.send_now()
+        future = self.queue.append_batch(self.content.records(records), at_once=True)
         return await forever(future, REQUESTS_END)
 
     def append_many_async(
         self, records: Sequence[bytes | bytearray | memoryview]
     ) -> asyncio.Future[Positions]:
         """A future of the positions, admitted in order; like `append_many`."""
-        kept = self.content.records(records)
-        future: asyncio.Future[Positions] = self._loop.create_future()
-        self._submit_all(kept, future)
-        return future
+        return self.queue.append_batch(self.content.records(records))
 
     async def append_rows(self, rows: pa.Table | pa.RecordBatch) -> Positions:
         """The positions of all rows, dense and in order, each on the disks of Qa bookies.
@@ -246,8 +225,7 @@ class Leader:
             LocalProtocolError: No rows, one too large, or the leader was closed; definite.
             LedgerLogError: As of `append`.
         """
-        future = self.append_rows_async(rows)
-        self.send_now()
+        future = self.queue.append_batch(self.content.pieces(rows), at_once=True)
         return await forever(future, REQUESTS_END)
 
     def append_rows_async(self, rows: pa.Table | pa.RecordBatch) -> asyncio.Future[Positions]:
@@ -255,21 +233,15 @@ class Leader:
 
         Encodes here and now what has an entry of its own: some 5 ms for each MiB.
         """
-        pieces = self.content.pieces(rows)
-        future: asyncio.Future[Positions] = self._loop.create_future()
-        self._submit_all(pieces, future)
-        return future
+        return self.queue.append_batch(self.content.pieces(rows))
 
     async def drain(self) -> None:
         """Wait until what waits to be sent is below the settings' backlog."""
-        while self._error is None and self._pace.has_backlog:
-            await self._change()
+        await self.queue.drain()
 
     async def flush(self) -> None:
         """Wait until nothing is pending: each append so far was acknowledged or failed."""
-        self.send_now()
-        while self.records_pending and self._error is None:
-            await self._change()
+        await self.queue.flush()
 
     async def roll(self) -> None:
         """Go on in a new ledger; on return the earlier one is closed and listed.
@@ -347,7 +319,7 @@ class Leader:
 
     def _begin_to_close(self) -> None:
         if self.is_leading:
-            self._is_closing = True
+            self.queue.refusal = self._closed_error
             self._host.post(CloseRequested())
 
     def abandon(self) -> None:
@@ -365,49 +337,13 @@ class Leader:
         finally:
             self._host.stop()
 
-    def report_to(self, listener: AppendListener) -> None:
-        """Report progress to `listener`, which completes the waiters; before the first append."""
-        self._on_sent, self._complete = listener.on_sent, listener.complete
-
-    def submit(self, record: Payload, waiter: Waiter) -> None:
-        """Take one checked record; `waiter` gets its position. For the faces of this leader."""
-        if self._error is not None or self._is_closing:
-            waiter.set_exception(self._refusal())
-            self._tell_sent(1, len(record))
-            return
-        self._pace.add(record, waiter)
-
-    def submit_batch(self, records: Sequence[Any], waiter: Waiter) -> None:
-        """Take checked records, or pieces of rows; like `submit`."""
-        if self._error is not None or self._is_closing:
-            waiter.set_exception(self._refusal())
-            self._tell_sent(len(records), sum(map(len, records)))
-            return
-        self._pace.add_batch(records, waiter)
-
-    def _submit_all(self, records: Sequence[Any], future: asyncio.Future[Positions]) -> None:
-        if not records:
-            future.set_result(Positions(self.log_id, range(0), ()))
-        elif (refusal := self._pace.refusal()) is not None:
-            future.set_exception(refusal)
-        else:
-            self.submit_batch(records, future)
-
-    # --- sending ---
-
     def send_now(self) -> None:
         """Send what was appended, as far as window and batching allow."""
-        self._pace.send_now()
+        self.queue.send_now()
 
     def _send(self, gathered: Gathered) -> None:
-        appended = len(gathered.payloads)
         body = self._sent.add(gathered)
-        self._tell_sent(appended, gathered.size_bytes)
         self._host.post(AppendRequested(body.count, body.entry_size_bytes, self._now_ms()))
-
-    def _tell_sent(self, records: int, size_bytes: int) -> None:
-        if self._on_sent is not None:
-            self._on_sent(records, size_bytes)
 
     # --- what the machine says ---
 
@@ -420,7 +356,7 @@ class Leader:
         """See `leader_host.Owner`."""
         kind = type(indication)
         if kind is AppendsAcknowledged:
-            self._complete(self._sent.acknowledged(indication))
+            self.queue.complete(self._sent.acknowledged(indication))
         elif kind is LeaderOpened:
             self._head = indication.head
             self._ledger_id = indication.ledger_id
@@ -442,28 +378,27 @@ class Leader:
 
     def on_crash(self, crash: LedgerLogError) -> None:
         """See `leader_host.Owner`."""
-        self._end(crash, self._sent.first, self._sent.end)
+        self._end(crash, 0, len(self.queue.in_flight))
 
     def on_settled(self) -> None:
         """See `leader_host.Owner`."""
-        if self._waiting.entries:
-            self.send_now()
+        self.queue.send_now()
 
     def _on_stopped(self, stopped: LeaderStopped) -> None:
-        unknown = stopped.first_unknown_append
-        first_unknown = stopped.first_unsent_append if unknown is None else unknown
-        self._end(stopped.error, first_unknown, stopped.first_unsent_append)
+        first_unknown, first_unsent = stopped.first_unknown_append, stopped.first_unsent_append
+        if first_unknown is None:
+            first_unknown = first_unsent
+        self._end(stopped.error, first_unknown - self._sent.first, first_unsent - self._sent.first)
         self._host.retire()
 
     def _end(self, error: LedgerLogError, first_unknown: int, first_unsent: int) -> None:
         """Fail everything that is pending: what was sent with `error`, the rest for certain."""
         self._error = error
-        self._pace.cancel_linger()
-        unsent = self._sent.fail(
-            error, self._waiting, first_unknown=first_unknown, first_unsent=first_unsent
+        self.queue.refusal = partial(error_of_append, error, is_definite=True)
+        self._sent.cut = []
+        self.queue.fail(
+            error_of_append(error, is_definite=False), unknown=range(first_unknown, first_unsent)
         )
-        for gathered in unsent:
-            self._tell_sent(len(gathered.payloads), gathered.size_bytes)
         if not self._opened.done():
             self._opened.set_exception(error)
         if not self._ended.done():
@@ -471,8 +406,10 @@ class Leader:
         self._wake()
 
     def _refusal(self) -> LedgerLogError:
-        if self._error is not None:
-            return error_of_append(self._error, is_definite=True)
+        assert self.queue.refusal is not None
+        return self.queue.refusal()
+
+    def _closed_error(self) -> LedgerLogError:
         return LocalProtocolError(
             f"this leader of log {self.name!r} was closed: open the log again to continue",
             log=self.name,

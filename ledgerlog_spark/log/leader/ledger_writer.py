@@ -49,7 +49,7 @@ class LeaderWriter:
     def order(self, entry: Payload) -> None:
         """Append the next entry."""
         assert self._handle is not None
-        self._handle.submit(entry, self)
+        self._handle.queue.add(entry, self)
 
     def send_now(self) -> None:
         """Send what was ordered, in this turn of the loop; unless the handle is speaking.
@@ -58,7 +58,7 @@ class LeaderWriter:
         """
         if not self._is_broken and not self._is_speaking:
             assert self._handle is not None
-            self._handle.send_now()
+            self._handle.queue.send_now()
 
     async def close(self, request: int) -> CloseAnswered:
         """The answer to a `CloseLedger`."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ledgerlog_spark.client.appends.batches import Gathered
+    from ledgerlog_spark.client.append_queue import Gathered
     from ledgerlog_spark.protocol.log.read.versions import LogState
 
 

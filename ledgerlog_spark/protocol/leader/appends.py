@@ -157,7 +157,7 @@ class LeaderAppends:
         self.last_ms = last_ms
 
     @property
-    def can_append(self) -> bool:
+    def can_add(self) -> bool:
         """Whether the window has room; one append may go beyond it, so that any fits."""
         pending = len(self._ordered) + len(self._waiting)
         return pending < self._window.entries_max and self._size_bytes < self._window.size_bytes_max
@@ -188,9 +188,9 @@ class LeaderAppends:
         Raises:
             LocalProtocolError: The window is full, or it has no records or too many.
         """
-        if not self.can_append:
+        if not self.can_add:
             raise LocalProtocolError(
-                "the window is full: wait until can_append is true again", log=self._log
+                "the window is full: wait until can_add is true again", log=self._log
             )
         if event.records < 1 or self.next_offset + event.records > OFFSET_END:
             raise LocalProtocolError(f"an append of {event.records} records", log=self._log)

@@ -105,9 +105,9 @@ class LeaderLog:
         self._now_ms = 0
 
     @property
-    def can_append(self) -> bool:
+    def can_add(self) -> bool:
         """Whether `AppendRequested` is allowed now."""
-        return self.phase is LeaderPhase.LEADING and self._appends.can_append
+        return self.phase is LeaderPhase.LEADING and self._appends.can_add
 
     @property
     def next_offset(self) -> int:
@@ -134,7 +134,7 @@ class LeaderLog:
         """Take one event; the host performs the effects in order after this returned.
 
         Raises:
-            LocalProtocolError: An append beyond `can_append`, or after a close; nothing changed.
+            LocalProtocolError: An append beyond `can_add`, or after a close; nothing changed.
             AssertionError: Our bug.
         """
         return dispatch(self, LEADER_TABLE, self.phase, event)

@@ -121,7 +121,7 @@ class AppendEntry(NamedTuple):
 
 
 class AppendRequested(NamedTuple):
-    """Append one entry; only while the machine says `can_append`.
+    """Append one entry; only while the machine says `can_add`.
 
     Appends are numbered from 0 in the order of these events, and get consecutive offsets.
 

@@ -13,7 +13,7 @@ class LeaderSettings:
     """Limits of a leader.
 
     Attributes:
-        window: Behind `can_append`: appends and their bytes that are not acknowledged.
+        window: Behind `can_add`: appends and their bytes that are not acknowledged.
         retry: Between attempts at one change of the list, at making or at closing a ledger. As
             long as appends get through in the current ledger, or none waits, there is no last
             attempt.

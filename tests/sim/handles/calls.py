@@ -309,7 +309,7 @@ async def close_under_calls(process: Process, story: Story) -> None:
     await asyncio.sleep(random.choice((0, 0.01, 0.03, 0.045, 0.06)))
     ends[random.randrange(2)].cancel()  # who waits may give up
     await asyncio.sleep(0)
-    lines = [one for line in (handle._idle, handle._room) for one in line if one.done()]
+    lines = [one for line in (handle.queue._idle, handle.queue._room) for one in line if one.done()]
     world.require(not lines, "who gave up stays in line")
     with contextlib.suppress(OwnersMistakeError):
         await client.aclose()

@@ -90,12 +90,12 @@ def check_hosts(process: Process) -> None:
     world = process.world
     for story in world.stories.values():
         if story.process is process and _is_free(story) and not story.handle.entries_pending:
-            host, waiting = story.handle._host, story.handle._waiting
+            host, queue = story.handle._host, story.handle.queue
             owed = host._open - set(host._timers)
             world.require(not owed, f"{host._subject} waits for {len(owed)} answers")
-            left = waiting.entries, waiting.size_bytes
+            left = queue.entries, queue.size_bytes
             world.require(left == (0, 0), f"{left} entries and bytes wait in an idle handle")
-            lines = len(story.handle._idle), len(story.handle._room)
+            lines = len(queue._idle), len(queue._room)
             world.require(lines == (0, 0), f"{lines} wait for an idle handle")
 
 

@@ -40,16 +40,17 @@ class WindowWatch:
 
     def __init__(self, handle: WriteHandle) -> None:
         self.was_shut_at = -1.0
-        pace, loop = handle._pace, handle._loop
-        can_send = pace._can_send
+        self._loop = handle._loop
+        self._window = handle.queue._window
+        handle.queue._window = self
 
-        def looked() -> bool:
-            can = can_send()
-            if not can:
-                self.was_shut_at = loop.time()
-            return can
-
-        pace._can_send = looked
+    @property
+    def can_add(self) -> bool:
+        """What the writer says, noted."""
+        can = self._window.can_add
+        if not can:
+            self.was_shut_at = self._loop.time()
+        return can
 
 
 class Story:
@@ -139,7 +140,7 @@ class Story:
         appended_at = loop.time()
 
         def look() -> None:
-            left = handle._waiting.entries
+            left = handle.queue.entries
             is_sent = last <= len(self.payloads) - left
             if is_sent or not handle.is_writable or self.process.is_over:
                 return

@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from ledgerlog_spark.client.appends import batches as append_batches
+from ledgerlog_spark.client import append_queue
 from ledgerlog_spark.client.blocking import batch_queue
 from ledgerlog_spark.client.blocking import client as blocking_client
 from ledgerlog_spark.client.blocking import writer as blocking_writer
@@ -599,7 +599,7 @@ def _small_limits(random: Random) -> Iterator[None]:
     def new_uuid() -> uuid.UUID:
         return uuid.UUID(int=random.getrandbits(128), version=4)
 
-    batches: Any = append_batches.AppendBatches.__init__.__kwdefaults__
+    batches: Any = append_queue.AppendQueue.__init__.__kwdefaults__
     with contextlib.ExitStack() as patches:
         for patch in (
             mock.patch.dict(batches, entries_max=RUN_ENTRIES_MAX, size_bytes_max=4_096),

@@ -121,7 +121,7 @@ class SimLeader:
 
     def append(self, records: int) -> None:
         """One entry, if the window has room."""
-        if self.is_free and self.machine.can_append:
+        if self.is_free and self.machine.can_add:
             offset = self.machine.next_offset
             self.appends.append(Append(self.world.now, records, offset))
             # Another server of the store, or one whose clock was set: the newest answer counts.

@@ -68,7 +68,7 @@ def t32_nothing_is_served_before_the_list_names_the_ledger() -> None:
     a.start()
     a.answer_until(lm.CreateLedger)
     a.answer(lm.CreateLedger)
-    assert not a.machine.can_append, "a leader serves before its ledger is listed"
+    assert not a.machine.can_add, "a leader serves before its ledger is listed"
     b = bench.leader()
     a.answer(m.WriteHead)
     assert not a.said
@@ -123,7 +123,7 @@ def relisting_a_ledger_that_another_leader_took_off() -> None:
     a.settle()
     assert taken not in bench.open_ids, "a ledger was listed again that is closed"
     assert bench.dropped == [taken]
-    assert a.machine.can_append
+    assert a.machine.can_add
 
 
 def attempt_that_failed_is_made_again_as_it_was() -> None:

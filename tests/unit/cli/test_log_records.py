@@ -17,7 +17,7 @@ from ledgerlog_spark.cli.logs.records import (
     _lines_of_standard_input,
     _shown_line,
 )
-from ledgerlog_spark.client.appends.batches import checked_payload
+from ledgerlog_spark.client.payloads import checked_payload
 from ledgerlog_spark.errors import (
     InternalError,
     LeaderDeposedError,

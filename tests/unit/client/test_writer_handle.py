@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ledgerlog_spark.client.appends.pace import BACKLOGS_MAX
+from ledgerlog_spark.client.append_queue import BACKLOGS_MAX
 from ledgerlog_spark.client.handles.writer import WriteHandle
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import (
@@ -268,7 +268,7 @@ def test_who_gives_up_waiting_for_room_or_for_the_end_leaves_nothing_behind() ->
             for _ in range(50):
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(wait(), 0.001)
-        assert (len(ledger._room), len(ledger._idle)) == (0, 0)
+        assert (len(ledger.queue._room), len(ledger.queue._idle)) == (0, 0)
         release_all(world)
         await ledger.flush()
         assert await asyncio.gather(*futures) == list(range(31))

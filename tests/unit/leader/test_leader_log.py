@@ -192,7 +192,7 @@ def test_opening_an_empty_log_lists_one_ledger_with_one_change_of_the_head() -> 
     opened = leader.last_said(lm.LeaderOpened)
     assert (opened.next_offset, opened.ledger_id) == (0, bench.open_ids[0])
     assert bench.log.heads_written == 1
-    assert leader.machine.can_append
+    assert leader.machine.can_add
 
 
 def test_opening_after_a_clean_close_goes_on_at_the_end() -> None:
@@ -356,12 +356,12 @@ def test_append_beyond_the_window_is_refused_and_changes_nothing(window: Window)
     process.settle()
     process.append()
     process.append()
-    assert not process.machine.can_append
+    assert not process.machine.can_add
     with pytest.raises(LocalProtocolError, match="window"):
         process.append()
     assert process.machine.next_append == 2
     process.confirm(bench.open_ids[0])
-    assert process.machine.can_append
+    assert process.machine.can_add
 
 
 @pytest.mark.parametrize("records", [0, -1, (1 << 63) - 1])

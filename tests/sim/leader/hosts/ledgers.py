@@ -40,7 +40,7 @@ NEWS_MS_MAX = 90
 
 
 class SimWriter:
-    """A ledger that a process writes; what is submitted goes out with `send_now`."""
+    """A ledger that a process writes; what is added goes out with `send_now`."""
 
     def __init__(
         self,
@@ -50,29 +50,30 @@ class SimWriter:
         on_failed: Callable[[Any], Any],
     ) -> None:
         self.id = ledger.ledger_id
+        self.queue = self
         self.ledger = ledger
         self._client = client
         self._listener = listener
         self._on_failed = on_failed
         self._taken = 0
         self._waiter: Any = None
-        self._queue: list[bytes] = []
+        self._unsent: list[bytes] = []
         self._error: LedgerLogError | None = None
         self._is_abandoned = False
         self._confirmed = NO_ENTRY
         self.is_given = False
 
-    def submit(self, payload: bytes, waiter: Any) -> None:
+    def add(self, payload: bytes, waiter: Any, /) -> None:
         self._waiter = waiter
         if self._error is not None or self.ledger.is_broken:
             waiter.set_exception(self._error or LedgerClosedError("it takes no more"))
             return
-        self._queue.append(bytes(payload))
+        self._unsent.append(bytes(payload))
         self._taken += 1
 
     def send_now(self) -> None:
-        queue, self._queue = self._queue, []
-        for payload in queue:
+        unsent, self._unsent = self._unsent, []
+        for payload in unsent:
             header = decode_entry_header(payload)
             entry = Entry(payload, header.first_offset, header.count, header.append_time_ms)
             offsets = range(entry.first_offset, entry.end_offset)
@@ -81,7 +82,7 @@ class SimWriter:
 
     def abandon(self) -> None:
         self._is_abandoned = True
-        self._queue.clear()
+        self._unsent.clear()
 
     async def close(self) -> LedgerMetadata:
         """As the client's: at the last add confirmed, once and for all."""
@@ -127,7 +128,7 @@ class SimWriter:
         if is_lost:
             error = LedgerFencedError("somebody recovers it", ledger_id=self.id)
         self._error = error
-        self._queue.clear()
+        self._unsent.clear()
         if not self._is_silent:
             if self._taken > self._confirmed + 1:  # nobody waits for an answer otherwise
                 self._waiter.set_exception(error)

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.log import clock
-from ledgerlog_spark.log.leader.entries_in_flight import EntriesInFlight
 from ledgerlog_spark.log.leader.host import LeaderHost
+from ledgerlog_spark.log.leader.leader import Leader
 from ledgerlog_spark.log.leader.ledger_writer import LeaderWriter
 from ledgerlog_spark.log.leader.rows import LeaderRows
 from ledgerlog_spark.log.reading.record_reader import RecordReader
@@ -28,9 +28,8 @@ async def _never_close(self: LeaderHost, ask: Any) -> Any:
     await asyncio.get_running_loop().create_future()
 
 
-def _fail_all_for_certain(self: EntriesInFlight, error: Any, waiting: Any, **numbers: Any) -> Any:
-    numbers["first_unknown"] = numbers["first_unsent"]
-    return _fail(self, error, waiting, **numbers)
+def _fail_all_for_certain(self: Leader, error: Any, _unknown: int, unsent: int) -> Any:
+    return _end(self, error, unsent, unsent)
 
 
 async def _list_as_before(self: RecordReader[Any], cursor: Any) -> Any:
@@ -42,7 +41,7 @@ async def _list_as_before(self: RecordReader[Any], cursor: Any) -> Any:
 
 _LISTS: dict[RecordReader[Any], Any] = {}
 _relisted = RecordReader._relisted
-_fail = EntriesInFlight.fail
+_end = Leader._end
 
 MUTATIONS: Mapping[str, Mutation] = {
     "host_keeps_a_broken_ledger_to_itself": Mutation(
@@ -52,7 +51,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         "", "never end|stands still|did not end", ((LeaderHost, "_close", _never_close),)
     ),
     "host_fails_sent_appends_for_certain": Mutation(
-        "J10", "failed for certain|is there", ((EntriesInFlight, "fail", _fail_all_for_certain),)
+        "J10", "failed for certain|is there", ((Leader, "_end", _fail_all_for_certain),)
     ),
     "reader_never_looks_at_the_list_again": Mutation(
         "", "stands still|never end", ((RecordReader, "_relisted", _list_as_before),)

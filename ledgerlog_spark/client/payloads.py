@@ -1,0 +1,69 @@
+"""Checks of what is appended, and copies of bytes that may still change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ledgerlog_spark.client.settings import PAYLOAD_SIZE_BYTES_MAX
+from ledgerlog_spark.errors import LocalProtocolError
+from ledgerlog_spark.protocol.ledger.messages import Payload
+
+
+def checked_payloads(payloads: Iterable[object], *, what: str = "an entry") -> list[Payload]:
+    """Payloads whose bytes stay as they are; see `checked_payload`.
+
+    Raises:
+        LocalProtocolError: One payload instead of several, or as of `checked_payload`. Nothing was
+            appended.
+    """
+    check_several(payloads, what)
+    return [checked_payload(payload, what=what) for payload in payloads]
+
+
+def check_several(payloads: object, what: str) -> None:
+    """Refuse one payload where several are to be given: its bytes would be taken for a list.
+
+    Raises:
+        LocalProtocolError: It is one payload. Nothing was appended.
+    """
+    if isinstance(payloads, bytes | bytearray | memoryview):
+        raise LocalProtocolError(
+            f"expected a list, got {type(payloads).__name__}, which is {what} by itself: put it "
+            "into a list, or use append",
+            type=type(payloads).__name__,
+        )
+
+
+def checked_payload(
+    payload: object, *, what: str = "an entry", size_bytes_max: int = PAYLOAD_SIZE_BYTES_MAX
+) -> Payload:
+    """A payload whose bytes stay as they are: `bytes` and read-only views as given, else a copy.
+
+    Args:
+        payload: To be appended.
+        what: It is to its caller, for messages.
+        size_bytes_max: Of the payload.
+
+    Raises:
+        LocalProtocolError: Not bytes, or larger than that. Nothing was appended.
+    """
+    kept: Payload
+    if type(payload) is bytes and len(payload) <= size_bytes_max:
+        return payload
+    if isinstance(payload, memoryview) and payload.readonly and payload.contiguous:
+        kept = payload if payload.format == "B" and payload.ndim == 1 else payload.cast("B")
+    elif isinstance(payload, bytes | bytearray | memoryview):
+        kept = bytes(payload)
+    else:
+        raise LocalProtocolError(
+            f"{what} is bytes, a bytearray or a memoryview, not {type(payload).__name__}: encode "
+            "it first",
+            type=type(payload).__name__,
+        )
+    if len(kept) > size_bytes_max:
+        raise LocalProtocolError(
+            f"{what} holds at most {size_bytes_max} bytes, got {len(kept)}: split it",
+            size_bytes=len(kept),
+            size_bytes_max=size_bytes_max,
+        )
+    return kept
