@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from ledgerlog_spark.arrow.entry_splitter import EncodedEntry, EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import DecodedEntry, decode_entries, decode_schema
-from ledgerlog_spark.errors import DataLossError
+from ledgerlog_spark.errors import DataLossError, WireFormatError
+from ledgerlog_spark.log.reading.listed_rows import RowCutter
 from ledgerlog_spark.waits import forever
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Iterable, Iterator
 
     import pyarrow as pa
 
@@ -99,35 +100,28 @@ async def rows_of(
     """
     start = item.first_offset if start_offset is None else start_offset
     end = item.end_offset if end_offset is None else end_offset
-    next_row = 0
+    cutter = RowCutter.of(log, item, range(start, end))
     async with contextlib.aclosing(entries):
         while (batch := await entries.following()) is not None:
             payloads = [entry.payload for entry in batch]
             decoding = asyncio.to_thread(_decoded, schema, payloads)
             for decoded in await forever(decoding, COMPUTES):
-                rows = decoded.batch.num_rows
-                if decoded.first_row != next_row:
-                    raise _other_rows(log, item, next_row, decoded.first_row)
-                at = item.first_offset + next_row
-                next_row += rows
-                skip = max(0, start - at)
-                keep = min(rows, end - at) - skip
-                if keep > 0:
-                    yield decoded.batch.slice(skip, keep)
-    if next_row != item.rows:
-        raise _other_rows(log, item, item.rows, next_row)
+                with _loss_of_other_rows():
+                    kept = cutter.take(decoded.first_row, decoded.batch.num_rows)
+                if kept:
+                    yield decoded.batch.slice(kept.start, len(kept))
+    with _loss_of_other_rows():
+        cutter.finish()
+
+
+@contextlib.contextmanager
+def _loss_of_other_rows() -> Iterator[None]:
+    """Rows that are not the listed ones are lost to who merges: other ranges are still merged."""
+    try:
+        yield
+    except WireFormatError as error:
+        raise DataLossError(error.message, **error.fields) from error
 
 
 def _decoded(schema: bytes, payloads: list[bytes]) -> list[DecodedEntry]:
     return list(decode_entries(schema, payloads))
-
-
-def _other_rows(log: str, item: Item, expected: int, found: int) -> DataLossError:
-    return DataLossError(
-        f"ledger {item.ledger_id}, entries {item.first_entry_id} to {item.last_entry_id}, listed "
-        f"by log {log!r}, has row {found} of the range where row {expected} belongs",
-        log=log,
-        ledger_id=item.ledger_id,
-        first_entry_id=item.first_entry_id,
-        last_entry_id=item.last_entry_id,
-    )

@@ -54,7 +54,7 @@ def test_timestamp_as_of_reads_the_version_that_was_the_newest_then(
 def test_a_time_before_the_log_is_an_error_that_names_the_oldest_there_is(
     spark: SparkSession, times_ms: dict[int, int]
 ) -> None:
-    with pytest.raises(Exception, match=f"can be read as of {iso(times_ms[0])[:19]}"):
+    with pytest.raises(Exception, match=f"was committed at {iso(times_ms[0])[:19]}"):
         load(spark, LOG, timestampAsOf="2001-02-03T04:05:06Z")
 
 

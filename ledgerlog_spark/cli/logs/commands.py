@@ -32,7 +32,6 @@ from ledgerlog_spark.cli.output import (
 from ledgerlog_spark.cli.passwords import PasswordFile, password_explained, password_from
 from ledgerlog_spark.errors import LedgerNotFoundError, LogNotFoundError
 from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
-from ledgerlog_spark.log.entry_codec import plain_body
 from ledgerlog_spark.protocol.log.state.records import (
     NO_SCHEMA,
     Item,
@@ -245,29 +244,19 @@ def read(
 
 def _batches(log: BlockingLog, snapshot: LogSnapshot, password: bytes) -> Iterator[pa.RecordBatch]:
     """The version's rows in order, batch by batch."""
-    from ledgerlog_spark.arrow.leader_batches import decode_record_bodies, decode_row_entries
-    from ledgerlog_spark.arrow.stream_codec import decode_entries
+    from ledgerlog_spark.log.reading.listed_rows import EntryForm, RowCutter, decoded_rows
 
-    start, end = snapshot.interval.start_offset, snapshot.interval.end_offset
+    form = EntryForm.of(snapshot.kind, snapshot.content)
+    wanted = range(snapshot.interval.start_offset, snapshot.interval.end_offset)
     for item in snapshot.items:
-        schema = snapshot.schemas.get(item.schema_id, b"")
         entries = log.read_range(
             item.ledger_id, item.first_entry_id, item.last_entry_id, password=password
         )
         payloads = (entry.payload for batch in entries for entry in batch)
-        placed: Iterator[tuple[int, pa.RecordBatch]]
-        if snapshot.kind is LogKind.TRANSACTIONAL:
-            decoded = decode_entries(schema, payloads)
-            placed = ((item.first_offset + one.first_row, one.batch) for one in decoded)
-        else:
-            of_leader = (
-                decode_record_bodies(map(plain_body, payloads))
-                if snapshot.content is LogContent.RECORDS
-                else decode_row_entries(schema, payloads)
-            )
-            placed = ((one.first_offset, one.batch) for one in of_leader)
-        for at, batch in placed:
-            skip = max(0, start - at)
-            keep = min(batch.num_rows, end - at) - skip
-            if keep > 0:
-                yield batch.slice(skip, keep)
+        schema = snapshot.schemas.get(item.schema_id, b"")
+        cutter = RowCutter.of(log.name, item, wanted)
+        for rows in decoded_rows(form, schema, payloads, range_offset=item.first_offset):
+            kept = cutter.take(rows.first_row, rows.batch.num_rows, len(rows.entries))
+            if kept:
+                yield rows.batch.slice(kept.start, len(kept))
+        cutter.finish()

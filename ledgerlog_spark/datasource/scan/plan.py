@@ -18,13 +18,13 @@ from ledgerlog_spark.datasource.options.starting_offsets import (
 )
 from ledgerlog_spark.datasource.scan.ranges import (
     OPEN_COST_BYTES,
-    EntryForm,
     EntrySpan,
     RangeIndex,
     ScanRange,
     needed_part,
 )
 from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.log.reading.listed_rows import EntryForm
 from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata
 from ledgerlog_spark.protocol.log.state.records import Item, LogKind, LogSnapshot, VersionInterval
 

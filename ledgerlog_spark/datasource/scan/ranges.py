@@ -11,14 +11,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.log.reading.listed_rows import EntryForm
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.leader.entry import LeaderEntryHeader
-from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 
 if TYPE_CHECKING:
     from ledgerlog_spark.arrow.stream_codec import IndexedEntry
@@ -27,22 +26,6 @@ HeaderOf = Callable[[int], LeaderEntryHeader]
 
 OPEN_COST_BYTES = 64 << 10
 """What one more range costs a task, in bytes it could have read meanwhile."""
-
-
-class EntryForm(StrEnum):
-    """What the entries of a range are."""
-
-    ARROW_STREAM = "arrow stream"
-    """Record batches, the schema is entry 0 of the ledger: transactional logs."""
-    LEADER_RECORDS = "leader records"
-    LEADER_ROWS = "leader rows"
-
-    @classmethod
-    def of(cls, kind: LogKind, content: LogContent) -> EntryForm:
-        """Of a log's entries."""
-        if kind is LogKind.TRANSACTIONAL:
-            return cls.ARROW_STREAM
-        return cls.LEADER_RECORDS if content is LogContent.RECORDS else cls.LEADER_ROWS
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,16 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ledgerlog_spark.arrow.conform import Conformer
-from ledgerlog_spark.arrow.leader_batches import decode_record_bodies, decode_row_entries
-from ledgerlog_spark.arrow.stream_codec import decode_entries
-from ledgerlog_spark.datasource.scan.ranges import EntryForm, ScanRange
+from ledgerlog_spark.datasource.scan.ranges import ScanRange
 from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
 from ledgerlog_spark.errors import DataLossError, WireFormatError
-from ledgerlog_spark.log.entry_codec import plain_body
+from ledgerlog_spark.log.reading.listed_rows import RowCutter, decoded_rows
 from ledgerlog_spark.model import LedgerMetadata
 
 ReadEntries = Callable[[ScanRange], Iterable[Any]]
@@ -116,62 +114,34 @@ def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-class _Rows(NamedTuple):
-    """The rows of some consecutive entries.
-
-    Attributes:
-        batch: The rows.
-        first_row: Place of the first of them in the listed range.
-        entries: Of each entry how many rows it has, and when they came into the log in ms since
-            the epoch; None where the range says when they were committed.
-    """
-
-    batch: pa.RecordBatch
-    first_row: int
-    entries: Sequence[tuple[int, int | None]]
-
-
-def _decoded(
-    task: ScanTask, scanned: ScanRange, payloads: Iterable[Any], columns: Sequence[str]
-) -> Iterator[_Rows]:
-    if scanned.form is EntryForm.ARROW_STREAM:
-        stored = task.schemas[scanned.log, scanned.schema_id]
-        for entry in decode_entries(stored, payloads, columns=columns):
-            yield _Rows(entry.batch, entry.first_row, ((entry.batch.num_rows, None),))
-        return
-    if scanned.form is EntryForm.LEADER_RECORDS:
-        decoded = decode_record_bodies(map(plain_body, payloads))
-    else:
-        stored = task.schemas[scanned.log, scanned.schema_id]
-        decoded = decode_row_entries(stored, payloads, columns=columns)
-    for each in decoded:
-        yield _Rows(each.batch, each.first_offset - scanned.range_offset, each.entries)
-
-
 def _range_batches(
     task: ScanTask, scanned: ScanRange, target: pa.Schema, read_entries: ReadEntries
 ) -> Iterator[pa.RecordBatch]:
     payloads = (entry.payload for entry in _contiguous(scanned, read_entries(scanned)))
-    next_row = None if scanned.entry_rows is None else scanned.entry_rows[0]
-    entry_id = scanned.first_entry_id
-    for rows in _decoded(task, scanned, payloads, target.names):
-        if rows.first_row < 0 or next_row not in {None, rows.first_row}:
-            raise _wrong_first_row(scanned, entry_id, rows.first_row, next_row)
-        next_row = rows.first_row + rows.batch.num_rows
-        first = scanned.range_offset + rows.first_row
-        batch = rows.batch
+    cutter = RowCutter(
+        scanned.log,
+        scanned.ledger_id,
+        range(scanned.first_entry_id, scanned.last_entry_id + 1),
+        range_offset=scanned.range_offset,
+        rows=scanned.entry_rows,
+        wanted=range(scanned.start_offset, scanned.end_offset),
+    )
+    decoded = decoded_rows(
+        scanned.form,
+        task.schemas[scanned.log, scanned.schema_id],
+        payloads,
+        range_offset=scanned.range_offset,
+        columns=target.names,
+    )
+    for rows in decoded:
+        entry_id, batch = cutter.next_entry_id, rows.batch
+        kept = cutter.take(rows.first_row, batch.num_rows, len(rows.entries))
         if task.include_metadata:
+            first = scanned.range_offset + rows.first_row
             batch = _with_metadata(batch, first, entry_id, rows.entries, scanned)
-        entry_id += len(rows.entries)
-        kept = _rows_within(batch, first, scanned)
-        if kept.num_rows:
-            yield kept
-    if scanned.entry_rows is not None and next_row != scanned.entry_rows[1]:
-        raise WireFormatError(
-            f"entries {scanned.first_entry_id} to {scanned.last_entry_id} of ledger "
-            f"{scanned.ledger_id} hold rows up to {next_row} of their range, and those up to "
-            f"{scanned.entry_rows[1]} are listed. The ledger is not what log {scanned.log!r} lists."
-        )
+        if kept:
+            yield batch if len(kept) == batch.num_rows else batch.slice(kept.start, len(kept))
+    cutter.finish()
 
 
 def _contiguous(scanned: ScanRange, entries: Iterable[Any]) -> Iterator[Any]:
@@ -189,14 +159,6 @@ def _contiguous(scanned: ScanRange, entries: Iterable[Any]) -> Iterator[Any]:
             f"ledger {scanned.ledger_id}: entries end before {expected}, listed are those up to "
             f"{scanned.last_entry_id}"
         )
-
-
-def _rows_within(batch: pa.RecordBatch, first: int, scanned: ScanRange) -> pa.RecordBatch:
-    """The entry's rows that are part of the scan; `first` is the offset of its first row."""
-    rows = batch.num_rows
-    begin = min(rows, max(0, scanned.start_offset - first))
-    end = max(begin, min(rows, scanned.end_offset - first))
-    return batch if end - begin == rows else batch.slice(begin, end - begin)
 
 
 def _with_metadata(
@@ -250,13 +212,3 @@ def _repeated(runs: Iterable[tuple[int, int]]) -> pa.Array:
         else:
             numbers.extend(array("q", (number,)) * count)
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
-
-
-def _wrong_first_row(
-    scanned: ScanRange, entry_id: int, found: int, expected: int | None
-) -> WireFormatError:
-    wanted = "this source wrote no such entry" if expected is None else f"{expected} was expected"
-    return WireFormatError(
-        f"entry {entry_id} of ledger {scanned.ledger_id} has {found} as its first row: "
-        f"{wanted}. The ledger is not what log {scanned.log!r} lists."
-    )

@@ -3,6 +3,6 @@
 - `committed_range`, `begun_range`: a listed range. `newest_view`: what is listed now.
   `version_at`: the version of a time. `open_ends`: the open ledgers of a leader log.
 - `record_log`, `record_reader`: records. `ledger_entries`, `row_cursor`: entries, decoded in
-  order.
+  order. `listed_rows`: rows of a listed range, checked and cut.
 - `end_watch`: notifies when a log may have more rows.
 """

@@ -7,7 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerlog_spark.datasource.scan.ranges import EntryForm, EntrySpan, ScanRange, entries_between
+from ledgerlog_spark.datasource.scan.ranges import EntrySpan, ScanRange, entries_between
+from ledgerlog_spark.log.reading.listed_rows import EntryForm
 from ledgerlog_spark.protocol.leader.entry import LeaderCodec, LeaderEntryHeader
 
 OFFSET = 5_000

@@ -29,6 +29,7 @@ PARTS_OF_A_STREAM = (
     "datasource/options/starting_offsets.py",
     "datasource/stream/*.py",
     "log/reading/committed_range.py",
+    "log/reading/listed_rows.py",
     "log/committing/stream_ledgers.py",
     "protocol/log/commit/commit.py",
     "protocol/log/commit/epoch.py",

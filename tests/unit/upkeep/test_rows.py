@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from ledgerlog_spark.arrow.stream_codec import BatchEncoder, encode_schema
-from ledgerlog_spark.errors import DataLossError
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log.state.records import Item
 from ledgerlog_spark.upkeep.rows import rows_of
@@ -51,20 +50,3 @@ def read(*first_rows: int, **offsets: int) -> list[int]:
 )
 def test_a_part_has_the_rows_between_its_offsets(start: int, end: int) -> None:
     assert read(0, 3, 6, start_offset=start, end_offset=end) == list(range(start - 100, end - 100))
-
-
-@pytest.mark.parametrize(
-    ("first_rows", "says"),
-    [
-        ((3, 6), "has row 3 of the range where row 0 belongs"),
-        ((0, 6), "has row 6 of the range where row 3 belongs"),
-        ((0, 3, 3), "has row 3 of the range where row 6 belongs"),
-        ((0, 3), "has row 6 of the range where row 9 belongs"),
-        ((), "has row 0 of the range where row 9 belongs"),
-    ],
-)
-def test_rows_that_are_missing_or_come_twice_are_a_loss(
-    first_rows: tuple[int, ...], says: str
-) -> None:
-    with pytest.raises(DataLossError, match=says):
-        read(*first_rows)

@@ -1,0 +1,175 @@
+"""Rows of a listed range: decoded, checked to be those that the log lists, cut to those wanted.
+
+Scans, merging and `ledgerlog logs read` read listed ranges through this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ledgerlog_spark.arrow.leader_batches import decode_record_bodies, decode_row_entries
+from ledgerlog_spark.arrow.stream_codec import decode_entries
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.log.entry_codec import plain_body
+from ledgerlog_spark.protocol.log.state.records import Item, LogContent, LogKind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class EntryForm(StrEnum):
+    """What the entries of a range are."""
+
+    ARROW_STREAM = "arrow stream"
+    """Record batches, the schema is entry 0 of the ledger: transactional logs."""
+    LEADER_RECORDS = "leader records"
+    LEADER_ROWS = "leader rows"
+
+    @classmethod
+    def of(cls, kind: LogKind, content: LogContent) -> EntryForm:
+        """Of a log's entries."""
+        if kind is LogKind.TRANSACTIONAL:
+            return cls.ARROW_STREAM
+        return cls.LEADER_RECORDS if content is LogContent.RECORDS else cls.LEADER_ROWS
+
+
+class DecodedRows(NamedTuple):
+    """The rows of some consecutive entries.
+
+    Attributes:
+        batch: The rows.
+        first_row: Place of the first of them in the listed range; negative where no writer of
+            ours wrote the entry.
+        entries: Of each entry how many rows it has, and when they came into the log in ms since
+            the epoch; None where the range says when they were committed.
+    """
+
+    batch: pa.RecordBatch
+    first_row: int
+    entries: Sequence[tuple[int, int | None]]
+
+
+def decoded_rows(
+    form: EntryForm,
+    schema: bytes,
+    payloads: Iterable[Any],
+    *,
+    range_offset: int,
+    columns: Sequence[str] | None = None,
+) -> Iterator[DecodedRows]:
+    """The rows of a range's entries, as `decode_entries` and its like decode them.
+
+    Args:
+        form: Of the entries.
+        schema: Schema message of the rows; records have none.
+        payloads: Of the entries, in order.
+        range_offset: Offset of the listed range's first row.
+        columns: Names of those to decode; None for all.
+    """
+    if form is EntryForm.ARROW_STREAM:
+        for entry in decode_entries(schema, payloads, columns=columns):
+            yield DecodedRows(entry.batch, entry.first_row, ((entry.batch.num_rows, None),))
+        return
+    led = (
+        decode_record_bodies(map(plain_body, payloads))
+        if form is EntryForm.LEADER_RECORDS
+        else decode_row_entries(schema, payloads, columns=columns)
+    )
+    for each in led:
+        yield DecodedRows(each.batch, each.first_offset - range_offset, each.entries)
+
+
+class RowCutter:
+    """Cuts the rows of a range's entries to those wanted; each entry has to follow the last one.
+
+    Attributes:
+        next_entry_id: Of the entry whose rows come next.
+    """
+
+    def __init__(
+        self,
+        log: str,
+        ledger_id: int,
+        entry_ids: range,
+        *,
+        range_offset: int,
+        rows: tuple[int, int] | None,
+        wanted: range,
+    ) -> None:
+        """A cutter that has seen no row yet.
+
+        Args:
+            log: Name, for messages.
+            ledger_id: The ledger.
+            entry_ids: Those that are read, without the index entry.
+            range_offset: Offset of the listed range's first row.
+            rows: Rows of the listed range that the entries hold, half-open; None when not known.
+            wanted: Offsets.
+        """
+        self.next_entry_id = entry_ids.start
+        self._log = log
+        self._ledger_id = ledger_id
+        self._entry_ids = entry_ids
+        self._range_offset = range_offset
+        self._next_row: int | None
+        self._end_row: int | None
+        self._next_row, self._end_row = rows or (None, None)
+        self._wanted = wanted
+
+    @classmethod
+    def of(cls, log: str, item: Item, wanted: range) -> RowCutter:
+        """A cutter of a whole listed range."""
+        entry_ids = range(item.first_entry_id, item.last_entry_id + 1 - item.has_index)
+        rows = 0, item.rows
+        offset = item.first_offset
+        return cls(log, item.ledger_id, entry_ids, range_offset=offset, rows=rows, wanted=wanted)
+
+    def take(self, first_row: int, rows: int, entries: int = 1) -> range:
+        """Places of the wanted rows among the next ones.
+
+        Args:
+            first_row: Place of the first of them in the listed range.
+            rows: How many there are.
+            entries: That hold them.
+
+        Raises:
+            WireFormatError: They are not the rows that follow.
+        """
+        if first_row < 0 or self._next_row not in {None, first_row}:
+            expected = (
+                "this source wrote no such entry"
+                if self._next_row is None
+                else f"{self._next_row} was expected"
+            )
+            raise WireFormatError(
+                f"entry {self.next_entry_id} of ledger {self._ledger_id} has {first_row} as its "
+                f"first row: {expected}. The ledger is not what log {self._log!r} lists.",
+                **self._fields,
+            )
+        self._next_row = first_row + rows
+        self.next_entry_id += entries
+        first = self._range_offset + first_row
+        begin = min(rows, max(0, self._wanted.start - first))
+        return range(begin, max(begin, min(rows, self._wanted.stop - first)))
+
+    def finish(self) -> None:
+        """Returns when all rows that are listed have come; else raises WireFormatError."""
+        if self._end_row is not None and self._next_row != self._end_row:
+            raise WireFormatError(
+                f"entries {self._entry_ids.start} to {self._entry_ids.stop - 1} of ledger "
+                f"{self._ledger_id} hold rows up to {self._next_row} of their range, and those up "
+                f"to {self._end_row} are listed. The ledger is not what log {self._log!r} lists.",
+                **self._fields,
+            )
+
+    @property
+    def _fields(self) -> dict[str, Any]:
+        """Of an error."""
+        return {
+            "log": self._log,
+            "ledger_id": self._ledger_id,
+            "first_entry_id": self._entry_ids.start,
+            "last_entry_id": self._entry_ids.stop - 1,
+        }
