@@ -147,7 +147,7 @@ PROTO_TOOLS := grpcio-tools==1.73.1
 # What mkdocs-material prints of the future of MkDocs is not about this build.
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(STAMP) ## Build the documentation in site/; a broken link or anchor fails
-	$(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m mkdocs build --strict
 	@echo "open site/index.html"
 
 tutorials: $(STAMP) ## Execute the notebooks, and write them with their pictures to docs/tutorials/

@@ -75,6 +75,16 @@ def _functions_first(name: str) -> tuple[bool, str]:
     return isinstance(getattr(ll, name), type), name
 
 
+def _object(path: str, name: str) -> str:
+    """What is public itself: its heading is its public name, and its signature is shown."""
+    options = (
+        "show_root_heading: true", "show_root_toc_entry: true", "heading_level: 2", f"heading: {name}",
+        f"toc_label: {name.removeprefix('ledgerlog_spark.')}",
+    )  # fmt: skip
+    lines = [f"::: {path}", "    options:", *(f"      {option}" for option in options)]
+    return "\n".join(lines) + "\n\n"
+
+
 def _block(path: str, heading: str, level: int, members: list[str] | None = None) -> str:
     lines = [
         f"{'#' * level} {heading}\n",
@@ -91,8 +101,8 @@ def _block(path: str, heading: str, level: int, members: list[str] | None = None
 def page() -> str:
     """The whole page."""
     parts = [INTRODUCTION]
-    parts += [_block(path, f"`{name}`", 2) for name, path in public_objects().items()]
-    parts.append(_block(f"{ll.aio.__name__}.connect", "`ledgerlog_spark.aio.connect`", 2))
+    parts += [_object(path, name) for name, path in public_objects().items()]
+    parts.append(_object(f"{ll.aio.__name__}.connect", "ledgerlog_spark.aio.connect"))
     cluster = sorted(name for name in dir(Cluster) if not name.startswith("_"))
     parts.append(_block(f"{Cluster.__module__}.Cluster", "A local cluster", 2, cluster))
     parts.append(HANDLES_INTRODUCTION)
