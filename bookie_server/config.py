@@ -133,9 +133,9 @@ class BookieSettings(BaseSettings):
     def _directories_are_usable(cls, directories: tuple[Path, ...]) -> tuple[Path, ...]:
         resolved = tuple(Path(path).expanduser().absolute() for path in directories)
         if not resolved:
-            raise ValueError("at least one directory is needed")
+            raise ValueError("a bookie needs at least one directory")
         if len(resolved) > 1:
-            raise ValueError("this version keeps its entries in one directory; give one")
+            raise ValueError("this version keeps its entries in one directory; set only one")
         return resolved
 
     @field_validator("bookie_id")
@@ -152,7 +152,7 @@ class BookieSettings(BaseSettings):
         try:
             address = ipaddress.ip_address(self.bind_address)
         except ValueError:
-            raise ValueError("bind_address has to be an IP address such as 127.0.0.1") from None
+            raise ValueError("bind_address must be an IP address such as 127.0.0.1") from None
         if not address.is_loopback and not self.insecure:
             raise ValueError(
                 f"bind_address {self.bind_address} can be reached from other machines, and traffic "
@@ -161,14 +161,14 @@ class BookieSettings(BaseSettings):
             )
         if address.is_unspecified and self.advertised_address is None:
             raise ValueError(
-                f"bind_address {self.bind_address} is no address that a client can use; set "
+                f"bind_address {self.bind_address} is not an address that a client can use; set "
                 "advertised_address to this machine's name or IP address"
             )
         if self.port == 0 and self.bookie_id is None:
-            raise ValueError("port 0 changes with every start; give a bookie_id with it")
+            raise ValueError("port 0 changes with every start; also set a bookie_id")
         ports = [port for port in (self.port, self.grpc_port, self.metrics_port) if port]
         if len(set(ports)) != len(ports):
-            raise ValueError(f"port, grpc_port and metrics_port have to differ, got {ports}")
+            raise ValueError(f"port, grpc_port and metrics_port must differ, got {ports}")
         return self
 
     @model_validator(mode="after")
@@ -184,7 +184,7 @@ class BookieSettings(BaseSettings):
                 f"{FRAMES_IN_SHARED_MIN} times frame_size_bytes_max beside them"
             )
         if self.file_size_bytes % 4_096:
-            raise ValueError("file_size_bytes has to be a multiple of 4096")
+            raise ValueError("file_size_bytes must be a multiple of 4096")
         return self
 
     @property
@@ -239,11 +239,11 @@ def _explained(error: ValidationError) -> ConfigurationError:
         message = f"unknown setting {key} = {value!r}; settings are: {known}"
     elif first["type"] == "missing":
         message = (
-            f"setting {key} is missing; give it as an option, in the file or as "
+            f"setting {key} is missing; set it as an option, in the file or as "
             f"LEDGERLOG_{key.upper()}"
         )
     elif key:
         message = f"setting {key} = {value!r}: {reason}"
     else:
-        message = f"settings do not fit together: {reason}"
+        message = f"the settings contradict each other: {reason}"
     return ConfigurationError(message, key=key, value=str(value) if key else "", reason=reason)

@@ -59,7 +59,7 @@ class StorageSettings:
             value = getattr(self, name)
             if value < 0 or (value == 0 and name not in ("free_bytes_min", "pool_files_max")):
                 raise ConfigurationError(
-                    f"{name} = {value}: give a number above 0", key=name, value=value
+                    f"{name} = {value}: set a number greater than 0", key=name, value=value
                 )
         if self.open_files_max < OPEN_FILES_MIN:
             raise ConfigurationError(

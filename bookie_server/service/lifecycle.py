@@ -280,8 +280,8 @@ class Bookie:
         self.failed.set()
 
     def _storage_changed(self) -> None:
-        assert self._storage is not None, "storage speaks before it is open"
-        assert self._registration is not None, "storage speaks before the bookie is registered"
+        assert self._storage is not None, "storage reports before it is open"
+        assert self._registration is not None, "storage reports before the bookie is registered"
         if self._storage.failure is not None:
             self.failed.set()
         self._registration.set_read_only(read_only=not self._storage.is_writable)

@@ -290,7 +290,7 @@ def _offsets(lengths: pa.Array) -> pa.Array:
 
 def _mismatch(column: str, expected: str, got: str) -> SchemaMismatchError:
     return SchemaMismatchError(
-        f"column {column!r} has to be {expected}, and is {got}.",
+        f"column {column!r} must be {expected}, but is {got}.",
         column=column,
         expected=expected,
         got=got,

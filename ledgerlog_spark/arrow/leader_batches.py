@@ -167,7 +167,7 @@ def decode_row_entries(
         for entry in entries:
             header = decode_entry_header(entry)
             if header.codec is not LeaderCodec.ARROW:
-                raise WireFormatError("an entry of records in a leader log of rows")
+                raise WireFormatError("the entry has records, but the leader log has rows")
             headers.append(header)
             yield memoryview(entry)[HEADER_SIZE_BYTES:]
 
@@ -223,5 +223,5 @@ def _binary(lengths: array[int], data: pa.Buffer) -> pa.Array:
 
 def _wrong_lengths(body: memoryview, count: int) -> WireFormatError:
     return WireFormatError(
-        f"{count} records whose lengths are not those of a body of {len(body)} bytes"
+        f"the lengths of {count} records do not match a body of {len(body)} bytes"
     )

@@ -80,7 +80,7 @@ def write_options(compression: str) -> pa.ipc.IpcWriteOptions:
     """
     if compression not in COMPRESSIONS:
         raise ConfigurationError(
-            f"compression has to be one of {', '.join(COMPRESSIONS)}, got {compression!r}",
+            f"compression must be one of {', '.join(COMPRESSIONS)}, got {compression!r}",
             compression=compression,
         )
     codec = {
@@ -200,8 +200,8 @@ def decode_entries(
         if source.failure is not None:
             raise source.failure from None
         raise WireFormatError(
-            f"entry {source.count} of those read is no Arrow record batch of the ledger's schema: "
-            f"{error}"
+            f"entry {source.count} of those read is not an Arrow record batch of the ledger's "
+            f"schema: {error}"
         ) from error
 
 

@@ -56,7 +56,7 @@ FAILURES: dict[Failure, _Entry] = {
     ),
     Failure.NOT_ENOUGH_BOOKIES: _Entry(
         errors.NotEnoughBookiesError,
-        "start another bookie: to replace one that failed there has to be one more than the "
+        "start another bookie, because the replacement of a failed one needs more bookies than the "
         "ensemble has; or use a smaller ensemble",
     ),
     Failure.TOO_MANY_CHANGES: _Entry(

@@ -92,7 +92,7 @@ def plain_body(entry: Payload) -> tuple[LeaderEntryHeader, memoryview]:
     header = decode_entry_header(entry)
     body = memoryview(entry)[HEADER_SIZE_BYTES:]
     if header.codec is LeaderCodec.ARROW:
-        raise WireFormatError("an entry of rows where records are expected")
+        raise WireFormatError("the entry has rows, but records were expected")
     if header.codec is LeaderCodec.LZ4:
         body = memoryview(_unpacked(body, header.body_size_bytes))
     return header, body

@@ -88,7 +88,7 @@ def _parse_one(text: str) -> _Armed:
     match = re.fullmatch(r"(stop:)?([a-z_.]+)(?::([1-9]\d*))?(?:@(.+))?", text)
     if match is None or match[2] not in NAMES:
         raise ConfigurationError(
-            f"{VARIABLE} has to be NAME, NAME:COUNT or NAME:COUNT@FILE, perhaps behind 'stop:', "
+            f"{VARIABLE} must be NAME, NAME:COUNT or NAME:COUNT@FILE, optionally after 'stop:', "
             f"with one of the names {', '.join(NAMES)}; got {text!r}",
             key=VARIABLE,
             got=text,

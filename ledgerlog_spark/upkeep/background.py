@@ -28,7 +28,7 @@ _LOGGER = logging.getLogger("ledgerlog_spark.upkeep")
 
 
 def _warn(error: LedgerLogError) -> None:
-    _LOGGER.warning("upkeep has to wait: %s", error)
+    _LOGGER.warning("upkeep must wait: %s", error)
 
 
 async def keep_up(
@@ -137,8 +137,8 @@ def _pass(client: BlockingClient, log: str) -> None:
     try:
         kept = client.run(lambda each: Upkeep(each).run([log])) or []
     except LedgerLogError as error:
-        _LOGGER.warning("upkeep of log %s has to wait: %s", log, error)
+        _LOGGER.warning("upkeep of log %s must wait: %s", log, error)
         return
     for done in kept:
         for failed in done.errors:
-            _LOGGER.warning("upkeep of log %s has to wait: %s", log, failed)
+            _LOGGER.warning("upkeep of log %s must wait: %s", log, failed)

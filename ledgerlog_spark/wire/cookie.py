@@ -82,7 +82,7 @@ def _text(name: str, value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as cause:
-        raise WireFormatError(f"{name} of a cookie is no UTF-8 text", field=name) from cause
+        raise WireFormatError(f"{name} of a cookie is not UTF-8 text", field=name) from cause
 
 
 def _joined(directories: tuple[str, ...]) -> str:

@@ -335,7 +335,7 @@ def decode_request(body: Buffer) -> Request:
     (header,) = _HEADER.unpack_from(view)
     version, opcode, flags = header >> 24 & 0xFF, header >> 16 & 0xFF, header & 0xFFFF
     if version < VERSION_MIN:
-        raise WireFormatError(f"protocol version {version} is not spoken", version=version)
+        raise WireFormatError(f"protocol version {version} is not supported", version=version)
     decoder = _DECODERS.get(opcode)
     try:
         if version > VERSION:

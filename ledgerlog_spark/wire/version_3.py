@@ -1,4 +1,4 @@
-"""Apache BookKeeper's protocol version 3, which is not spoken: how it is recognised and refused.
+"""Apache BookKeeper's protocol version 3, which is not supported: how it is recognised and refused.
 
 A version 3 frame is a protobuf Request; field 1 is its BKPacketHeader: 1 version, 2 operation,
 3 transaction id. The refusal is a Response with the same header and, as field 2, a status

@@ -144,7 +144,7 @@ class Budget:
         before = max(0, share.held_bytes - share.reserve_bytes)
         share.held_bytes += size_bytes
         self.held_bytes += size_bytes
-        assert share.held_bytes >= 0, "more bytes were given back than taken"
+        assert share.held_bytes >= 0, "more bytes were returned than taken"
         change = max(0, share.held_bytes - share.reserve_bytes) - before
         if change:
             self.shared_bytes += change
@@ -305,7 +305,7 @@ class Share:
         if self.held_bytes <= self.reserve_bytes:
             self.held_bytes -= size_bytes
             budget.held_bytes -= size_bytes
-            assert self.held_bytes >= 0, "more bytes were given back than taken"
+            assert self.held_bytes >= 0, "more bytes were returned than taken"
         else:
             budget.count(self, -size_bytes)
         if budget.waiting:

@@ -79,8 +79,8 @@ async def check_cookies(
         await registration.write_cookie(bookie_id, wanted.encode(), None)
     except MetadataVersionError:
         raise CookieMismatchError(
-            f"another process made a cookie for bookie {bookie_id} at this moment; two bookies "
-            "must not have one id",
+            f"another process has just created a cookie for bookie {bookie_id}; two "
+            "bookies must not have the same id",
             bookie_id=bookie_id,
         ) from None
     return wanted
@@ -204,7 +204,7 @@ def _decoded(data: bytes, place: str) -> Cookie:
         return Cookie.decode(data)
     except WireFormatError as error:
         raise CookieMismatchError(
-            f"{place} is no cookie that can be read ({error.message}); restore it from the other "
+            f"{place} is not a readable cookie ({error.message}); restore it from the other "
             f"copy: the {COOKIE_FILE} file and the node in the metadata store hold the same text",
             path=place,
         ) from error

@@ -267,9 +267,9 @@ class WriteHandle:
     def _warn_of_missing(self, missing: NoReplacement) -> None:
         size = missing.wanted
         _logger.warning(
-            "ledger %d goes on without %s, which no other bookie can replace. Appends stop when "
-            "as much as the window allows waits for it, and fail if it stays away: start another "
-            "bookie (to replace one of %d, there have to be %d), or use a smaller ensemble",
+            "ledger %d continues without %s, which no other bookie can replace. Appends stop when "
+            "the window of unacknowledged entries is full, and fail if the bookie does not return: "
+            "start another bookie (an ensemble of %d needs %d bookies), or use a smaller ensemble",
             self.id,
             " and ".join(missing.bookie_ids),
             size,

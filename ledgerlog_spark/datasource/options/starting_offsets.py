@@ -43,7 +43,7 @@ def parse_offsets(option: str, value: str) -> Offsets:
     if lowered in {EARLIEST, LATEST}:
         return lowered
     wrong = ConfigurationError(
-        f'option "{option}" has to be earliest, latest, a row number such as 1000, or JSON such as '
+        f'option "{option}" must be earliest, latest, a row number such as 1000, or JSON such as '
         f'{{"flights": 1000}} (-2 is earliest, -1 is latest), got {value!r}',
         option=option,
         got=value,

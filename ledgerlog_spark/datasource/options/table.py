@@ -74,7 +74,7 @@ class Option:
             return self.parse(text)
         except ValueError as error:
             raise ConfigurationError(
-                f'option "{self.name}" has to be {error}, got {text!r}', option=self.name, got=text
+                f'option "{self.name}" must be {error}, got {text!r}', option=self.name, got=text
             ) from None
 
 

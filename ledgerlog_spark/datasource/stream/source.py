@@ -300,7 +300,7 @@ class LedgerStream:
             raise log_deleted(name, unread_rows)
         if name not in self._passed_over:
             self._passed_over.add(name)
-            _logger.warning("log %s was deleted; the query goes on without it", name)
+            _logger.warning("log %s was deleted; the query continues without it", name)
 
     def _has_to_wait(self, backlogs: list[Backlog], limits: Limits | None) -> bool:
         """Whether there are too few rows for a batch, and they have not waited for too long."""

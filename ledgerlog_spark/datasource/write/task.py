@@ -151,7 +151,7 @@ class _Ranges:
         self._moves += 1
         if self._moves > MOVES_MAX:
             raise error
-        _logger.warning("going on in another ledger: %s: %s", type(error).__name__, error)
+        _logger.warning("continuing in another ledger: %s: %s", type(error).__name__, error)
         assert self._writer is not None
         staged, unconfirmed = self._writer.cut()
         again = [*unconfirmed, *(payload for payload, rows in entries if rows)]

@@ -207,4 +207,4 @@ async def _quietly(work: Coroutine[Any, Any, Any]) -> None:
     try:
         await work
     except LedgerLogError as error:
-        _logger.info("left to the sweeper: %s", error)
+        _logger.info("the sweeper will handle it: %s", error)

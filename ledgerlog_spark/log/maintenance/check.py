@@ -232,13 +232,13 @@ class LogChecker:
         if metadata is None:
             return CheckedLedger(
                 ledger_id, "missing", len(items), last, is_damaged=True,
-                finding="listed, and its record is gone or cannot be read",
+                finding="the log lists it, but its metadata is missing or unreadable",
             )  # fmt: skip
         entry_ids = sorted({entry_id for item in items for entry_id in _asked(item, every_entry)})
         fewest, finding = await self._copies(ledger_id, metadata, entry_ids)
         needed = metadata.quorum.ack_quorum
         if metadata.is_closed and metadata.last_entry_id < last:
-            finding = f"closed at entry {metadata.last_entry_id}, listed to {last}"
+            finding = f"closed at entry {metadata.last_entry_id}, but listed up to {last}"
             fewest = 0
         return CheckedLedger(
             ledger_id=ledger_id,

@@ -95,7 +95,7 @@ def _loss_shown(
 ) -> str:
     """Why entries that no bookie has are lost, empty when they have to be looked for again."""
     if metadata is None:
-        return "the ledger is gone"
+        return "the ledger does not exist"
     if metadata.is_closed and metadata.last_entry_id < last_entry_id:
         return f"the ledger was closed at entry {metadata.last_entry_id}"
     return "no bookie has them" if metadata == seen else ""

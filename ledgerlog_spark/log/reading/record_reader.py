@@ -135,7 +135,8 @@ class RecordReader(Generic[T]):
         self._check_is_there(first, view)
         if end < first:
             raise ConfigurationError(
-                f"log {self._name!r} cannot be read from {first} to {end}: end comes after start",
+                f"log {self._name!r} cannot be read from {first} to {end}: the end must not be "
+                "before the start",
                 log=self._name,
             )
         if end > view.end_offset:
@@ -258,7 +259,7 @@ class RecordReader(Generic[T]):
         if cursor.next_offset < item.end_offset and not cursor.is_done:
             raise DataLossError(
                 f"ledger {item.ledger_id} of log {self._name!r} ends at offset "
-                f"{cursor.next_offset}, listed to {item.end_offset}",
+                f"{cursor.next_offset}, but the log lists it up to {item.end_offset}",
                 log=self._name,
                 ledger_id=item.ledger_id,
             )
@@ -363,9 +364,9 @@ class RecordReader(Generic[T]):
     def _not_available(self, offset: int, view: LogView) -> PositionNotAvailableError:
         oldest, end = view.start_offset, view.end_offset
         if offset < oldest:
-            why = f"was truncated away: the oldest position is {oldest}"
+            why = f"was truncated: the oldest position is {oldest}"
         else:
-            why = f"is not readable yet: the log ends at {end} now. A tail waits for it"
+            why = f"is not readable yet: the log ends at {end} now; to wait for it, use a tail"
         return PositionNotAvailableError(
             f"position {offset} of log {self._name!r} {why}",
             log=self._name,
@@ -376,8 +377,8 @@ class RecordReader(Generic[T]):
 
     def _loss(self, error: LedgerNotFoundError, cursor: EntryCursor[T]) -> DataLossError:
         return DataLossError(
-            f"ledger {error.ledger_id}, listed by log {self._name!r} with the records from "
-            f"{cursor.next_offset} on, is gone",
+            f"ledger {error.ledger_id}, which log {self._name!r} lists with the records from "
+            f"{cursor.next_offset} on, does not exist",
             log=self._name,
             ledger_id=error.ledger_id,
         )

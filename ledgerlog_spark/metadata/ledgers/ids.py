@@ -121,7 +121,8 @@ class LedgerIds:
                 is_used_up = not all(0 <= number < NUMBER_END for number in numbers)
                 return None if is_used_up else numbers
         raise lost or MetadataUnavailableError(
-            f"the directory {directory} was deleted as often as it was made", path=directory
+            f"the directory {directory} was deleted after every attempt to create it",
+            path=directory,
         )
 
     def _remove_later(self, paths: list[str]) -> None:

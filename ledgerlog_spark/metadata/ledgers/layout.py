@@ -64,7 +64,7 @@ class LedgerLayout:
             return ledger_id_of(path)
         except WireFormatError as error:
             raise MetadataFormatError(
-                f"{path} below the ledgers root is no ledger: {error}", path=path
+                f"{path} below the ledgers root is not a ledger: {error}", path=path
             ) from error
 
 

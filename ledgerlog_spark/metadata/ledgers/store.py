@@ -83,7 +83,7 @@ class TreeLedgerStore:
                 else:
                     return Versioned(metadata, created.version)
         raise lost or MetadataUnavailableError(
-            f"the directory of {path} was deleted as often as it was made", path=path
+            f"the directory of {path} was deleted after every attempt to create it", path=path
         )
 
     async def load(self, ledger_id: int) -> Versioned[LedgerMetadata]:

@@ -184,7 +184,7 @@ def error_of(failure: BaseException, path: str) -> Exception:
     if isinstance(failure, kazoo_errors.ZookeeperError):
         return MetadataError(f"ZooKeeper refused {path}: {failure!r}", path=path)
     return RemoteProtocolError(
-        f"ZooKeeper's answer about {path} makes no sense: {failure!r}", definite=False, path=path
+        f"ZooKeeper's answer about {path} is invalid: {failure!r}", definite=False, path=path
     )
 
 

@@ -85,7 +85,7 @@ def encode_entry_header(header: LeaderEntryHeader) -> bytes:
     """
     wrong = _what_is_wrong(header)
     if wrong:
-        raise LocalProtocolError(f"an entry of a leader log with {wrong}: split it")
+        raise LocalProtocolError(f"an entry of a leader log cannot have {wrong}: split it")
     return _HEADER.pack(
         _MAGIC,
         _FORMAT,
@@ -107,7 +107,7 @@ def decode_entry_header(entry: Payload) -> LeaderEntryHeader:
         MetadataFormatError: A later version of ledgerlog wrote it.
     """
     if len(entry) < HEADER_SIZE_BYTES or bytes(entry[:2]) != _MAGIC:
-        raise WireFormatError(f"{len(entry)} bytes that are no entry of a leader log")
+        raise WireFormatError(f"these {len(entry)} bytes are not an entry of a leader log")
     _, entry_format, codec, first_offset, time_ms, count, size = _HEADER.unpack_from(entry)
     if entry_format != _FORMAT:
         raise MetadataFormatError(
@@ -116,14 +116,14 @@ def decode_entry_header(entry: Payload) -> LeaderEntryHeader:
             entry_format=entry_format,
         )
     if codec not in LeaderCodec.__members__.values():
-        raise WireFormatError(f"an entry of a leader log with unknown codec {codec}")
+        raise WireFormatError(f"an entry of a leader log has the unknown codec {codec}")
     header = LeaderEntryHeader(LeaderCodec(codec), first_offset, time_ms, count, size)
     wrong = _what_is_wrong(header)
     if wrong:
-        raise WireFormatError(f"an entry of a leader log with {wrong}")
+        raise WireFormatError(f"an entry of a leader log cannot have {wrong}")
     stored = len(entry) - HEADER_SIZE_BYTES
     if header.codec is not LeaderCodec.LZ4 and stored != size:
-        raise WireFormatError(f"an entry of a leader log with a body of {stored}, not {size} bytes")
+        raise WireFormatError(f"the body of an entry has {stored} bytes instead of {size}")
     return header
 
 
@@ -140,10 +140,10 @@ def split_records(body: Payload, count: int) -> list[memoryview]:
     """
     start = count * _LENGTH_SIZE_BYTES
     if count < 1 or start > len(body):
-        raise WireFormatError(f"a body of {len(body)} bytes that claims {count} records")
+        raise WireFormatError(f"a body of {len(body)} bytes cannot have {count} records")
     lengths = unpack_from(f">{count}i", body)
     if min(lengths) < 0 or start + sum(lengths) != len(body):
-        raise WireFormatError(f"{count} records whose lengths are not those of the body")
+        raise WireFormatError(f"the lengths of {count} records do not match the body")
     view = memoryview(body).toreadonly()
     return [view[first:end] for first, end in pairwise(accumulate(lengths, initial=start))]
 

@@ -67,8 +67,8 @@ class ListEdit:
             if ledger.end.first_offset != offset:
                 raise DataLossError(
                     f"ledger {ledger.ledger_id} of log {self.head.name!r} begins at offset "
-                    f"{ledger.end.first_offset} where {offset} belongs: entries before it are "
-                    "lost, an operator has to look at its ledgers",
+                    f"{ledger.end.first_offset} instead of {offset}: entries before it are "
+                    "lost, so an operator must inspect its ledgers",
                     log=self.head.name,
                     ledger_id=ledger.ledger_id,
                     expected_offset=offset,

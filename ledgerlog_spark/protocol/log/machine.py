@@ -101,7 +101,7 @@ class LogMachine(ABC, Generic[R_co]):
         """
         definite = not self.may_write
         self._ended = True
-        then = "nothing was changed" if definite else "it may have been changed all the same"
+        then = "nothing was changed" if definite else "it may have been changed nevertheless"
         return LogTimeoutError(
             f"log {self.log!r} was not changed within {timeout_ms / 1e3:g} s, and {then}: check "
             "that ZooKeeper runs (`ledgerlog doctor`), then try again",

@@ -96,7 +96,7 @@ def _state_of(number: int | None) -> LedgerState:
     for state in LedgerState:
         if state == number:
             return state
-    raise WireFormatError(f"there is no ledger state {number}")
+    raise WireFormatError(f"unknown ledger state {number}")
 
 
 def _digest_type_of(number: int | None) -> DigestType:
@@ -105,4 +105,4 @@ def _digest_type_of(number: int | None) -> DigestType:
     for digest_type in DigestType:
         if digest_type == number:
             return digest_type
-    raise WireFormatError(f"there is no digest type {number}")
+    raise WireFormatError(f"unknown digest type {number}")

@@ -32,7 +32,7 @@ def decode_lines(body: bytes) -> LedgerFields:
     except UnicodeDecodeError as cause:
         raise WireFormatError("format 1 is UTF-8 text") from cause
     if len(lines) < _NUMBER_LINES:
-        raise WireFormatError("it ends before its three sizes do")
+        raise WireFormatError("it ends before its three sizes are complete")
     fields = LedgerFields(state=LedgerState.OPEN)
     fields.write_quorum, fields.ensemble_size, fields.length = map(_number, lines[:_NUMBER_LINES])
     for place, line in enumerate(lines[_NUMBER_LINES:], _NUMBER_LINES + 1):
@@ -56,5 +56,5 @@ def _close(fields: LedgerFields, last_entry_id: int) -> None:
 
 def _number(text: str) -> int:
     if _NUMBER.fullmatch(text) is None:
-        raise WireFormatError(f"{text[:40]!r} is no number")
+        raise WireFormatError(f"{text[:40]!r} is not a number")
     return int(text)

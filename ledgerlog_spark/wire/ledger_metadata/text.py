@@ -33,7 +33,7 @@ def decode_text(body: bytes) -> LedgerFields:
     seen: list[str] = []
     for name, value in message.values:
         if name in seen:
-            raise WireFormatError(f"{name} is there twice", field=name)
+            raise WireFormatError(f"{name} occurs twice", field=name)
         seen.append(name)
         _set(fields, name, value)
     for name, part in message.messages:
@@ -88,7 +88,7 @@ def _custom(message: TextMessage) -> tuple[str, bytes]:
 
 def _number(name: str, value: Value) -> int:
     if not isinstance(value, int) or not -(1 << 63) <= value < 1 << 63:
-        raise WireFormatError(f"{name} is no number of 64 bits: {value!r}", field=name)
+        raise WireFormatError(f"{name} is not a number of 64 bits: {value!r}", field=name)
     return value
 
 
@@ -102,8 +102,8 @@ def _member(name: str, value: Value, members: dict[str, IntEnum]) -> int:
 
 def _text(name: str, value: Value) -> str:
     if not isinstance(value, bytes):
-        raise WireFormatError(f"{name} is no string: {value!r}", field=name)
+        raise WireFormatError(f"{name} is not a string: {value!r}", field=name)
     try:
         return value.decode()
     except UnicodeDecodeError as cause:
-        raise WireFormatError(f"{name} is no UTF-8 text", field=name) from cause
+        raise WireFormatError(f"{name} is not UTF-8 text", field=name) from cause

@@ -51,7 +51,7 @@ class Field(NamedTuple):
             WireFormatError: Another wire type.
         """
         if not isinstance(self.value, int):
-            raise WireFormatError(f"field {self.number} is no number", field=self.number)
+            raise WireFormatError(f"field {self.number} is not a number", field=self.number)
         return self.value - _U64 if self.value >= _U64 >> 1 else self.value
 
     def as_bytes(self) -> bytes:
@@ -61,7 +61,7 @@ class Field(NamedTuple):
             WireFormatError: Another wire type.
         """
         if self.wire_type is not WireType.BYTES:
-            raise WireFormatError(f"field {self.number} is no byte string", field=self.number)
+            raise WireFormatError(f"field {self.number} is not a byte string", field=self.number)
         assert isinstance(self.value, bytes)
         return self.value
 
@@ -75,7 +75,7 @@ class Field(NamedTuple):
             return self.as_bytes().decode()
         except UnicodeDecodeError as cause:
             raise WireFormatError(
-                f"field {self.number} is no UTF-8 text", field=self.number
+                f"field {self.number} is not UTF-8 text", field=self.number
             ) from cause
 
 

@@ -165,7 +165,7 @@ def test_nullability_flags_become_the_targets_when_there_are_no_nulls() -> None:
 
 
 def test_a_null_in_a_column_that_has_none_names_the_column() -> None:
-    with pytest.raises(SchemaMismatchError, match="'x' has to be int64 not null"):
+    with pytest.raises(SchemaMismatchError, match="'x' must be int64 not null"):
         conform(pa.array([1, None]), pa.int64(), nullable=False)
 
 

@@ -164,7 +164,7 @@ def test_any_body_is_decoded_as_the_pure_decoder_does_or_refused(
 def test_lengths_that_are_not_those_of_the_body_are_an_error(lengths: tuple[int, int]) -> None:
     body = struct.pack(">2i", *lengths) + b"abcd"
     header = LeaderEntryHeader(LeaderCodec.PLAIN, 0, 0, 2, len(body))
-    with pytest.raises(WireFormatError, match="2 records whose lengths are not"):
+    with pytest.raises(WireFormatError, match="the lengths of 2 records do not match"):
         list(decode_record_entries([encode_entry_header(header) + body]))
 
 
@@ -186,9 +186,9 @@ def test_a_compressed_body_that_is_not_what_the_header_says_is_an_error(change: 
 
 
 def test_entries_of_the_other_content_are_an_error() -> None:
-    with pytest.raises(WireFormatError, match="an entry of rows where records are expected"):
+    with pytest.raises(WireFormatError, match="the entry has rows, but records were expected"):
         list(decode_record_entries([rows_entry(rows(0, 5))]))
-    with pytest.raises(WireFormatError, match="an entry of records in a leader log of rows"):
+    with pytest.raises(WireFormatError, match="the entry has records, but the leader log has rows"):
         list(decode_row_entries(encode_schema(SCHEMA), [records_entry([b"a"])]))
 
 

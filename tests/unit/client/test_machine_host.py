@@ -262,7 +262,7 @@ def test_a_load_that_failed_is_never_in_doubt(error: type[Exception]) -> None:
 def test_what_the_store_refuses_for_another_reason_ends_the_machine_with_that_error(
     effect: Any, error: type[LedgerLogError]
 ) -> None:
-    """An access list, a record too large, an answer that makes no sense: no bug of ours."""
+    """An access list, a record too large, an answer that is invalid: no bug of ours."""
 
     async def work(world: ClientWorld) -> None:
         async def refused(*_: Any) -> Any:

@@ -84,14 +84,14 @@ def test_the_loss_of_the_only_spare_is_logged_once_and_named_in_the_error(
             assert await ledger.append(b"x") == number
         await asyncio.sleep(60)
         assert not ledger.is_writable
-        with pytest.raises(NotEnoughBookiesError, match="one more than the ensemble") as caught:
+        with pytest.raises(NotEnoughBookiesError, match="more bookies than the ensemble") as caught:
             await ledger.append(b"x")
         assert caught.value.definite
 
     in_world(work)
     (warning,) = [record.getMessage() for record in of_this_thread(caplog)]
-    assert "goes on without bookie-1" in warning
-    assert "(to replace one of 3, there have to be 4)" in warning
+    assert "continues without bookie-1" in warning
+    assert "(an ensemble of 3 needs 4 bookies)" in warning
 
 
 def test_bookies_that_are_all_busy_for_seconds_delay_appends_and_nothing_else() -> None:

@@ -109,9 +109,9 @@ def test_sparks_own_keys_pass() -> None:
         ("maxTriggerDelay", "soon", "a duration such as"),
         ("onOverwrite", "ignore", "one of fail, continue"),
         ("maxBytesPerTrigger", "0", "bytes from 1"),
-        ("startingOffsets", "first", "has to be earliest, latest, a row number"),
-        ("startingOffsets", '{"flights": -3}', "has to be earliest, latest, a row number"),
-        ("endingOffsets", '{"flights": true}', "has to be earliest, latest, a row number"),
+        ("startingOffsets", "first", "must be earliest, latest, a row number"),
+        ("startingOffsets", '{"flights": -3}', "must be earliest, latest, a row number"),
+        ("endingOffsets", '{"flights": true}', "must be earliest, latest, a row number"),
     ],
 )
 def test_a_wrong_value_names_the_option_and_what_would_be_right(

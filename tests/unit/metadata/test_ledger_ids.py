@@ -39,5 +39,5 @@ async def test_directory_that_is_deleted_again_and_again_is_no_error_of_the_tree
         return made
 
     monkeypatch.setattr(tree, "create", undone)
-    with pytest.raises(MetadataUnavailableError, match="deleted as often as it was made"):
+    with pytest.raises(MetadataUnavailableError, match="deleted after every attempt to create it"):
         await stores.ledgers.new_ids()

@@ -187,7 +187,7 @@ def test_unknown_field_within_a_fragment_is_refused_and_not_dropped() -> None:
         (with_message(open_message() + encode_number(7, 0)), "digest type 0"),
         (with_message(open_message() + encode_number(9, 4)), "ack_quorum"),
         (with_message(open_message() + encode_number(5, 3) + encode_number(4, -2)), "entry -2"),
-        (with_message(open_message() + encode_bytes(5, b"x")), "no number"),
+        (with_message(open_message() + encode_bytes(5, b"x")), "not a number"),
         (b"BookieMetadataFormatVersion\t1\n3\n3\n", "three sizes"),
         (b"BookieMetadataFormatVersion\t1\n3\n3\n0\n0\ta\tb\tc\n5\tCLOSED\nmore", "follow"),
         (b"BookieMetadataFormatVersion\t2\nquorumSize: 3\nfuture: 4\n", "unknown field future"),

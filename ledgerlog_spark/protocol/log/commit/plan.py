@@ -71,7 +71,7 @@ class CommitRequest:
         for staged in self.ranges:
             ordered = 0 <= staged.first_entry_id <= staged.last_entry_id
             if not ordered or staged.rows < 1 or staged.size_bytes < 0:
-                raise LocalProtocolError(f"a range that cannot be: {staged}", range=staged)
+                raise LocalProtocolError(f"an impossible range: {staged}", range=staged)
 
     @property
     def is_empty(self) -> bool:

@@ -115,7 +115,7 @@ class ByteReader:
         """
         size = self.varint()
         if size > size_max:
-            raise WireFormatError(f"a field of {size} where {size_max} is the limit")
+            raise WireFormatError(f"a field has the size {size}, more than {size_max}")
         return size
 
     def blob(self, size_bytes_max: int) -> bytes:
@@ -153,4 +153,4 @@ class ByteReader:
             WireFormatError: Something does.
         """
         if self.remaining:
-            raise WireFormatError(f"{self.remaining} bytes follow a record")
+            raise WireFormatError(f"there are {self.remaining} bytes after a record")

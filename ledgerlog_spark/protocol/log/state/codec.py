@@ -183,7 +183,7 @@ def encode_page(kind: RecordKind[T], records: Sequence[T]) -> bytes:
     data = _wrap(kind.page_kind, kind.encode(records))
     if len(data) > PAGE_SIZE_BYTES_MAX:
         raise LocalProtocolError(
-            f"a page of {kind.name} takes {len(data)} bytes, {PAGE_SIZE_BYTES_MAX} are allowed",
+            f"a page of {kind.name} has {len(data)} bytes, more than {PAGE_SIZE_BYTES_MAX}",
             size_bytes=len(data),
         )
     return data
@@ -269,7 +269,7 @@ def _wrap(kind: int, body: bytes, *, log_format: int = LOG_FORMAT) -> bytes:
 
 def _unwrap(kind: int, data: bytes, *, size_bytes_max: int) -> bytes:
     if not _ENVELOPE.size <= len(data) <= size_bytes_max or data[:4] != _MAGIC:
-        raise WireFormatError(f"{len(data)} bytes that are no record of a log")
+        raise WireFormatError(f"these {len(data)} bytes are not a record of a log")
     _, found, log_format, compression, _, size, crc = _ENVELOPE.unpack_from(data)
     if log_format != LOG_FORMAT:
         raise MetadataFormatError(
@@ -278,12 +278,12 @@ def _unwrap(kind: int, data: bytes, *, size_bytes_max: int) -> bytes:
             log_format=log_format,
         )
     if found != kind:
-        raise WireFormatError(f"a record of kind {found} where {kind} belongs")
+        raise WireFormatError(f"a record has the kind {found} instead of {kind}")
     if size > BODY_SIZE_BYTES_MAX:
-        raise WireFormatError(f"a record that claims {size} bytes")
+        raise WireFormatError(f"the size of a record, {size} bytes, exceeds the limit")
     body = _unpacked(data[_ENVELOPE.size :], compression, size)
     if len(body) != size or zlib.crc32(body) != crc:
-        raise WireFormatError("a record whose checksum does not match")
+        raise WireFormatError("the checksum of a record does not match")
     return body
 
 
@@ -291,12 +291,12 @@ def _unpacked(stored: bytes, compression: int, size: int) -> bytes:
     if compression == _PLAIN:
         return stored
     if compression != _ZLIB:
-        raise WireFormatError(f"a record with unknown compression {compression}")
+        raise WireFormatError(f"a record has the unknown compression {compression}")
     unpacker = zlib.decompressobj()
     try:
         body = unpacker.decompress(stored, size + 1)
     except zlib.error as error:
-        raise WireFormatError(f"a record that cannot be unpacked: {error}") from None
+        raise WireFormatError(f"a record cannot be decompressed: {error}") from None
     if not unpacker.eof or unpacker.unused_data:
-        raise WireFormatError("a record whose compressed size does not match")
+        raise WireFormatError("the compressed size of a record does not match")
     return body

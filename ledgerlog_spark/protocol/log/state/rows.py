@@ -141,7 +141,7 @@ class ItemKind(RecordKind[Item]):
         )
         for row in _ITEM.iter_unpack(rows):
             if row[2] < row[1] or row[4] < 1 or row[6] < 0:
-                raise WireFormatError(f"an item that cannot be: {row}")
+                raise WireFormatError(f"an impossible item: {row}")
         return items
 
 
@@ -284,7 +284,7 @@ class RefKind(RecordKind[PageRef]):
         )
         for ref in refs:
             if ref.number < 0 or ref.count < 1 or ref.end_key <= ref.first_key:
-                raise WireFormatError(f"a reference that cannot be: {ref}")
+                raise WireFormatError(f"an impossible reference: {ref}")
         return refs
 
 
@@ -319,7 +319,7 @@ def decode_open_ledgers(reader: ByteReader) -> tuple[OpenLedger, ...]:
     offsets = [ledger.first_offset for ledger in ledgers]
     ids = {ledger.ledger_id for ledger in ledgers}
     if min((*ids, *offsets, 0)) < 0 or offsets != sorted(offsets) or len(ids) != count:
-        raise WireFormatError(f"open ledgers that cannot be: {ledgers}")
+        raise WireFormatError(f"impossible open ledgers: {ledgers}")
     return ledgers
 
 
