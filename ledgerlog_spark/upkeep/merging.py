@@ -65,7 +65,7 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class MergeProgress:
     """How far merging one log is: ranges copied, and those to be copied in all."""
 
     ranges: int
@@ -103,7 +103,7 @@ class LogMerger:
         *,
         compression: str = "zstd",
         seals: bool = False,
-        on_progress: Callable[[Progress], None] = lambda _: None,
+        on_progress: Callable[[MergeProgress], None] = lambda _: None,
     ) -> None:
         """A merger; nothing is done yet.
 
@@ -249,7 +249,7 @@ class LogMerger:
                 async for batch in rows_of(item, schema, entries, log=self._log.name):
                     await writer.add(batch)
                 self._ranges_done += 1
-                self._on_progress(Progress(self._ranges_done, self._ranges_total))
+                self._on_progress(MergeProgress(self._ranges_done, self._ranges_total))
             staged = await writer.finish()
         except BaseException:
             writer.abandon()

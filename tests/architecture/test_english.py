@@ -32,8 +32,8 @@ STILL_IN: Final[dict[str, str]] = {
         "hears let-go behind-after so-many way-of of-which argument-of-the see-only"
     ),
     "bookie_server/storage": (
-        "what-subject what-object who-subject nobody says told knows asks hears let-go "
-        "behind-after so-many again anew chance way-of of-which argument-of-the see-only"
+        "what-subject what-object who-subject nobody says told knows asks let-go "
+        "behind-after so-many again anew chance of-which argument-of-the"
     ),
     "docs/ARCHITECTURE.md": "what-subject what-object who-subject nobody says let-go",
     "docs/FORMATS.md": "what-subject says knows asks behind-after again",
@@ -58,9 +58,8 @@ STILL_IN: Final[dict[str, str]] = {
     ),
     "ledgerlog_spark/callbacks.py": "nobody",
     "ledgerlog_spark/client": (
-        "what-subject what-object who-subject nobody says told knows asks hears let-go "
-        "let-pass behind-after face so-many again anew chance way-of take-back "
-        "argument-of-the see-only"
+        "what-subject what-object who-subject nobody says told knows asks hears "
+        "behind-after so-many again anew chance way-of take-back argument-of-the"
     ),
     "ledgerlog_spark/composition.py": "what-object",
     "ledgerlog_spark/datasource": (

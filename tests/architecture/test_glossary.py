@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 GLOSSARY: Final = ROOT / "docs" / "GLOSSARY.md"
 
 KNOWN: Final[dict[str, str]] = {
-    "bookie_server/storage/counters.py: log": "journal, and the metrics that are named after it",
+    "bookie_server/storage/shared.py: log": "journal, and the metrics that are named after it",
     "ledgerlog_spark/log/driver.py: driver": "host",
     "ledgerlog_spark/log/driver.py: Driver": "LogHost",
     "ledgerlog_spark/log/leader/host.py: driver": "host",

@@ -72,12 +72,12 @@ def decoded_rows(
         for entry in decode_entries(schema, payloads, columns=columns):
             yield DecodedRows(entry.batch, entry.first_row, ((entry.batch.num_rows, None),))
         return
-    led = (
+    decoded = (
         decode_record_bodies(map(plain_body, payloads))
         if form is EntryForm.LEADER_RECORDS
         else decode_row_entries(schema, payloads, columns=columns)
     )
-    for each in led:
+    for each in decoded:
         yield DecodedRows(each.batch, each.first_offset - range_offset, each.entries)
 
 

@@ -24,7 +24,7 @@ from ledgerlog_spark.protocol.log.state.records import (
 )
 from ledgerlog_spark.protocol.log.state.statistics import decode_statistics
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
-from ledgerlog_spark.upkeep.merging import LogMerger, Merged, Progress
+from ledgerlog_spark.upkeep.merging import LogMerger, Merged, MergeProgress
 from ledgerlog_spark.upkeep.restoring import restore
 from tests.unit.upkeep.upkeep_world import SCHEMA, RowsWorld, append, numbers
 
@@ -68,10 +68,10 @@ def test_many_ranges_become_one_with_larger_entries_and_an_index(in_world: Any) 
 def test_ranges_that_others_commit_during_a_merge_are_not_counted(in_world: Any) -> None:
     async def work(world: RowsWorld) -> None:
         log, _ = await many(world)
-        copied: list[Progress] = []
+        copied: list[MergeProgress] = []
         commits: list[asyncio.Future[CommitResult]] = []
 
-        def on_progress(progress: Progress) -> None:
+        def on_progress(progress: MergeProgress) -> None:
             copied.append(progress)
             commits.append(asyncio.ensure_future(append(log, 7, 3)))
 
@@ -232,14 +232,14 @@ def test_ranges_of_two_schemas_stay_apart_and_the_password_is_kept(in_world: Any
             await append(log, 4, 4, password=b"secret")
         for _ in range(2):
             await append(log, 4, schema=wider, password=b"secret")
-        progress: list[Progress] = []
+        progress: list[MergeProgress] = []
         merger = LogMerger(log, client, ALL, on_progress=progress.append)
         assert (await merger.merge()).ranges_after == 2
         first, second = (await log.snapshot()).items
         for item in (first, second):
             assert (await client.ledger_metadata(item.ledger_id)).password == b"secret"
         assert (first.schema_id, second.schema_id) == (0, 1)
-        assert progress[-1] == Progress(6, 6)
+        assert progress[-1] == MergeProgress(6, 6)
 
     in_world(work)
 
