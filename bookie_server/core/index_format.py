@@ -26,7 +26,7 @@ from bookie_server.core.pieces import Piece
 from bookie_server.core.record import FileIdentity
 from bookie_server.core.requests import Buffer
 from bookie_server.errors import CorruptRecordError
-from ledgerlog_spark.wire.castagnoli import crc32c
+from ledgerlog_spark.wire.digests import crc32c
 
 MAGIC = b"LIDX"
 FORMAT_VERSION = 1

@@ -22,7 +22,7 @@ from struct import Struct
 
 from bookie_server.core.record import NO_KEY
 from bookie_server.errors import REPLACEMENT_ADVICE, DamagedDirectoryError
-from ledgerlog_spark.wire.castagnoli import crc32c
+from ledgerlog_spark.wire.digests import crc32c
 
 MAGIC = b"LSTA"
 FORMAT_VERSION = 2

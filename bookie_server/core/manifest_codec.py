@@ -18,7 +18,7 @@ from bookie_server.errors import (
     DamagedDirectoryError,
     FormatVersionError,
 )
-from ledgerlog_spark.wire.castagnoli import crc32c
+from ledgerlog_spark.wire.digests import crc32c
 
 MAGIC = "ledgerlog-manifest"
 FORMAT_VERSION = 3

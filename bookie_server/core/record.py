@@ -9,7 +9,7 @@ from struct import Struct
 
 from bookie_server.core.requests import Buffer, EntryIds
 from ledgerlog_spark.model import Code
-from ledgerlog_spark.wire.castagnoli import crc32c
+from ledgerlog_spark.wire.digests import crc32c
 
 NO_KEY = bytes(20)
 FLAG_RECOVERY_ADD = 1

@@ -35,7 +35,7 @@ from bookie_server.core.record import FileIdentity, JournalRecord, RecordKind
 from bookie_server.core.requests import Buffer
 from bookie_server.errors import CorruptRecordError
 from ledgerlog_spark.model import RUN_ENTRIES_MAX
-from ledgerlog_spark.wire.castagnoli import crc32c
+from ledgerlog_spark.wire.digests import crc32c
 
 MAGIC = b"LREC"
 FORMAT_VERSION = 1

@@ -24,7 +24,7 @@ from enum import IntEnum
 from struct import Struct
 
 from bookie_server.core.record import FileIdentity
-from ledgerlog_spark.wire.castagnoli import crc32c
+from ledgerlog_spark.wire.digests import crc32c
 
 MAGIC = b"LSLT"
 FORMAT_VERSION = 1

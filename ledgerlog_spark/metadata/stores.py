@@ -12,7 +12,7 @@ from ledgerlog_spark.metadata.ledgers.store import TreeLedgerStore
 from ledgerlog_spark.metadata.logs.store import TreeLogStore
 from ledgerlog_spark.metadata.memory.tree import MemoryTree
 from ledgerlog_spark.metadata.service_uri import ServiceUri, parse_service_uri
-from ledgerlog_spark.wire.layout import HIERARCHICAL, Layout
+from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout
 
 if TYPE_CHECKING:
     from ledgerlog_spark.metadata.memory.nodes import MemoryNodes

@@ -18,8 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
-from ledgerlog_spark.wire.codes import code_of, number_of
-from ledgerlog_spark.wire.opcodes import VERSION, VERSION_MIN, Opcode, packet_header
+from ledgerlog_spark.wire.opcodes import (
+    VERSION,
+    VERSION_MIN,
+    Opcode,
+    code_of,
+    number_of,
+    packet_header,
+)
 from ledgerlog_spark.wire.requests import AuthMessage, RefusedRequest
 from ledgerlog_spark.wire.stored_batch import LENGTH_SIZE_BYTES, StoredBatch
 

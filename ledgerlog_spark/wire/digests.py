@@ -1,4 +1,7 @@
-"""The digests that stand between an entry's header and its payload (WIRE.md#entry)."""
+"""The digests between an entry's header and its payload (WIRE.md#entry), and their keys.
+
+CRC32C is also the checksum of a bookie's files.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,9 @@ import zlib
 from collections.abc import Callable
 from struct import Struct
 
-from crc32c import crc32c
+from crc32c import crc32c as _crc32c_of
 
 from ledgerlog_spark.model import DigestType
-from ledgerlog_spark.wire.master_key import digest_key
 
 Buffer = bytes | bytearray | memoryview
 DigestFunction = Callable[[Buffer, Buffer], bytes]
@@ -27,8 +29,24 @@ DIGEST_SIZE_BYTES: dict[DigestType, int] = {
 }
 
 
+def crc32c(data: Buffer, seed: int = 0) -> int:
+    """CRC32C (Castagnoli) of `data`, going on from `seed`, as an unsigned 32-bit number."""
+    checksum: int = _crc32c_of(data, seed)
+    return checksum
+
+
+def master_key(password: bytes) -> bytes:
+    """The 20 bytes that travel with every add and every fencing read (WIRE.md#keys)."""
+    return hashlib.sha1(b"ledger" + password, usedforsecurity=False).digest()
+
+
+def digest_key(password: bytes) -> bytes:
+    """The 20-byte key of HMAC digests."""
+    return hashlib.sha1(b"mac" + password, usedforsecurity=False).digest()
+
+
 def _crc32c(header: Buffer, payload: Buffer) -> bytes:
-    return _pack_crc32c(crc32c(payload, crc32c(header)))
+    return _pack_crc32c(_crc32c_of(payload, _crc32c_of(header)))
 
 
 def _crc32(header: Buffer, payload: Buffer) -> bytes:

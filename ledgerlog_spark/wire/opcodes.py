@@ -1,13 +1,37 @@
-"""Operations, flags and the packet header of v2 frames (WIRE.md#frames)."""
+"""Numbers in v2 frames: operations, flags, the packet header (WIRE.md#frames), outcome codes."""
 
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
 from typing import Final
 
+from ledgerlog_spark.model import Code
+
 VERSION_MIN: Final = 1
 VERSION: Final = 2
 """What our client sends; a bookie answers with the version of the request."""
+
+# WIRE.md#answer-codes
+_NUMBERS: dict[Code, int] = {
+    Code.OK: 0,
+    Code.NO_LEDGER: 1,
+    Code.NO_ENTRY: 2,
+    Code.BAD_REQUEST: 100,
+    Code.IO_ERROR: 101,
+    Code.UNAUTHORIZED: 102,
+    Code.BAD_VERSION: 103,
+    Code.FENCED: 104,
+    Code.READ_ONLY: 105,
+    Code.BUSY: 106,
+    # Unknown has one number for everybody. Apache's v2 client dies of 107, so it is never sent.
+    Code.DIGEST_MISMATCH: 101,
+    Code.TIMEOUT: 101,
+    Code.UNAVAILABLE: 101,
+}
+assert _NUMBERS.keys() == set(Code)
+
+_LOCAL_ONLY = (Code.DIGEST_MISMATCH, Code.TIMEOUT, Code.UNAVAILABLE)
+_CODES = {number: code for code, number in _NUMBERS.items() if code not in _LOCAL_ONLY}
 
 
 class Opcode(IntEnum):
@@ -33,3 +57,16 @@ class Flag(IntFlag):
 def packet_header(opcode: int, flags: int = 0, version: int = VERSION) -> int:
     """The 32-bit packet header: version in 8 bits, opcode in 8, flags in 16."""
     return version << 24 | opcode << 16 | flags
+
+
+def number_of(code: Code) -> int:
+    """The number that a bookie sends for `code`; what only a client can see becomes 101."""
+    return _NUMBERS[code]
+
+
+def code_of(number: int) -> Code:
+    """What a received number means.
+
+    107 (unknown ledger state) and numbers that no version defines prove nothing, like 101.
+    """
+    return _CODES.get(number, Code.IO_ERROR)

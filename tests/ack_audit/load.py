@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ledgerlog_spark.model import DigestType
+from ledgerlog_spark.wire.digests import master_key
 from ledgerlog_spark.wire.entry import EntryCodec
-from ledgerlog_spark.wire.master_key import master_key
 from ledgerlog_spark.wire.requests import encode_add_head, encode_add_run_head, encode_read
 
 FIRST_LEDGER = 0x1122_3344_5566_0000

@@ -16,8 +16,8 @@ from ledgerlog_spark.transport.port import (
     WatchLac,
     WriteLac,
 )
+from ledgerlog_spark.wire.digests import master_key
 from ledgerlog_spark.wire.entry import EntryCodec
-from ledgerlog_spark.wire.master_key import master_key
 
 BOOKIE = "bookie-0"
 KEY = master_key(b"secret")

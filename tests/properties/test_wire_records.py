@@ -17,15 +17,14 @@ from ledgerlog_spark.model import (
     Quorum,
 )
 from ledgerlog_spark.wire.cookie import Cookie
-from ledgerlog_spark.wire.layout import Layout
 from ledgerlog_spark.wire.ledger_metadata.record import (
     decode_ledger_metadata,
     encode_ledger_metadata,
 )
-from ledgerlog_spark.wire.ledger_path import ledger_id_of, ledger_path
 from ledgerlog_spark.wire.protobuf import text as protobuf_text
 from ledgerlog_spark.wire.protobuf.binary import encode_bytes, encode_number, fields_of
 from ledgerlog_spark.wire.registration import decode_service_info, encode_service_info
+from ledgerlog_spark.wire.znodes import Layout, ledger_id_of, ledger_path
 from tests.unit.wire.golden import records
 
 METADATA = [bytes.fromhex(record["bytes"]) for record in records("metadata")]

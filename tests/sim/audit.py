@@ -10,7 +10,7 @@ from bookie_server.core.requests import BatchReadRequest, ReadRequest
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
-from ledgerlog_spark.wire.master_key import master_key
+from ledgerlog_spark.wire.digests import master_key
 from tests.sim.bookie import SETTINGS
 from tests.sim.checker import Checker, Violation, require, write_set
 from tests.sim.client import SimClient, as_entry

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from bookie_server.core.requests import AddRequest
 from ledgerlog_spark.model import NO_ENTRY, DigestType
+from ledgerlog_spark.wire.digests import master_key
 from ledgerlog_spark.wire.entry import EntryCodec
-from ledgerlog_spark.wire.master_key import master_key
 
 if TYPE_CHECKING:
     from tests.sim.checker import Checker

@@ -32,7 +32,7 @@ from ledgerlog_spark.model import (
 )
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import control_pb2_grpc
-from ledgerlog_spark.wire.codes import number_of
+from ledgerlog_spark.wire.opcodes import number_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Sequence

@@ -27,7 +27,7 @@ from ledgerlog_spark.model import (
     Versioned,
 )
 from ledgerlog_spark.protocol.ledger.placement import choose_ensemble
-from ledgerlog_spark.wire.ledger_path import LEDGER_ID_MAX
+from ledgerlog_spark.wire.znodes import LEDGER_ID_MAX
 
 CreateRecord = Callable[[int, LedgerMetadata], Awaitable[Versioned[LedgerMetadata]]]
 """Creates the record of a ledger id, and what has to appear in the same transaction.

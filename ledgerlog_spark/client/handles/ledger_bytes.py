@@ -9,8 +9,8 @@ from ledgerlog_spark.model import DigestType
 from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.ledger.messages import Run, SendAdd, StoredEntry
 from ledgerlog_spark.transport.port import AddRun
+from ledgerlog_spark.wire.digests import master_key
 from ledgerlog_spark.wire.entry import EntryCodec
-from ledgerlog_spark.wire.master_key import master_key
 
 
 class LedgerBytes:

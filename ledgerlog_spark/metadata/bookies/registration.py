@@ -23,8 +23,8 @@ from ledgerlog_spark.metadata.tree import (
     make_persistent,
 )
 from ledgerlog_spark.model import Version, Versioned
-from ledgerlog_spark.wire.layout import HIERARCHICAL, Layout
 from ledgerlog_spark.wire.registration import decode_service_info
+from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from ledgerlog_spark.errors import ConfigurationError, MetadataFormatError, WireFormatError
 from ledgerlog_spark.metadata.tree import NodeMissingError, ZnodeTree
-from ledgerlog_spark.wire.layout import HIERARCHICAL, Layout
-from ledgerlog_spark.wire.ledger_path import LEDGER_ID_MAX, ledger_id_of, ledger_path
+from ledgerlog_spark.wire.znodes import (
+    HIERARCHICAL,
+    LEDGER_ID_MAX,
+    Layout,
+    ledger_id_of,
+    ledger_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,7 +25,7 @@ from ledgerlog_spark.transport.grpc.channel import (
 from ledgerlog_spark.transport.grpc.watch import LacWatch
 from ledgerlog_spark.transport.pending import Pending
 from ledgerlog_spark.waits import forever
-from ledgerlog_spark.wire.codes import code_of
+from ledgerlog_spark.wire.opcodes import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -17,7 +17,7 @@ from ledgerlog_spark.transport.grpc.channel import (
     was_cancelled,
 )
 from ledgerlog_spark.transport.port import LacRise
-from ledgerlog_spark.wire.codes import code_of
+from ledgerlog_spark.wire.opcodes import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

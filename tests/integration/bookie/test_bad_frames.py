@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledgerlog_spark.model import Code
-from ledgerlog_spark.wire.codes import number_of
-from ledgerlog_spark.wire.opcodes import Opcode, packet_header
+from ledgerlog_spark.wire.opcodes import Opcode, number_of, packet_header
 from ledgerlog_spark.wire.requests import encode_read
 from tests.fixtures.bookie_process import KEY, add_frame, add_run_frame, stored_entry
 

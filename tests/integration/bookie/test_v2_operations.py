@@ -8,7 +8,7 @@ import pytest
 
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.answers import AddAnswer, AddRunAnswer, BatchReadAnswer, ReadAnswer
-from ledgerlog_spark.wire.master_key import master_key
+from ledgerlog_spark.wire.digests import master_key
 from ledgerlog_spark.wire.opcodes import Flag
 from ledgerlog_spark.wire.requests import AuthMessage, encode_auth, encode_batch_read, encode_read
 from tests.fixtures.bookie_process import KEY, add_frame, add_run_frame, stored_entry

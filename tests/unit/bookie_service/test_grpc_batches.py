@@ -22,7 +22,7 @@ from bookie_server.storage import slices
 from bookie_server.storage.spans import Spans
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport import control_pb2 as pb
-from ledgerlog_spark.wire.codes import number_of
+from ledgerlog_spark.wire.opcodes import number_of
 from tests.contract.transport_bookies import MemoryLedger, MemoryStorage
 from tests.fixtures.bookie_process import KEY
 from tests.fixtures.raw_http2 import RawHttp2

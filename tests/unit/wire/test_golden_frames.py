@@ -6,11 +6,10 @@ import pytest
 
 from ledgerlog_spark.model import Code, DigestType
 from ledgerlog_spark.wire import answers, requests
-from ledgerlog_spark.wire.codes import code_of, number_of
+from ledgerlog_spark.wire.digests import master_key
 from ledgerlog_spark.wire.entry import EntryCodec
 from ledgerlog_spark.wire.frames import FrameSplitter
-from ledgerlog_spark.wire.master_key import master_key
-from ledgerlog_spark.wire.opcodes import VERSION, Flag, Opcode
+from ledgerlog_spark.wire.opcodes import VERSION, Flag, Opcode, code_of, number_of
 from tests.unit.wire.golden import parametrized, payload_of, records, same_bytes
 from tests.unit.wire.streams import fed
 

@@ -15,14 +15,13 @@ from ledgerlog_spark.model import (
     Quorum,
 )
 from ledgerlog_spark.wire.cookie import Cookie
-from ledgerlog_spark.wire.layout import HIERARCHICAL, Layout
 from ledgerlog_spark.wire.ledger_metadata.record import (
     decode_ledger_metadata,
     encode_ledger_metadata,
 )
-from ledgerlog_spark.wire.ledger_path import ledger_id_of, ledger_path
 from ledgerlog_spark.wire.protobuf.binary import encode_bytes, encode_number, encode_varint
 from ledgerlog_spark.wire.registration import decode_service_info, encode_service_info
+from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout, ledger_id_of, ledger_path
 from tests.unit.wire.golden import parametrized, records
 
 FIRST = Fragment(0, ("10.0.0.1:3181", "10.0.0.2:3181", "bookie-three"))

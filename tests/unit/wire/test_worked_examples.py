@@ -17,20 +17,18 @@ from ledgerlog_spark.model import (
     Quorum,
 )
 from ledgerlog_spark.wire import answers, requests
-from ledgerlog_spark.wire.codes import code_of
 from ledgerlog_spark.wire.cookie import Cookie
+from ledgerlog_spark.wire.digests import master_key
 from ledgerlog_spark.wire.entry import EntryCodec
 from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX, FrameSplitter
-from ledgerlog_spark.wire.layout import HIERARCHICAL
 from ledgerlog_spark.wire.ledger_metadata.record import (
     decode_ledger_metadata,
     encode_ledger_metadata,
 )
-from ledgerlog_spark.wire.ledger_path import ledger_path
-from ledgerlog_spark.wire.master_key import master_key
-from ledgerlog_spark.wire.opcodes import Flag, Opcode
+from ledgerlog_spark.wire.opcodes import Flag, Opcode, code_of
 from ledgerlog_spark.wire.registration import decode_service_info, encode_service_info
 from ledgerlog_spark.wire.version_3 import refusal_of_version_3
+from ledgerlog_spark.wire.znodes import HIERARCHICAL, ledger_path
 from tests.unit.wire.streams import fed
 
 TEXT = (Path(__file__).parents[3] / "docs" / "WIRE.md").read_text()
