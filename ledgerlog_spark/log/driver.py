@@ -139,7 +139,7 @@ class Driver:
             effect = following
         return effect
 
-    async def perform(self, ask: m.LogRequest) -> m.LogReply:
+    async def perform(self, ask: m.LogRequest[Any]) -> m.LogReply:
         """The reply to one request, whatever becomes of it, without a pause."""
         return await self._carry_out[type(ask)](ask)
 

@@ -34,14 +34,19 @@ from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
 from ledgerlog_spark.protocol.log.commit.result import CommitResult
 from ledgerlog_spark.protocol.log.password import check_password
 from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX, LogProperties
-from ledgerlog_spark.protocol.log.read.floor import FloorMachine
 from ledgerlog_spark.protocol.log.read.versions import (
     HistoryMachine,
     LogState,
     SnapshotMachine,
     StateMachine,
 )
-from ledgerlog_spark.protocol.log.seal import APP_KEY, LOG_ID_KEY, SINCE_KEY, since_offset
+from ledgerlog_spark.protocol.log.seal import (
+    APP_KEY,
+    LOG_ID_KEY,
+    SINCE_KEY,
+    FloorMachine,
+    since_offset,
+)
 from ledgerlog_spark.protocol.log.state.records import (
     LogSnapshot,
     StagedRange,

@@ -318,11 +318,11 @@ async def test_ledger_of_a_leader_is_marked_until_the_list_names_it(
     with pytest.raises(LedgerExistsError):
         await stores.logs.make_ledger(head.log_id, 7, replace(METADATA, token=78))
     at = await head_of(stores, head.log_id)
-    write = WriteHead(0, "6" * 32, replace(head, token="6" * 32), at.version, listed=(7,))
+    write = WriteHead("6" * 32, replace(head, token="6" * 32), at.version, listed=(7,))
     await stores.logs.write_head(head.log_id, write)
     assert [mark.ledger_id for mark in await stores.logs.marked(head.log_id)] == [6]
     listed = await head_of(stores, head.log_id)
-    again = WriteHead(0, "7" * 32, replace(head, token="7" * 32), at.version, listed=(7,))
+    again = WriteHead("7" * 32, replace(head, token="7" * 32), at.version, listed=(7,))
     with pytest.raises(MetadataVersionError):
         await stores.logs.write_head(head.log_id, again)
     assert (await head_of(stores, head.log_id)) == listed
@@ -336,7 +336,7 @@ async def test_ledger_that_was_claimed_is_listed_by_nobody(stores: MetadataStore
     (mark,) = await stores.logs.marked(head.log_id)
     assert (mark.ledger_id, mark.is_staged, mark.is_made) == (7, True, False)
     at = await head_of(stores, head.log_id)
-    write = WriteHead(0, "6" * 32, replace(head, token="6" * 32), at.version, listed=(7,))
+    write = WriteHead("6" * 32, replace(head, token="6" * 32), at.version, listed=(7,))
     with pytest.raises(LedgerNotFoundError):
         await stores.logs.write_head(head.log_id, write)
     assert (await head_of(stores, head.log_id)) == at
@@ -345,7 +345,7 @@ async def test_ledger_that_was_claimed_is_listed_by_nobody(stores: MetadataStore
     with pytest.raises(LedgerNotFoundError):
         await stores.logs.write_head(head.log_id, write)
     assert (await head_of(stores, head.log_id)) == at
-    moved = WriteHead(0, "7" * 32, replace(head, token="7" * 32), at.version)
+    moved = WriteHead("7" * 32, replace(head, token="7" * 32), at.version)
     await stores.logs.write_head(head.log_id, moved)
     with pytest.raises(MetadataVersionError):
         await stores.logs.write_head(head.log_id, write)
@@ -369,7 +369,7 @@ async def test_write_of_a_head_whose_reply_is_lost_is_unknown(
 ) -> None:
     head = await new_log(stores)
     at = await head_of(stores, head.log_id)
-    write = WriteHead(0, "5" * 32, replace(head, token="5" * 32), at.version)
+    write = WriteHead("5" * 32, replace(head, token="5" * 32), at.version)
     world.lose_next_reply(stores.tree)
     with pytest.raises(MetadataUnknownError):
         await stores.logs.write_head(head.log_id, write)
@@ -401,7 +401,7 @@ async def test_deregistering_bumps_the_producer_and_leaves_a_mark(stores: Metada
 async def test_unlisting_marks_ledgers_in_the_same_transaction(stores: MetadataStores) -> None:
     head = await new_log(stores)
     at = await head_of(stores, head.log_id)
-    write = WriteHead(0, "6" * 32, replace(head, token="6" * 32), at.version, unlisted=(3, 4))
+    write = WriteHead("6" * 32, replace(head, token="6" * 32), at.version, unlisted=(3, 4))
     await stores.logs.write_head(head.log_id, write)
     marks = await stores.logs.marked(head.log_id)
     assert [(mark.ledger_id, mark.is_staged) for mark in marks] == [(3, False), (4, False)]
@@ -436,7 +436,7 @@ async def test_deleted_log_frees_its_name_and_fails_what_was_on_its_way(
     with pytest.raises(LogNotFoundError):
         await stores.logs.find("flights")
     with pytest.raises(MetadataVersionError):
-        await stores.logs.write_head(head.log_id, WriteHead(0, "8" * 32, head, at.version))
+        await stores.logs.write_head(head.log_id, WriteHead("8" * 32, head, at.version))
     assert (await stores.logs.deleted_ms(head.log_id)) is not None
     again = await new_log(stores, number=2)
     assert await stores.logs.find("flights") == again.log_id
@@ -452,7 +452,7 @@ async def test_log_with_a_marked_ledger_is_not_removed(stores: MetadataStores) -
     deleted = replace(head, token="7" * 32, deleted_ms=5)
     await stores.logs.delete_log(deleted, (await head_of(stores, head.log_id)).version)
     at = await head_of(stores, head.log_id)
-    write = WriteHead(0, "8" * 32, replace(deleted, token="8" * 32), at.version, unlisted=(7,))
+    write = WriteHead("8" * 32, replace(deleted, token="8" * 32), at.version, unlisted=(7,))
     await stores.logs.write_head(head.log_id, write)
     await new_producer(stores, head)
     assert not await stores.logs.remove_log(head.log_id)
@@ -537,7 +537,7 @@ async def test_watcher_of_a_head_is_told_of_a_commit(world: World, stores: Metad
     changed = Signal()
     cancel = other.logs.watch_head(head.log_id, changed)
     seen = await head_of(other, head.log_id)
-    write = WriteHead(0, "9" * 32, replace(head, token="9" * 32), seen.version)
+    write = WriteHead("9" * 32, replace(head, token="9" * 32), seen.version)
     await stores.logs.write_head(head.log_id, write)
     await changed.called()
     assert (await head_of(other, head.log_id)).value.token == "9" * 32

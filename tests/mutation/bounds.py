@@ -64,7 +64,7 @@ MUTATIONS = [
     Mutation(
         "expiry_ends_with_what_was_read",
         "ledgerlog_spark/protocol/log/change/expiry.py",
-        "if walked[0].is_cut and oldest is history[-1]:",
+        "if versions.is_cut and oldest is history[-1]:",
         "if False:",
         "of very many versions the first few thousand expire in a pass, the others an hour later",
     ),
@@ -78,7 +78,7 @@ MUTATIONS = [
     Mutation(
         "all_due_waits_for_a_ledger_by_age",
         "ledgerlog_spark/protocol/log/change/retention.py",
-        "return offset, self._ages[-1].is_cut and offset >= last > 0",
+        "return offset, is_cut and offset >= last > 0",
         "return offset, False",
         "ledgers that go on behind what a step looks at keep their rows for ever",
     ),
@@ -106,8 +106,8 @@ MUTATIONS = [
     Mutation(
         "ranges_without_a_time_are_the_end",
         "ledgerlog_spark/protocol/log/change/retention.py",
-        "if not any(item.newest_ms for item in items):",
-        "if False:",
+        "if any(item.newest_ms for item in items):",
+        "if True:",
         "rows of a long old list that does not say when they came stay for ever",
     ),
     Mutation(
@@ -127,7 +127,7 @@ MUTATIONS = [
     Mutation(
         "truncation_within_versions_stops_early",
         "ledgerlog_spark/protocol/log/change/truncate.py",
-        "if newest.start_offset >= offset or not self._history.is_cut:",
+        "if newest.start_offset >= offset or not walk.is_cut:",
         "if True:",
         "a truncation to where an old version begins fails when there are many",
     ),
@@ -189,8 +189,8 @@ MUTATIONS = [
     ),
     Mutation(
         "late_opening_drops_what_may_be_listed",
-        "ledgerlog_spark/protocol/log/change/head.py",
-        "return self._is_unsure or (self.is_waiting and self.phase is ReadPhase.WRITE_HEAD)",
+        "ledgerlog_spark/protocol/log/transaction.py",
+        "return self._is_unsure or isinstance(self._out, WriteHead)",
         "return self._is_unsure",
         "the ledger of a leader is deleted while the attempt to list it is out",
     ),
@@ -245,9 +245,10 @@ MUTATIONS = [
     ),
     Mutation(
         "swept_ledger_is_listed_for_ever",
-        "ledgerlog_spark/protocol/log/change/head.py",
-        "            self._is_unsure = False\n            return self._on_unlistable()\n",
-        "            return self._again()\n",
+        "ledgerlog_spark/protocol/log/transaction.py",
+        "                self._is_unsure = False\n"
+        "                yield from self._on_unlistable(change)\n",
+        "                pass\n",
         "a leader that was cut off for longer than stagingTtlMs never ends its roll",
     ),
     Mutation(
@@ -287,17 +288,16 @@ MUTATIONS = [
     ),
     Mutation(
         "another_ledger_is_listed_under_the_same_token",
-        "ledgerlog_spark/protocol/leader/opening.py",
-        "        self._own = None\n        return self._again()\n",
-        "        self._own = None\n        assert self._head is not None\n"
-        "        return self._go_on_with(self._head)\n",
+        "ledgerlog_spark/protocol/log/transaction.py",
+        "                yield from self._on_unlistable(change)\n",
+        "                yield from self._on_unlistable(change)\n                return None\n",
         "pages of two changes of the list have one name",
     ),
     Mutation(
         "opening_that_drops_counts_as_writing",
-        "ledgerlog_spark/protocol/leader/opening.py",
-        "        self.phase = ReadPhase.IDLE  # no write is out\n",
-        "",
+        "ledgerlog_spark/protocol/log/transaction.py",
+        "isinstance(self._out, WriteHead)\n",
+        'type(self._out).__name__ in {"WriteHead", "DropLedger"}\n',
         "an opening that does not lead says that it may",
     ),
     Mutation(
@@ -334,8 +334,8 @@ MUTATIONS = [
     Mutation(
         "late_commit_counts_as_nothing",
         "ledgerlog_spark/protocol/log/commit/commit.py",
-        " or (self.is_waiting and self.phase is CommitPhase.COMMIT)\n",
-        "\n",
+        "return self._open is not None or super().may_write",
+        "return self._open is not None",
         "a batch is committed though its commit failed for certain",
     ),
     Mutation(

@@ -64,20 +64,16 @@ MUTATIONS = [
             assert reply.error is not None
             raise reply.error
         assert reply.end is not None
-        assert self._head is not None
-        unsealed = self._unsealed(self._head)
-        self._ends[unsealed[0]] = reply.end
+        self._ends[ledger_id] = reply.end
 """,
-        """        assert self._head is not None
-        unsealed = self._unsealed(self._head)
-        self._ends[unsealed[0]] = reply.end or LedgerEnd()
+        """        self._ends[ledger_id] = reply.end or LedgerEnd()
 """,
         "the records of an earlier leader's ledger leave the list with it",
     ),
     Mutation(
         "leader_opening_drops_what_may_be_listed",
         f"{PROTOCOL}/leader/opening.py",
-        "if self._is_unsure and self._head_version != self._compared:",
+        "if self._is_unsure and self._head.version != self._compared:",
         "if self._is_unsure:",
         "a ledger is deleted while an attempt to list it is on its way",
     ),
@@ -91,8 +87,8 @@ MUTATIONS = [
     Mutation(
         "leader_opening_never_lists_again",
         f"{PROTOCOL}/leader/opening.py",
-        "            self._is_unsure = False\n            return self._drop_own()",
-        "            return self._drop_own()",
+        "            self._is_unsure = False\n            yield from self._drop_own()",
+        "            yield from self._drop_own()",
         "after one lost answer every later attempt is taken for that one",
     ),
     Mutation(
@@ -313,7 +309,7 @@ MUTATIONS = [
     Mutation(
         "opening_gives_up_over_a_ledger_that_left_the_list",
         f"{PROTOCOL}/leader/opening.py",
-        "        if is_gone and self._head_version != self._missed:\n",
+        "        if is_gone and self._head.version != self._missed:\n",
         "        if False:\n",
         "a takeover fails because another one, and the sweeper, came first",
     ),

@@ -28,7 +28,7 @@ MUTATIONS = [
     ),
     Mutation(
         "commit_keeps_token",
-        "ledgerlog_spark/protocol/log/commit/commit.py",
+        "ledgerlog_spark/protocol/log/transaction.py",
         "        self._token = token_after(self._token)\n",
         "        pass\n",
         "a later attempt uses pages that the sweeper touched",
@@ -42,7 +42,7 @@ MUTATIONS = [
     ),
     Mutation(
         "floor_of_first_entry",
-        "ledgerlog_spark/protocol/log/read/floor.py",
+        "ledgerlog_spark/protocol/log/seal.py",
         "self._floors[item.ledger_id] = item.last_entry_id",
         "self._floors[item.ledger_id] = item.first_entry_id",
         "recovery closes below committed entries",
@@ -141,8 +141,8 @@ MUTATIONS = [
     Mutation(
         "truncation_moves_start_back",
         "ledgerlog_spark/protocol/log/change/truncate.py",
-        "start_offset=max(head.start_offset, offset),\n            oldest_version",
-        "start_offset=offset,\n            oldest_version",
+        "replace(step.applied(head), start_offset=max(head.start_offset, offset))",
+        "replace(step.applied(head), start_offset=offset)",
         "rows that were replaced or dropped come back",
     ),
     Mutation(
@@ -224,21 +224,21 @@ MUTATIONS = [
     ),
     Mutation(
         "change_of_unknown_outcome_did_not_happen",
-        "ledgerlog_spark/protocol/log/change/head.py",
-        "            self._is_unsure = True\n            return self._again()",
-        "            return self._again()",
+        "ledgerlog_spark/protocol/log/transaction.py",
+        "                self._is_unsure = True\n",
+        "                pass\n",
         "a change of the head that may have happened is reported as not happened",
     ),
     Mutation(
         "change_keeps_its_token",
-        "ledgerlog_spark/protocol/log/change/head.py",
-        "        self._token = token_after(self._token)\n        return self._begin()",
-        "        return self._begin()",
+        "ledgerlog_spark/protocol/log/transaction.py",
+        "        self._attempts += 1\n        self._next_token()\n",
+        "        self._attempts += 1\n",
         "a later attempt uses pages that the sweeper touched",
     ),
     Mutation(
         "change_is_tried_for_ever",
-        "ledgerlog_spark/protocol/log/change/head.py",
+        "ledgerlog_spark/protocol/log/transaction.py",
         "        if self._attempts >= ATTEMPTS_MAX:\n",
         "        if False:\n",
         "a change that is always overtaken never ends",
@@ -246,32 +246,27 @@ MUTATIONS = [
     Mutation(
         "pages_are_deleted_after_unknown_touch",
         "ledgerlog_spark/protocol/log/sweep.py",
-        "            if outcome is MetadataOutcome.OK:\n                self._touched",
-        "            if outcome is not MetadataOutcome.GONE:\n                self._touched",
+        "            if reply.outcome is MetadataOutcome.OK:\n                touched",
+        "            if reply.outcome is not MetadataOutcome.GONE:\n                touched",
         "a commit names pages whose deletion it could not notice",
     ),
     Mutation(
         "ledger_sweep_looks_once",
         "ledgerlog_spark/protocol/log/sweep.py",
-        """        if not self._registrations:
-            self.sweep_phase = SweepPhase.LOOK
-            return self._begin()
+        """            return ()
+        yield from self._look(self._keep_unlisted)
+        deleted = []
 """,
-        """        if not self._registrations:
-            self._to_drop = list(self._ledger_ids)
-            self.sweep_phase = SweepPhase.AFTER
-            return self._drop_next()
+        """            return ()
+        deleted = []
 """,
         "a ledger that was listed again during a sweep is deleted",
     ),
     Mutation(
         "ledger_sweep_goes_on_when_crossed",
         "ledgerlog_spark/protocol/log/sweep.py",
-        """            self.is_crossed = True
-            return self._finish(())
-""",
-        """            self.is_crossed = True
-""",
+        "        if self.is_crossed:\n            return ()\n",
+        "",
         "a ledger is deleted while its producer still commits it",
     ),
 ]

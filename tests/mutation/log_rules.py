@@ -19,20 +19,20 @@ _COMMITS = [
     Mutation(
         "replay_of_a_stream_is_stale",
         f"{PROTOCOL}/log/commit/epoch.py",
-        "elif record.last_batch_id > self._batch_id:",
-        "elif record.last_batch_id >= self._batch_id:",
+        "if record.last_batch_id > self._batch_id:",
+        "if record.last_batch_id >= self._batch_id:",
         "a stream that starts again with its last batch is refused",
     ),
     Mutation(
         "first_run_is_no_zombie",
         f"{PROTOCOL}/log/commit/epoch.py",
-        "return self._run in record.runs[:-1]",
-        "return self._run in record.runs[1:-1]",
+        "return self._run_id in record.runs[:-1]",
+        "return self._run_id in record.runs[1:-1]",
         "the first run of a producer takes it over again",
     ),
     Mutation(
         "known_log_of_another_run",
-        f"{PROTOCOL}/log/commit/known.py",
+        f"{PROTOCOL}/log/commit/result.py",
         "return record.current_run == request.run and record.last_batch_id < request.batch_id",
         "return record.last_batch_id < request.batch_id",
         "a run that was replaced commits from what its successor left",
@@ -40,8 +40,8 @@ _COMMITS = [
     Mutation(
         "producer_record_keeps_its_batch",
         f"{PROTOCOL}/log/commit/commit.py",
-        "producer.value, last_batch_id=batch_id, token=head.token, time_ms=self._now_ms",
-        "producer.value, token=head.token, time_ms=self._now_ms",
+        "            last_batch_id=request.batch_id,\n",
+        "",
         "a batch that is committed again is not recognised",
     ),
     Mutation(
@@ -53,8 +53,8 @@ _COMMITS = [
     ),
     Mutation(
         "last_look_keeps_its_token",
-        f"{PROTOCOL}/log/commit/commit.py",
-        """        self._next_token()  # also for the last look that `_fail` may begin
+        f"{PROTOCOL}/log/transaction.py",
+        """        self._next_token()
         if self._attempts >= ATTEMPTS_MAX:
 """,
         """        if self._attempts < ATTEMPTS_MAX:
@@ -97,8 +97,8 @@ _LETTING_GO = [
     Mutation(
         "index_pages_are_swept",
         f"{PROTOCOL}/log/sweep.py",
-        "for ref in (*paged.index, *paged.pages):",
-        "for ref in paged.pages:",
+        "refs += [*paged.index, *paged.pages]",
+        "refs += paged.pages",
         "the index of a long list is deleted",
     ),
     Mutation(
@@ -138,7 +138,7 @@ _LETTING_GO = [
     ),
     Mutation(
         "floor_of_the_last_pages_alone",
-        f"{PROTOCOL}/log/read/floor.py",
+        f"{PROTOCOL}/log/seal.py",
         "        self._note(head.items.recent)\n",
         "",
         "a seal does not see what was committed last",

@@ -10,15 +10,15 @@ LOG = "ledgerlog_spark/log"
 _PASSWORDS = [
     Mutation(
         "password_of_a_commit_is_not_compared",
-        f"{PROTOCOL}/log/commit/password_guard.py",
-        "        check_password(self._log, head, self._password)\n",
+        f"{PROTOCOL}/log/commit/commit.py",
+        "        check_password(self.log, head, self._request.password)\n",
         "",
         "rows of two passwords are listed together, and nobody can read them all",
     ),
     Mutation(
         "password_of_older_heads_is_not_compared",
-        f"{PROTOCOL}/log/commit/password_guard.py",
-        "            compare_password(self._log, listed, self._password)\n",
+        f"{PROTOCOL}/log/commit/commit.py",
+        "                compare_password(self.log, listed, self._request.password)\n",
         "",
         "a log that an earlier release wrote takes rows of another password",
     ),
@@ -66,8 +66,8 @@ _READERS = [
     Mutation(
         "view_has_older_versions_behind_newer_ones",
         f"{PROTOCOL}/log/read/view.py",
-        "for walk in reversed(self._history) for v",
-        "for walk in self._history for v",
+        "            versions = (*older, *versions)\n",
+        "            versions = (*versions, *older)\n",
         "a stream takes an old version for the newest",
     ),
     Mutation(
@@ -89,9 +89,9 @@ _READERS = [
 _STANDING_STILL = [
     Mutation(
         "takeover_stands_still_after_its_write",
-        f"{PROTOCOL}/log/commit/epoch.py",
-        "        return self._sync()\n\n    def _read_error",
-        "        return []\n\n    def _read_error",
+        f"{PROTOCOL}/log/machine.py",
+        "        return [self._out]\n",
+        "        return [] if isinstance(asked, Sync) and self._has_written else [self._out]\n",
         "a run that takes over its producer neither ends nor asks for anything",
     ),
     Mutation(

@@ -142,8 +142,10 @@ class Coverage:
             tables: Names of the dispatch tables that the schedules are to exhaust.
         """
         modules = [
-            importlib.import_module(f"{protocol_package.__name__}.{found.name}")
-            for found in pkgutil.iter_modules(protocol_package.__path__)
+            importlib.import_module(found.name)
+            for found in pkgutil.walk_packages(
+                protocol_package.__path__, f"{protocol_package.__name__}."
+            )
         ]
         original = dispatch_module.dispatch
         for module in modules:

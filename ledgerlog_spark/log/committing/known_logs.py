@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.log.commit.known import KnownLog
+    from ledgerlog_spark.protocol.log.commit.result import KnownLog
 
 PRODUCERS_MAX = 64
 

@@ -27,8 +27,6 @@ from ledgerlog_spark.log.reading.version_at import version_at
 from ledgerlog_spark.log.records import offset_of
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log.change.expiry import Expired, ExpiryMachine
-from ledgerlog_spark.protocol.log.change.orphans import OrphansMachine
-from ledgerlog_spark.protocol.log.change.properties import PropertiesMachine
 from ledgerlog_spark.protocol.log.change.retention import KEPT, RetentionMachine
 from ledgerlog_spark.protocol.log.change.truncate import Truncated, TruncateMachine
 from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind
@@ -40,10 +38,10 @@ from ledgerlog_spark.protocol.log.commit.restore import (
     cut_ranges,
 )
 from ledgerlog_spark.protocol.log.commit.result import CommitResult
-from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX, LogProperties
+from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX, LogProperties, PropertiesMachine
 from ledgerlog_spark.protocol.log.read.versions import HistoryMachine, SnapshotMachine, StateMachine
 from ledgerlog_spark.protocol.log.state.records import LogKind, StagedRange, WriteMode
-from ledgerlog_spark.protocol.log.sweep import STEP_LEDGERS_MAX, StagedSweep
+from ledgerlog_spark.protocol.log.sweep import STEP_LEDGERS_MAX, OrphansMachine, StagedSweep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -11,8 +11,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerlog_spark.errors import LedgerLogError, LedgerNotFoundError
-from ledgerlog_spark.protocol.log.read.floor import FloorMachine
-from ledgerlog_spark.protocol.log.seal import since_offset
+from ledgerlog_spark.protocol.log.seal import FloorMachine, since_offset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -398,7 +398,7 @@ class _LogSweep:
             head = replace(found.value, token=token)
             if is_last:
                 head = replace(head, items=Paged(), open_ledgers=())
-            write = WriteHead(0, token, head, found.version, unlisted=some)
+            write = WriteHead(token, head, found.version, unlisted=some)
             await self._store.write_head(self._log_id, write)
 
     async def _items(self, log_id: str, head: LogHead) -> tuple[Item, ...]:

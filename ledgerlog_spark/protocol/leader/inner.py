@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
-from ledgerlog_spark.protocol.log.change.head import HeadChanger
 from ledgerlog_spark.protocol.log.messages import Failed, Finished, Written
+from ledgerlog_spark.protocol.log.transaction import HeadTransaction
 
 if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log.machine import LogMachine
@@ -50,14 +50,13 @@ class InnerMachine:
     @property
     def may_write(self) -> bool:
         """Whether an attempt of the one that runs may change the head, without another reply."""
-        return (
-            bool(self.request) and isinstance(self.machine, HeadChanger) and self.machine.may_write
-        )
+        machine = self.machine
+        return bool(self.request) and isinstance(machine, HeadTransaction) and machine.may_write
 
-    def take_refusal(self, reply: Any) -> HeadChanger[Any] | None:
+    def take_refusal(self, reply: Any) -> HeadTransaction[Any] | None:
         """The machine whose write that reply refused for certain, with no other one out."""
         machine = self.machine
-        if reply.request != self.request or not isinstance(machine, HeadChanger):
+        if reply.request != self.request or not isinstance(machine, HeadTransaction):
             return None
         self.request = 0
         is_refusal = isinstance(reply, Written) and reply.outcome not in _MAY_HAVE_PASSED

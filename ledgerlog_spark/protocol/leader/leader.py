@@ -295,7 +295,7 @@ class LeaderLog:
             or not self._ledgers.may_create()
         ):
             return []
-        return [CreateLedger(self._attempts.creating.begin(), self.properties)]
+        return [CreateLedger(self.properties, request=self._attempts.creating.begin())]
 
     def _on_created(self, event: LedgerCreated) -> list[LeaderEffect]:
         assert self._ledgers is not None
@@ -458,7 +458,7 @@ class LeaderLog:
         """Let go of a ledger that no attempt can list any more."""
         request = self._numbers.next()
         self._dropping.add(request)
-        return [DropLedger(request, ledger_id)]
+        return [DropLedger(ledger_id, request=request)]
 
 
 _OPENS = (

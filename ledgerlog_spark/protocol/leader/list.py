@@ -6,13 +6,14 @@ moves the oldest open ledgers, closed by now, to the items, and adds one new ope
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TypeVar
 
 from ledgerlog_spark.errors import DataLossError, LeaderDeposedError
-from ledgerlog_spark.protocol.log.change.head import HeadChanger
-from ledgerlog_spark.protocol.log.state import pages as log_pages
-from ledgerlog_spark.protocol.log.state.pages import Loaded, PageRequest, PageWriter
+from ledgerlog_spark.protocol.leader.messages import LedgerEnd
+from ledgerlog_spark.protocol.log.messages import Finished
+from ledgerlog_spark.protocol.log.state.pages import Loaded, PageWriter, append, pages_to_merge
 from ledgerlog_spark.protocol.log.state.records import (
     NO_SCHEMA,
     OPEN_LEDGERS_MAX,
@@ -23,13 +24,9 @@ from ledgerlog_spark.protocol.log.state.records import (
     OpenLedger,
 )
 from ledgerlog_spark.protocol.log.state.rows import ITEMS
+from ledgerlog_spark.protocol.log.transaction import Change, HeadTransaction, Plan
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.protocol.leader.messages import LedgerEnd
-    from ledgerlog_spark.protocol.log.messages import LogEffects
-    from ledgerlog_spark.protocol.log.state.walk import Walk
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +78,15 @@ class ListEdit:
         """Ledgers that leave the list because they are empty."""
         return tuple(ledger.ledger_id for ledger in self.closed if ledger.end.is_empty)
 
-    def pages_to_merge(self) -> tuple[PageRequest, ...]:
-        """Pages that have to be read before `build`."""
-        return tuple(log_pages.pages_to_merge(ITEMS, self.head.items, self._items))
+    def change(self, result: Callable[[LogHead], R]) -> Change[R]:
+        """The edit, for the machine with that result."""
+        return Change(
+            self.build,
+            result,
+            wanted=tuple(pages_to_merge(ITEMS, self.head.items, self._items)),
+            unlisted=self.unlisted,
+            listed=() if self.added is None else (self.added,),
+        )
 
     def build(self, token: str, loaded: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
         """The new head, and the pages to write under `token` before it."""
@@ -96,7 +99,7 @@ class ListEdit:
             token=token,
             end_offset=end_offset,
             commit_time_ms=max(self.head.commit_time_ms, newest_ms),
-            items=log_pages.append(ITEMS, self.head.items, new, writer, loaded),
+            items=append(ITEMS, self.head.items, new, writer, loaded),
             open_ledgers=self._open_ledgers(end_offset),
         )
         return head, tuple(writer.pages)
@@ -145,7 +148,7 @@ def open_ids(head: LogHead) -> tuple[int, ...]:
     return tuple(ledger.ledger_id for ledger in head.open_ledgers)
 
 
-class ListChange(HeadChanger[LogHead]):
+class ListChange(HeadTransaction[LogHead]):
     """One change of the list by the leader that has it; ends with `Finished(LogHead)`.
 
     It is looked for in the head before it is made, so a lost reply needs no guess: only this leader
@@ -156,8 +159,6 @@ class ListChange(HeadChanger[LogHead]):
     was deleted: another one is needed. Or with `LogNotFoundError`, or the store's errors: try
     again.
     """
-
-    __slots__ = ("_added", "_closed", "_mine")
 
     def __init__(
         self,
@@ -182,22 +183,15 @@ class ListChange(HeadChanger[LogHead]):
         self._closed = tuple(closed)
         self._added = added
 
-    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+    def _plan(self, head: LogHead) -> Plan[LogHead]:
+        yield from ()
         self._head_of(head, writes=LogKind.LEADER)
-        return []
-
-    def _done(self, head: LogHead, walked: list[Any]) -> LogEffects[LogHead]:
-        del walked
         added = () if self._added is None else (self._added,)
         wanted = (*self._mine[len(self._closed) :], *added)
         if open_ids(head) == wanted:
-            return self._finish(head)
+            return Finished(head)
         if open_ids(head) != self._mine:
             raise LeaderDeposedError(
                 f"log {self.log!r} has another leader", log=self.log, ledger_ids=open_ids(head)
             )
-        edit = ListEdit(head, self._closed, self._added, self._now_ms)
-        return self._replace_head(edit, edit.unlisted, added)
-
-    def _changed(self, head: LogHead) -> LogHead:
-        return head
+        return ListEdit(head, self._closed, self._added, self._now_ms).change(lambda head: head)

@@ -45,7 +45,8 @@ class HeadLook:
             return []
         self._is_due = False
         request = self._attempts.begin()
-        return [Sync(request) if self._is_missed and not self._is_synced else ReadHead(request)]
+        is_sync_due = self._is_missed and not self._is_synced
+        return [Sync(request=request) if is_sync_due else ReadHead(request=request)]
 
     def is_answer(self, event: object) -> TypeGuard[HeadRead | Synced]:
         """Whether it is the reply to the request that is out."""

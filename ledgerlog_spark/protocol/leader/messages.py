@@ -36,6 +36,7 @@ from ledgerlog_spark.protocol.ledger.messages import CloseRequested, Start, Star
 from ledgerlog_spark.protocol.log.messages import (
     DropLedger,
     HeadRead,
+    LogRequest,
     PagesRead,
     PagesWritten,
     ReadHead,
@@ -65,7 +66,7 @@ class LedgerOutcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateLedger:
+class CreateLedger(LogRequest["LedgerCreated"]):
     """Make a ledger and a writer for it. Answered by `LedgerCreated`.
 
     Attributes:
@@ -73,18 +74,16 @@ class CreateLedger:
             (`properties.changes_ensemble`).
     """
 
-    request: int
     properties: LogProperties
 
 
 @dataclass(frozen=True, slots=True)
-class SealLedger:
+class SealLedger(LogRequest["LedgerSealed"]):
     """Fence, recover and close a ledger of an earlier leader. Answered by `LedgerSealed`.
 
     Then read its first and its last entry, and decode their headers.
     """
 
-    request: int
     ledger_id: int
 
 

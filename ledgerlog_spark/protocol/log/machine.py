@@ -1,9 +1,16 @@
-"""What the log's machines share: numbering of requests, failures, and reading the head first."""
+"""What the log's machines share: requests and replies, failures, reading the head and its pages.
+
+Pages are immutable, but one that was merged into a larger page is deleted some time later. A
+machine that misses a page therefore reads the head again: what it wants is still there, in other
+pages. Only a page that the same head names twice and that is twice missing is a loss (LOGS.md#Q3).
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from typing import Any, Generic, Protocol, TypeVar
 
 from ledgerlog_spark.errors import (
     DataLossError,
@@ -15,22 +22,41 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     MetadataUnknownError,
 )
+from ledgerlog_spark.model import Versioned
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log.messages import (
+    AskedTime,
     DropLedger,
     Failed,
     Finished,
+    LogEffects,
+    LogReply,
+    LogRequest,
     R_co,
+    ReadHead,
+    ReadPages,
+    Reply,
+    Sync,
     WriteHead,
     WriteProducer,
 )
 from ledgerlog_spark.protocol.log.password import PASSWORD_CHECK
-from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind
+from ledgerlog_spark.protocol.log.state.pages import PageRequest
+from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind, PageRef
+from ledgerlog_spark.protocol.log.state.walk import Walk
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+T = TypeVar("T")
 
-    from ledgerlog_spark.protocol.log.messages import LogEffects, LogReply, LogRequest
+Steps = Generator[LogRequest[Any], Any, T]
+"""Part of a machine: requests, and what is made of their replies."""
+
+
+class _Reply(Protocol):
+    @property
+    def outcome(self) -> MetadataOutcome: ...
+
+
+Read = TypeVar("Read", bound=_Reply)
 
 READER_FEATURES: tuple[str, ...] = ()
 """Features of logs that this version reads; a head that names another is refused."""
@@ -46,8 +72,7 @@ _WRITTEN_BY = {
 _WRITES = (WriteHead, WriteProducer, DropLedger)
 """What users may see of a machine; pages that no head names are nothing to them."""
 
-NOTHING = -1
-"""No request is out."""
+_ANSWERED = {MetadataOutcome.OK, MetadataOutcome.GONE}
 
 _TOKEN_END = 1 << 128
 
@@ -57,26 +82,41 @@ def token_after(token: str) -> str:
     return f"{(int(token, 16) + 1) % _TOKEN_END:032x}"
 
 
-def lost_page(log: str) -> DataLossError:
-    """The error for a page that is missing under the same head twice (LOGS.md#Q3)."""
-    return DataLossError(f"log {log!r} names a page of its list that is not there", log=log)
+class PageMissingError(Exception):
+    """A page that the head names is not there: another may have replaced it (LOGS.md#Q3)."""
 
 
 class LogMachine(ABC, Generic[R_co]):
     """One request at a time: `start`, then `handle` of each reply, until `Finished` or `Failed`.
 
+    The machine is a generator, `_run`: it yields requests, gets their replies and returns the
+    result. A `LedgerLogError` that it raises ends it with `Failed`.
+
     Attributes:
+        asked_time: Of the class: what its machines need the time of a head for.
         log: Name of the log, for messages.
     """
 
-    __slots__ = ("_ended", "_has_written", "_next_request", "_waiting_for", "log")
+    asked_time = AskedTime.NONE
 
-    def __init__(self, log: str) -> None:
+    def __init__(self, log: str, *, is_fresh: bool = True) -> None:
+        """A machine that did not start.
+
+        Args:
+            log: Name, for messages.
+            is_fresh: Synchronise before the head is read. Without it what is read is of some
+                moment before: enough to read on, never to conclude that something is gone.
+        """
         self.log = log
-        self._next_request = 0
-        self._waiting_for = NOTHING
+        self._is_fresh = is_fresh
+        self._running: Steps[R_co] | None = None
+        self._requests = 0
+        self._out: LogRequest[Any] | None = None
         self._ended = False
         self._has_written = False
+        self._head: Versioned[LogHead] | None = None
+        self._now_ms = 0
+        self._missed_token: str | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -86,7 +126,7 @@ class LogMachine(ABC, Generic[R_co]):
     @property
     def is_waiting(self) -> bool:
         """Whether a request is out."""
-        return self._waiting_for != NOTHING
+        return self._out is not None
 
     @property
     def may_write(self) -> bool:
@@ -112,46 +152,108 @@ class LogMachine(ABC, Generic[R_co]):
 
     def start(self) -> LogEffects[R_co]:
         """The first effects; called once."""
-        assert self._next_request == 0, "started twice"
-        return self._guarded(self._begin)
+        assert self._running is None, "started twice"
+        self._running = self._run()
+        return self._go_on(None)
 
     def handle(self, reply: LogReply) -> LogEffects[R_co]:
         """What follows from the reply to the one request that is out."""
         assert not self._ended, "a reply after the end"
-        assert reply.request == self._waiting_for, (reply, self._waiting_for)
-        self._waiting_for = NOTHING
-        return self._guarded(lambda: self._step(reply))
+        assert self._out is not None, reply
+        assert reply.request == self._out.request, (reply, self._out)
+        self._out = None
+        return self._go_on(reply)
 
-    @abstractmethod
-    def _begin(self) -> LogEffects[R_co]:
-        """The first effects."""
-
-    @abstractmethod
-    def _step(self, reply: LogReply) -> LogEffects[R_co]:
-        """What follows from a reply."""
-
-    def _ask(self, request: Callable[[int], LogRequest]) -> LogEffects[R_co]:
-        number = self._next_request
-        self._next_request += 1
-        self._waiting_for = number
-        asked = request(number)
-        self._has_written = self._has_written or isinstance(asked, _WRITES)
-        return [asked]
-
-    def _finish(self, result: R_co) -> LogEffects[R_co]:  # type: ignore[misc]
-        """End with a result. The machine alone calls this, so that its type may be covariant."""
-        self._ended = True
-        return [Finished(result)]
-
-    def _fail(self, error: LedgerLogError) -> LogEffects[R_co]:
-        self._ended = True
-        return [Failed(error)]
-
-    def _guarded(self, step: Callable[[], LogEffects[R_co]]) -> LogEffects[R_co]:
+    def _go_on(self, reply: LogReply | None) -> LogEffects[R_co]:
+        assert self._running is not None
         try:
-            return step()
+            asked = self._running.send(reply)
+        except StopIteration as end:
+            self._ended = True
+            return [Finished(end.value)]
         except LedgerLogError as error:
-            return self._fail(error)
+            self._ended = True
+            return [Failed(self._failed(error))]
+        self._out = replace(asked, request=self._requests)
+        self._requests += 1
+        self._has_written = self._has_written or isinstance(asked, _WRITES)
+        return [self._out]
+
+    @abstractmethod
+    def _run(self) -> Steps[R_co]:
+        """The machine, from its first request to its result."""
+
+    def _failed(self, error: LedgerLogError) -> LedgerLogError:
+        """The error that the machine ends with."""
+        return error
+
+    def _ask(self, request: LogRequest[Reply]) -> Steps[Reply]:
+        """The reply, whatever its outcome."""
+        reply: Reply = yield request
+        return reply
+
+    def _read(self, request: LogRequest[Read]) -> Steps[Read]:
+        """The reply to a request that changes nothing, if it was answered."""
+        reply = yield from self._ask(request)
+        if reply.outcome not in _ANSWERED:
+            raise self._read_error(reply.outcome)
+        return reply
+
+    def _pages(self, wanted: Sequence[PageRequest]) -> Steps[tuple[tuple[Any, ...], ...]]:
+        """The records of each of those pages."""
+        reply = yield from self._read(ReadPages(tuple(wanted)))
+        if reply.outcome is MetadataOutcome.GONE:
+            raise PageMissingError
+        return reply.pages
+
+    def _walk(self, walk: Walk[T]) -> Steps[tuple[T, ...]]:
+        """All records that the walk covers."""
+        while walk.wanted:
+            walk.feed((yield from self._pages(walk.wanted)))
+        return walk.records()
+
+    def _refs(self, walk: Walk[Any]) -> Steps[list[PageRef]]:
+        """The pages that hold what the walk covers; they themselves are not read."""
+        while not walk.is_indexed:
+            walk.feed((yield from self._pages(walk.wanted)))
+        return walk.refs
+
+    def _read_head(self) -> Steps[LogHead]:
+        """The head. Kept with its version, and with the store's time if that was asked for."""
+        is_synced = False
+        while True:
+            if self._is_fresh:
+                yield from self._read(Sync())
+                is_synced = True
+            self._is_fresh = True
+            reply = yield from self._read(ReadHead(self.asked_time))
+            if reply.head is not None or is_synced:
+                break  # else an old replica may not have the log yet (LOGS.md#Q2)
+        self._head, self._now_ms = reply.head, reply.now_ms
+        return self._head_of(reply.head.value if reply.head else None, writes=None)
+
+    def _look(self, at: Callable[[LogHead], Steps[T]]) -> Steps[T]:
+        """What `at` makes of the head; of the head as it is then when a page is missing."""
+        while True:
+            head = yield from self._read_head()
+            try:
+                return (yield from at(head))
+            except PageMissingError:
+                self._miss_page()
+
+    def _miss_page(self) -> None:
+        """Note that a page is missing which the head names.
+
+        Raises:
+            DataLossError: The same head named it before (LOGS.md#Q3).
+        """
+        assert self._head is not None
+        token = self._head.value.token
+        if token == self._missed_token:
+            raise DataLossError(
+                f"log {self.log!r} names a page of its list that is not there", log=self.log
+            )
+        self._missed_token = token
 
     def _head_of(self, head: LogHead | None, *, writes: LogKind | None) -> LogHead:
         """The head, if this version of ledgerlog may use the log.

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import DigestType, Quorum
+from ledgerlog_spark.protocol.log.messages import Finished
 from ledgerlog_spark.protocol.log.password import PASSWORD_CHECK
 from ledgerlog_spark.protocol.log.state.codec import PROPERTIES_SIZE_BYTES_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from ledgerlog_spark.protocol.log.state.records import LogHead
+from ledgerlog_spark.protocol.log.transaction import Change, HeadTransaction, Plan
 
 NAME_LENGTH_MAX = 200
 JOB_APP_PREFIX = "job:"
@@ -288,3 +288,32 @@ def _integer(option: str, text: str) -> int:
         raise ConfigurationError(
             f"{option} must be a whole number, got {text!r}", key=option
         ) from None
+
+
+class PropertiesMachine(HeadTransaction[dict[str, str]]):
+    """Changes a log's properties after its creation (LOGS.md#U9); makes no version.
+
+    Ends with `Finished(dict)`: all properties that are set now. Or `Failed` with
+    `ConfigurationError`, `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
+    """
+
+    def __init__(self, log: str, changes: Mapping[str, str | None], *, token: str) -> None:
+        """Machine of one change.
+
+        Args:
+            log: Name, for messages.
+            changes: By option name in any case; None brings back the default.
+            token: 32 random hexadecimal digits.
+        """
+        super().__init__(log, token=token)
+        self._changes = changes
+
+    def _plan(self, head: LogHead) -> Plan[dict[str, str]]:
+        yield from ()
+        properties = changed_properties(head.properties, self._changes)
+        if properties == head.properties:
+            return Finished(user_properties(properties))
+        return Change(
+            lambda token, _: (replace(head, token=token, properties=properties), ()),
+            lambda changed: user_properties(changed.properties),
+        )

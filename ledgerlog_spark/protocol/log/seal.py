@@ -6,12 +6,14 @@ not looked at enough bookies, and closing there would cut off committed rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from ledgerlog_spark.errors import NeedsOperatorError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol.log.machine import LogMachine, Steps
+from ledgerlog_spark.protocol.log.state.records import Item, LogHead, Paged
+from ledgerlog_spark.protocol.log.state.rows import ITEMS
+from ledgerlog_spark.protocol.log.state.walk import Walk
 
 LOG_ID_KEY = "ledgerlog.log"
 """Custom metadata of every ledger of a log: the id of the log that may list it."""
@@ -50,3 +52,49 @@ def check_close(ledger_id: int, *, last_entry_id: int, floor_entry_id: int) -> N
             last_entry_id=last_entry_id,
             floor_entry_id=floor_entry_id,
         )
+
+
+PAGES_AT_ONCE = 16
+"""Pages of items that are held at a time, of at most 1 MiB each before compression."""
+
+
+class FloorMachine(LogMachine[dict[int, int]]):
+    """Reads how far a log lists ledgers, a few pages at a time (LOGS.md#S1).
+
+    A ledger says from which offset on it may be listed, so only what was committed since it was
+    made is read. One that does not say it was made by an older version: then the whole list is.
+
+    Ends with `Finished(dict)`: the highest listed last entry of each ledger, inclusive, NO_ENTRY
+    for one that no retained version names. Or `Failed` as the readers of versions.
+    """
+
+    def __init__(self, log: str, since_offsets: Mapping[int, int]) -> None:
+        """Machine of one look.
+
+        Args:
+            log: Name, for messages.
+            since_offsets: By ledger, the first offset at which it may be listed; 0 for any.
+        """
+        super().__init__(log)
+        self._floors = dict.fromkeys(since_offsets, NO_ENTRY)
+        self._since_offset = min(since_offsets.values(), default=0)
+
+    def _run(self) -> Steps[dict[int, int]]:
+        return self._look(self._at)
+
+    def _at(self, head: LogHead) -> Steps[dict[int, int]]:
+        self._floors = dict.fromkeys(self._floors, NO_ENTRY)
+        self._note(head.items.recent)
+        first = max(self._since_offset, head.oldest_offset)
+        refs = yield from self._refs(Walk(ITEMS, head.items, first, head.end_offset))
+        for place in range(0, len(refs), PAGES_AT_ONCE):
+            some = tuple(refs[place : place + PAGES_AT_ONCE])
+            walk = Walk(ITEMS, Paged(pages=some), some[0].first_key, head.end_offset)
+            self._note((yield from self._walk(walk)))
+        return self._floors
+
+    def _note(self, items: Iterable[Item]) -> None:
+        for item in items:
+            known = self._floors.get(item.ledger_id)
+            if known is not None and item.last_entry_id > known:
+                self._floors[item.ledger_id] = item.last_entry_id

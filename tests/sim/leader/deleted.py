@@ -53,7 +53,7 @@ class WatchedWorld(LeaderWorld):
         """Somebody changes the head, without a fault."""
         head, version = self.store.state.head.value, self.store.state.head.version
         changed = replace(head, token=self.new_token(), **changes)
-        self.store._apply(m.WriteHead(0, changed.token, changed, version))
+        self.store._apply(m.WriteHead(changed.token, changed, version))
 
     def deleter(self) -> Actor:
         """Delete the log, perhaps in an outage; behind that nothing else goes wrong."""

@@ -24,10 +24,10 @@ from ledgerlog_spark.protocol.leader.messages import (
 from ledgerlog_spark.protocol.leader.opening import LeaderOpening, Opened
 from ledgerlog_spark.protocol.leader.rolling import LeaderLedgers
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
-from ledgerlog_spark.protocol.log.change.head import HeadChanger
 from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
-from ledgerlog_spark.protocol.log.messages import DropLedger
+from ledgerlog_spark.protocol.log.messages import DropLedger, Finished, WriteHead
 from ledgerlog_spark.protocol.log.state import rows as log_rows
+from ledgerlog_spark.protocol.log.transaction import HeadTransaction
 from tests.sim.handlers import replace
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ def applied(name: str, among: Mapping[str, Mutation] | None = None) -> Iterator[
         yield
 
 
-def _serve_at_once(self: LeaderOpening, head: Any, closed: Any) -> list[Any]:
+def _serve_at_once(self: LeaderOpening, head: Any, closed: Any) -> Any:
     """Take appends when the compare-and-swap is sent, and forget about its outcome."""
     assert self._own is not None
     edit = ListEdit(head, closed, self._own, self._now_ms)
-    return self._finish(Opened(edit.build(self._token, {})[0], self._own))
+    return Finished(Opened(edit.build(self._token, {})[0], self._own))
 
 
 def _last_unsealed(self: LeaderOpening, head: Any) -> list[int]:
@@ -105,16 +105,17 @@ def _switch_unclosed(self: LeaderLedgers, appends: Any) -> bool:
     return self.is_next_listed and (self.current.is_broken or not appends.has_ordered)
 
 
-def _unknown_is_failure(self: HeadChanger[Any], reply: Any) -> list[Any]:
-    if reply.outcome is MetadataOutcome.UNKNOWN:
+def _unknown_is_failure(self: HeadTransaction[Any], request: Any) -> Any:
+    reply = yield from _ask(self, request)
+    if isinstance(request, WriteHead) and reply.outcome is MetadataOutcome.UNKNOWN:
         raise MetadataUnavailableError("no answer, so it failed", log=self.log)
-    return _head_written(self, reply)
+    return reply
 
 
-def _relist_own(self: LeaderOpening, head: Any, walked: Any) -> list[Any]:
+def _relist_own(self: LeaderOpening, head: Any) -> Any:
     """After a lost reply list the same ledger again, also when the head moved on."""
     self._is_unsure = False
-    return _opening_done(self, head, walked)
+    return _opening_plan(self, head)
 
 
 def _close_conflict_is_success(self: LeaderLog, event: Any) -> list[Any]:
@@ -136,29 +137,20 @@ def _forget_attempt(self: LeaderLog, error: Any) -> list[Any]:
     return _list_failed(self, error)
 
 
-def _delete_first(self: TruncateMachine, change: Any, unlisted: tuple[int, ...] = ()) -> list[Any]:
+def _delete_first(self: TruncateMachine, change: Any) -> Any:
     """Delete the first of the ledgers, then take them off the list."""
-    if not unlisted:
-        return _replace_head(self, change, unlisted)
-    _deferred[self] = change, unlisted
-    return self._ask(lambda number: DropLedger(number, unlisted[0]))
+    for ledger_id in change.unlisted[:1]:
+        yield from self._ask(DropLedger(ledger_id))
+    return (yield from _prepare(self, change))
 
 
-def _step_after_deletion(self: TruncateMachine, reply: Any) -> list[Any]:
-    if self in _deferred:
-        return _replace_head(self, *_deferred.pop(self))
-    return _truncate_step(self, reply)
-
-
-_deferred: dict[TruncateMachine, tuple[Any, tuple[int, ...]]] = {}
-_truncate_step = TruncateMachine._step
-_head_written = HeadChanger._on_head_written
-_opening_done = LeaderOpening._done
+_prepare = HeadTransaction._prepare
+_ask = HeadTransaction._ask
+_opening_plan = LeaderOpening._plan
 _close_answered = LeaderLog._on_close_answered
 _closed = LeaderLedgers.closed
 _to_close = LeaderLedgers.to_close
 _list_failed = LeaderLog._on_list_failed
-_replace_head = HeadChanger._replace_head
 _ALWAYS = property(lambda _: True)
 _MANY = 9
 
@@ -170,10 +162,10 @@ MUTATIONS: Mapping[str, Mutation] = {
         "J1", r"LOGS.md#M2|LOGS.md#M5|gap|lost", ((LeaderOpening, "_unsealed", _last_unsealed),)
     ),
     "unknown_cas_is_failure": Mutation(
-        "J4", "deleted|did not lead", ((HeadChanger, "_on_head_written", _unknown_is_failure),)
+        "J4", "deleted|did not lead", ((HeadTransaction, "_ask", _unknown_is_failure),)
     ),
     "relist_after_lost_reply": Mutation(
-        "J4", "listed again|is listed", ((LeaderOpening, "_done", _relist_own),)
+        "J4", "listed again|is listed", ((LeaderOpening, "_plan", _relist_own),)
     ),
     "forget_attempt": Mutation(
         "J4",
@@ -219,9 +211,6 @@ MUTATIONS: Mapping[str, Mutation] = {
     "truncate_deletes_first": Mutation(
         "J11",
         "deleted while it is listed",
-        (
-            (TruncateMachine, "_replace_head", _delete_first),
-            (TruncateMachine, "_step", _step_after_deletion),
-        ),
+        ((TruncateMachine, "_prepare", _delete_first),),
     ),
 }

@@ -14,9 +14,10 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.log.committing.job import plan_job
 from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
 from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind
-from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest, NewVersion
+from ledgerlog_spark.protocol.log.password import PASSWORD_CHECK
 from ledgerlog_spark.protocol.log.read.versions import LogState, StateMachine
-from ledgerlog_spark.protocol.log.state.records import WriteMode
+from ledgerlog_spark.protocol.log.state.records import LogHead, WriteMode
 from tests.sim.log import rows
 from tests.sim.log.checks import Attempt, place_of
 from tests.sim.log.store import Session
@@ -33,17 +34,22 @@ OF_THIS_CALL_ALONE = (MetadataUnavailableError, MetadataFormatError)
 
 
 class OldCommit(CommitMachine):
-    """Of a release that stored neither the password nor when rows came."""
+    """Of a release that stored neither the password nor when rows came.
 
-    __slots__ = ()
+    It refused heads that say something of a password.
+    """
 
-    def __init__(self, log: str, request: CommitRequest, **options: Any) -> None:
-        super().__init__(log, request, **options)
-        self._guard = rows.OldGuard(log, request.password)
+    def _compare_password(self, head: LogHead) -> Any:
+        yield from ()
+        if PASSWORD_CHECK in head.properties:
+            raise MetadataFormatError("a feature that this release does not know")
 
-    def _prepare(self, change: Any) -> Any:
-        items = tuple(replace(item, newest_ms=0) for item in change.items)
-        return super()._prepare(replace(change, items=items))
+    def _stored(self, head: LogHead) -> LogHead:
+        return head
+
+    def _changed(self, new: NewVersion) -> Any:
+        items = tuple(replace(item, newest_ms=0) for item in new.items)
+        return super()._changed(replace(new, items=items))
 
 
 def job(world: World, app: str, batch_id: int, run: str, mode: WriteMode, kind: JobKind) -> Actor:

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import ConcurrentCommitError
 from ledgerlog_spark.log.maintenance import sweeper
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log import seal as log_seal
 from ledgerlog_spark.protocol.log.change import truncate as log_truncate
 from ledgerlog_spark.protocol.log.change.expiry import expiry_step
-from ledgerlog_spark.protocol.log.change.head import HeadChanger
 from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
 from ledgerlog_spark.protocol.log.commit import commit as log_commit
-from ledgerlog_spark.protocol.log.commit import password_guard as log_password_guard
 from ledgerlog_spark.protocol.log.commit import plan as log_commit_plan
 from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
 from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine
-from ledgerlog_spark.protocol.log.commit.known import KnownLog
 from ledgerlog_spark.protocol.log.commit.merge import MergeMachine
-from ledgerlog_spark.protocol.log.commit.password_guard import PasswordGuard
 from ledgerlog_spark.protocol.log.commit.plan import CommitRequest, listed
 from ledgerlog_spark.protocol.log.commit.restore import RestoreMachine
-from ledgerlog_spark.protocol.log.commit.result import CommitResult, CommitStatus
-from ledgerlog_spark.protocol.log.messages import DropLedger
+from ledgerlog_spark.protocol.log.commit.result import CommitResult, CommitStatus, KnownLog
+from ledgerlog_spark.protocol.log.messages import DropLedger, Finished, Written
 from ledgerlog_spark.protocol.log.state.records import NO_SCHEMA
-from ledgerlog_spark.protocol.log.sweep import PagesSweep, SweepPhase
+from ledgerlog_spark.protocol.log.sweep import PagesSweep
+from ledgerlog_spark.protocol.log.transaction import Change, HeadTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,14 +32,11 @@ if TYPE_CHECKING:
 
 
 def sweep_pages_blindly(patch: pytest.MonkeyPatch) -> None:
-    begin = PagesSweep._begin
-
     def look_without_touching(self: PagesSweep) -> Any:
-        if self.sweep_phase is SweepPhase.BEFORE:
-            self._touched, self._tokens = self._tokens, []
-        return begin(self)
+        yield from ()
+        return self._tokens
 
-    patch.setattr(PagesSweep, "_begin", look_without_touching)
+    patch.setattr(PagesSweep, "_touch", look_without_touching)
 
 
 def commit_assumes_failure(patch: pytest.MonkeyPatch) -> None:
@@ -54,7 +48,8 @@ def commit_assumes_failure(patch: pytest.MonkeyPatch) -> None:
 
 def commit_assumes_success(patch: pytest.MonkeyPatch) -> None:
     def succeeded(self: CommitMachine, write: Any) -> Any:
-        return self._end(CommitResult(CommitStatus.COMMITTED, write.head.version, 0))
+        yield from ()
+        return Finished(CommitResult(CommitStatus.COMMITTED, write.head.version, 0))
 
     patch.setattr(CommitMachine, "_on_unknown", succeeded)
 
@@ -114,35 +109,21 @@ def merge_forgets_to_mark(patch: pytest.MonkeyPatch) -> None:
     prepare = MergeMachine._prepare
 
     def without_marks(self: MergeMachine, change: Any) -> Any:
-        self._unlisted = ()
-        return prepare(self, change)
+        return prepare(self, replace(change, unlisted=()))
 
     patch.setattr(MergeMachine, "_prepare", without_marks)
 
 
 def truncate_deletes_first(patch: pytest.MonkeyPatch) -> None:
     """Deletes ledgers, then changes the head that lists them."""
-    replace_head, step = TruncateMachine._replace_head, TruncateMachine._step
-
-    def drop(self: TruncateMachine, change: Any, unlisted: Any) -> Any:
-        TO_DROP[self] = (change, unlisted, list(unlisted))
-        return go_on(self)
-
-    def go_on(self: TruncateMachine) -> Any:
-        change, unlisted, left = TO_DROP[self]
-        if left:
-            return self._ask(partial(DropLedger, ledger_id=left.pop()))
-        del TO_DROP[self]
-        return replace_head(self, change, unlisted)
-
-    def stepped(self: TruncateMachine, reply: Any) -> Any:
-        return go_on(self) if self in TO_DROP else step(self, reply)
-
-    patch.setattr(TruncateMachine, "_replace_head", drop)
-    patch.setattr(TruncateMachine, "_step", stepped)
+    patch.setattr(TruncateMachine, "_prepare", deleting_first)
 
 
-TO_DROP: dict[TruncateMachine, Any] = {}
+def deleting_first(self: TruncateMachine, change: Change[Any]) -> Any:
+    """Delete what the change takes off the list, then prepare it."""
+    for ledger_id in reversed(change.unlisted):
+        yield from self._ask(DropLedger(ledger_id))
+    return (yield from HeadTransaction._prepare(self, change))
 
 
 def retention_drops_retained_version(patch: pytest.MonkeyPatch) -> None:
@@ -155,13 +136,7 @@ def retention_drops_retained_version(patch: pytest.MonkeyPatch) -> None:
 
 
 def restore_does_not_look_at_what_was_committed(patch: pytest.MonkeyPatch) -> None:
-    walks = RestoreMachine._walks
-
-    def blindly(self: RestoreMachine, head: Any) -> Any:
-        self._restore = replace(self._restore, planned_version=head.version)
-        return walks(self, head)
-
-    patch.setattr(RestoreMachine, "_walks", blindly)
+    patch.setattr(RestoreMachine, "_check_planned", lambda *_: None)
 
 
 def commit_is_dated_by_a_clock_that_is_ahead(patch: pytest.MonkeyPatch) -> None:
@@ -174,7 +149,7 @@ def commit_is_dated_by_a_clock_that_is_ahead(patch: pytest.MonkeyPatch) -> None:
 
 
 def commit_does_not_store_its_password(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PasswordGuard, "stored", lambda _self, head, _token: head)
+    patch.setattr(CommitMachine, "_stored", lambda _self, head: head)
 
 
 def first_commit_stands_beside_others(patch: pytest.MonkeyPatch) -> None:
@@ -204,17 +179,24 @@ def first_columns_are_nothing_to_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def change_stands_still_after_a_conflict(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(HeadChanger, "_again", lambda _self: [])
+    go_on = HeadTransaction._go_on
+
+    def stands_still(self: Any, reply: Any) -> Any:
+        effects = go_on(self, reply)
+        is_refused = isinstance(reply, Written) and reply.outcome is MetadataOutcome.CONFLICT
+        return [] if is_refused else effects
+
+    patch.setattr(HeadTransaction, "_go_on", stands_still)
 
 
 def commit_ignores_the_password(patch: pytest.MonkeyPatch) -> None:
     """And so does every commit."""
-    patch.setattr(log_password_guard, "check_password", lambda *_: None)
+    patch.setattr(log_commit, "check_password", lambda *_: None)
 
 
 def old_ledgers_passwords_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     """Of a log whose head does not say which it has."""
-    patch.setattr(log_password_guard, "compare_password", lambda *_: None)
+    patch.setattr(log_commit, "compare_password", lambda *_: None)
 
 
 MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.errors import LedgerLogError, MetadataFormatError, UnauthorizedError
-from ledgerlog_spark.protocol.log.commit.password_guard import PasswordGuard
-from ledgerlog_spark.protocol.log.password import PASSWORD_CHECK, compare_password
+from ledgerlog_spark.errors import LedgerLogError, UnauthorizedError
+from ledgerlog_spark.protocol.log.password import compare_password
 from ledgerlog_spark.protocol.log.state.codec import encode_head
 from ledgerlog_spark.protocol.log.state.records import LogHead, WriteMode
 
@@ -71,20 +70,6 @@ def password_given(random: Random, right: bytes) -> bytes:
     if random.random() < 0.95:
         return right
     return random.choice([wrong for wrong in (*WRONG_PASSWORDS, PASSWORD) if wrong != right])
-
-
-class OldGuard(PasswordGuard):
-    """Of a release that stored no word of the password, and refused heads that have one."""
-
-    __slots__ = ()
-
-    def next_request(self, head: LogHead) -> None:
-        if PASSWORD_CHECK in head.properties:
-            raise MetadataFormatError("a feature that this release does not know")
-
-    def stored(self, head: LogHead, token: str) -> LogHead:
-        del token
-        return head
 
 
 def is_password(said: str, password: bytes) -> bool:

@@ -16,8 +16,8 @@ from ledgerlog_spark.log.maintenance import log_maintenance as log_upkeep
 from ledgerlog_spark.log.maintenance import sweeper
 from ledgerlog_spark.metadata.logs import store as log_store
 from ledgerlog_spark.protocol.log import sweep as log_sweep
+from ledgerlog_spark.protocol.log import transaction
 from ledgerlog_spark.protocol.log.change import expiry as log_expiry
-from ledgerlog_spark.protocol.log.change import head as log_head_change
 from ledgerlog_spark.protocol.log.change import retention as log_retention
 from ledgerlog_spark.protocol.log.change import truncate as log_truncate
 from ledgerlog_spark.protocol.log.commit import commit as log_commit
@@ -40,9 +40,9 @@ SMALL: Mapping[Any, Mapping[str, Any]] = {
         },
         "PAGE_BODY_SIZE_BYTES_MAX": 500,
     },
-    log_commit: {"ATTEMPTS_MAX": 4, "UNKNOWN_MAX": 2, "REBASES_MAX": 1},
+    log_commit: {"UNKNOWN_MAX": 2, "REBASES_MAX": 1},
     log_epoch: {"ATTEMPTS_MAX": 4, "UNKNOWN_MAX": 2},
-    log_head_change: {"ATTEMPTS_MAX": 5},
+    transaction: {"ATTEMPTS_MAX": 4},
     log_expiry: {"STEP_ITEMS_MAX": 3, "VERSIONS_AT_ONCE": 2},
     log_truncate: {"STEP_ITEMS_MAX": 3},
     log_retention: {"ITEMS_AT_ONCE": 4},

@@ -44,8 +44,8 @@ def versions_expire_one_too_late(patch: pytest.MonkeyPatch) -> None:
 def retention_looks_again_an_hour_later(patch: pytest.MonkeyPatch) -> None:
     due_by_age = RetentionMachine._due_by_age
 
-    def late(self: RetentionMachine, items: Any) -> Any:
-        found = due_by_age(self, items)
+    def late(self: RetentionMachine, items: Any, *, is_cut: bool) -> Any:
+        found = due_by_age(self, items, is_cut=is_cut)
         assert self.next_due_ms is not None
         self.next_due_ms += 3_600_000
         return found

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from tests.sim.coverage import Wanted
 
-MACHINES = (
-    "commit", "commit_plan", "commit_result", "current_schema", "epoch", "expiry", "floor",
-    "known", "listing_commit", "machine", "merge", "page_replacement",
-    "pages", "password", "password_guard", "property_change", "read", "restore", "retention",
-    "seal", "sweep", "truncate", "view", "walk",
-)  # fmt: skip
-
 FILES = (
-    *(f"ledgerlog_spark/protocol/log_{name}.py" for name in MACHINES),
+    "ledgerlog_spark/protocol/log/change",
+    "ledgerlog_spark/protocol/log/commit",
+    "ledgerlog_spark/protocol/log/read",
+    "ledgerlog_spark/protocol/log/machine.py",
+    "ledgerlog_spark/protocol/log/password.py",
+    "ledgerlog_spark/protocol/log/seal.py",
+    "ledgerlog_spark/protocol/log/state/pages.py",
+    "ledgerlog_spark/protocol/log/state/walk.py",
+    "ledgerlog_spark/protocol/log/sweep.py",
+    "ledgerlog_spark/protocol/log/transaction.py",
     "ledgerlog_spark/log/driver.py",
     "ledgerlog_spark/log/committing/job.py",
     "ledgerlog_spark/log/committing/known_logs.py",

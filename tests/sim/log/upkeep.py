@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.protocol.log.change import retention as log_retention
 from ledgerlog_spark.protocol.log.change.expiry import ExpiryMachine
-from ledgerlog_spark.protocol.log.change.properties import PropertiesMachine
 from ledgerlog_spark.protocol.log.change.retention import RetentionMachine
 from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
 from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind
 from ledgerlog_spark.protocol.log.commit.merge import MergeMachine, MergeRequest
 from ledgerlog_spark.protocol.log.commit.restore import RestoreMachine, RestoreRequest, cut_ranges
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
-from ledgerlog_spark.protocol.log.properties import user_properties
+from ledgerlog_spark.protocol.log.properties import PropertiesMachine, user_properties
 from ledgerlog_spark.protocol.log.read.versions import SnapshotMachine
 from ledgerlog_spark.protocol.log.sweep import LedgerSweep, PagesSweep, StagedSweep
 from tests.sim.log.checks import ENTRY_ROWS

@@ -18,8 +18,8 @@ from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log import seal as log_seal
 from ledgerlog_spark.protocol.log.change.expiry import ExpiryMachine
 from ledgerlog_spark.protocol.log.commit.epoch import JobKind
-from ledgerlog_spark.protocol.log.read.floor import FloorMachine
 from ledgerlog_spark.protocol.log.read.versions import ListingMachine
+from ledgerlog_spark.protocol.log.seal import FloorMachine
 from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
 from ledgerlog_spark.protocol.log.sweep import LedgerSweep, PagesSweep, StagedSweep
 from tests.sim.log import jobs, rows, upkeep
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledgerlog_spark.model import Version
-    from ledgerlog_spark.protocol.log.commit.known import KnownLog
+    from ledgerlog_spark.protocol.log.commit.result import KnownLog
     from ledgerlog_spark.protocol.log.machine import LogMachine
     from ledgerlog_spark.protocol.log.state.records import Item
 

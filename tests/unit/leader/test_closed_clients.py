@@ -172,7 +172,7 @@ def test_ledger_of_a_leader_that_died_before_it_was_listed_is_swept(is_listed: b
             head = replace(
                 found.value, token="9" * 32, open_ledgers=(*found.value.open_ledgers, opened)
             )
-            write = m.WriteHead(0, head.token, head, found.version, listed=(made.id,))
+            write = m.WriteHead(head.token, head, found.version, listed=(made.id,))
             await stores.logs.write_head(log.log_id, write)
         assert (await log.check()).staged == (() if is_listed else (made.id,))
         assert (await logs.sweeper().sweep(log.log_id)).ledgers_deleted == 0, "a leader may list it"

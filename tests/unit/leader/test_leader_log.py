@@ -34,8 +34,8 @@ from ledgerlog_spark.protocol.ledger.messages import (
 )
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.log import messages as m
-from ledgerlog_spark.protocol.log.change.properties import PropertiesMachine
 from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.properties import PropertiesMachine
 from ledgerlog_spark.protocol.log.state.records import LogKind
 from ledgerlog_spark.protocol.log.sweep import LedgerSweep
 from tests.unit.leader.bench import APPEND, SETTINGS, Bench, Process

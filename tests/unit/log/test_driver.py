@@ -19,8 +19,8 @@ from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.maintenance.sweep_memory import SweepMemory
 from ledgerlog_spark.log.retries import OUTAGE_PAUSE_MS_FIRST, Retries
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
-from ledgerlog_spark.protocol.log.change.properties import PropertiesMachine
 from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.properties import PropertiesMachine
 from ledgerlog_spark.protocol.log.read.versions import ListingMachine
 from tests.sim.log.schedules import use_small_heads
 from tests.unit.log.log_values import OneLog, new_head, staged, token

@@ -20,12 +20,12 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome as Outcome
 from ledgerlog_spark.protocol.log import messages as m
-from ledgerlog_spark.protocol.log.commit import commit as log_commit
-from ledgerlog_spark.protocol.log.commit.commit import ATTEMPTS_MAX, UNKNOWN_MAX, CommitMachine
-from ledgerlog_spark.protocol.log.commit.phases import CommitPhase
+from ledgerlog_spark.protocol.log import transaction
+from ledgerlog_spark.protocol.log.commit.commit import UNKNOWN_MAX, CommitMachine
 from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.state.records import LogKind, ProducerRecord, WriteMode
+from ledgerlog_spark.protocol.log.transaction import ATTEMPTS_MAX
 from tests.unit.log.log_values import OneLog, staged, token
 
 REQUEST = CommitRequest(app="app", run="run", batch_id=3, ranges=(staged(7), staged(8)))
@@ -87,7 +87,7 @@ def test_commit_changes_head_and_producer_with_one_token() -> None:
     assert write.head.token == write.producer.token == write.token == token(50)
     assert (write.producer.last_batch_id, write.producer.runs) == (3, ("run",))
     assert session.result().status is CommitStatus.COMMITTED
-    assert session.machine.phase is CommitPhase.ENDED
+    assert session.machine.has_ended
 
 
 def test_append_without_rows_asks_for_nothing() -> None:
@@ -210,7 +210,7 @@ def test_commit_that_is_overtaken_all_the_time_gives_up_definitely() -> None:
 def test_every_attempt_of_a_commit_that_gives_up_has_a_token_of_its_own(
     attempts_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_commit, "ATTEMPTS_MAX", attempts_max)
+    monkeypatch.setattr(transaction, "ATTEMPTS_MAX", attempts_max)
     session, tokens = Session(), []
     while not session.machine.has_ended:
         tokens.append(session.until(m.WriteHead).token)

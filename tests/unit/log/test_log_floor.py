@@ -10,8 +10,7 @@ import pytest
 from ledgerlog_spark.errors import NeedsOperatorError
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log import messages as m
-from ledgerlog_spark.protocol.log.read.floor import PAGES_AT_ONCE, FloorMachine
-from ledgerlog_spark.protocol.log.seal import SINCE_KEY, since_offset
+from ledgerlog_spark.protocol.log.seal import PAGES_AT_ONCE, SINCE_KEY, FloorMachine, since_offset
 from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
 from tests.unit.log.log_values import OneLog, full_statistics, staged
 from tests.unit.log.log_world import SCHEMA, LogWorld, commit, write

@@ -13,9 +13,8 @@ from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome as Outcome
 from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
 from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind, Joined
-from ledgerlog_spark.protocol.log.commit.known import KnownLog
 from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
-from ledgerlog_spark.protocol.log.commit.result import CommitResult, CommitStatus
+from ledgerlog_spark.protocol.log.commit.result import CommitResult, CommitStatus, KnownLog
 from ledgerlog_spark.protocol.log.state.records import ProducerRecord, WriteMode
 from tests.unit.log.log_values import OneLog, staged, token
 

@@ -23,8 +23,7 @@ from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.read.versions import HistoryMachine, SnapshotMachine
 from ledgerlog_spark.protocol.log.state import pages as log_pages
 from ledgerlog_spark.protocol.log.state.codec import decode_page
-from ledgerlog_spark.protocol.log.state.page_replacement import replace_run
-from ledgerlog_spark.protocol.log.state.pages import HeadShare, PageWriter
+from ledgerlog_spark.protocol.log.state.pages import HeadShare, PageWriter, replace_run
 from ledgerlog_spark.protocol.log.state.records import (
     Item,
     Operation,

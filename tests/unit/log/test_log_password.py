@@ -16,7 +16,6 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.model import Versioned
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log import messages as m
-from ledgerlog_spark.protocol.log.change.properties import PropertiesMachine
 from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
 from ledgerlog_spark.protocol.log.commit.merge import MergeMachine, MergeRequest
 from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
@@ -26,7 +25,11 @@ from ledgerlog_spark.protocol.log.password import (
     password_check,
     with_password,
 )
-from ledgerlog_spark.protocol.log.properties import LogProperties, changed_properties
+from ledgerlog_spark.protocol.log.properties import (
+    LogProperties,
+    PropertiesMachine,
+    changed_properties,
+)
 from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
 from tests.unit.log.log_values import OneLog, full_statistics, new_head, staged, token
 from tests.unit.log.log_world import SCHEMA, LogWorld, of, payloads, write
@@ -250,7 +253,7 @@ def test_log_of_an_older_version_takes_the_password_of_its_ledgers(in_world: Any
         assert found is not None
         old = replace(found.value, properties={}, writer_features=())
         await logs.store.write_head(
-            log.log_id, m.WriteHead(0, old.token, old, head_version=found.version)
+            log.log_id, m.WriteHead(old.token, old, head_version=found.version)
         )
         wrong = await log.begin(schema=SCHEMA)
         with pytest.raises(UnauthorizedError):

@@ -11,12 +11,11 @@ from ledgerlog_spark.errors import ConfigurationError, VersionNotAvailableError
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log.change.expiry import STEP_ITEMS_MAX, ExpiryMachine
-from ledgerlog_spark.protocol.log.change.properties import PropertiesMachine
 from ledgerlog_spark.protocol.log.change.retention import RetentionMachine, due_by_age
 from ledgerlog_spark.protocol.log.change.truncate import Truncated, TruncateMachine
 from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
 from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
-from ledgerlog_spark.protocol.log.properties import LogProperties
+from ledgerlog_spark.protocol.log.properties import LogProperties, PropertiesMachine
 from ledgerlog_spark.protocol.log.read.versions import HistoryMachine, SnapshotMachine
 from ledgerlog_spark.protocol.log.state.records import Operation, WriteMode
 from ledgerlog_spark.protocol.log.sweep import LedgerSweep

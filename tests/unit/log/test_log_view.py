@@ -139,5 +139,9 @@ def test_a_missing_page_makes_a_view_that_may_be_old_synchronise() -> None:
     assert isinstance(ask, m.ReadHead)
     (ask,) = machine.handle(log.reply(ask))
     assert isinstance(ask, m.ReadPages)
-    (ask,) = machine.handle(m.PagesRead(ask.request, MetadataOutcome.GONE, ()))
-    assert isinstance(ask, m.Sync)
+    (effect,) = machine.handle(m.PagesRead(ask.request, MetadataOutcome.GONE, ()))
+    assert isinstance(effect, m.Sync)
+    while not isinstance(effect, m.Finished):  # the replica was behind: the same head, and its page
+        assert not isinstance(effect, m.Failed), effect.error
+        (effect,) = machine.handle(log.reply(effect))
+    assert effect.result.end_offset == log.head.value.end_offset

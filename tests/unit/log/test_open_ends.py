@@ -69,7 +69,7 @@ class LedWorld(ClientWorld):
         assert found is not None
         token = uuid.uuid4().hex
         head = replace(found.value, token=token, **fields)  # type: ignore[arg-type]
-        await self.store.write_head(self.log.log_id, WriteHead(0, token, head, found.version))
+        await self.store.write_head(self.log.log_id, WriteHead(token, head, found.version))
         return head
 
     async def ledger(self) -> WriteHandle:
@@ -538,7 +538,7 @@ def test_watch_of_a_transactional_logs_end_hears_of_its_head_alone() -> None:
         assert found is not None
         token = uuid.uuid4().hex
         head = replace(found.value, token=token)
-        await stores.logs.write_head(log.log_id, WriteHead(0, token, head, found.version))
+        await stores.logs.write_head(log.log_id, WriteHead(token, head, found.version))
         await asyncio.sleep(1)
         assert calls
         cancel()

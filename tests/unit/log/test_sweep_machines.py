@@ -12,12 +12,12 @@ from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log.change.expiry import STEP_ITEMS_MAX, expiry_step
-from ledgerlog_spark.protocol.log.change.head import ATTEMPTS_MAX
-from ledgerlog_spark.protocol.log.change.properties import PropertiesMachine
 from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.properties import PropertiesMachine
 from ledgerlog_spark.protocol.log.read.versions import listing_of
 from ledgerlog_spark.protocol.log.state.records import Item, Paged, ProducerRecord, VersionInterval
 from ledgerlog_spark.protocol.log.sweep import LedgerSweep, PagesSweep
+from ledgerlog_spark.protocol.log.transaction import ATTEMPTS_MAX
 from tests.unit.log.log_values import OneLog, staged, token
 
 PRODUCER = Versioned(ProducerRecord(epoch=1, runs=("run",)), Version(1, 4))

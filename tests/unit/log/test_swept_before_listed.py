@@ -150,6 +150,6 @@ async def test_a_mark_that_this_replica_does_not_have_yet_is_looked_for_again() 
     assert isinstance(behind.tree, MemoryTree)
     behind.tree.hold_reads()
     await leaders.logs.make_ledger(head.log_id, 7, METADATA)
-    write = WriteHead(0, token(6), replace(head, token=token(6)), at.version, listed=(7,))
+    write = WriteHead(token(6), replace(head, token=token(6)), at.version, listed=(7,))
     await behind.logs.write_head(head.log_id, write)
     assert list(await leaders.logs.marked(head.log_id)) == []

@@ -1,5 +1,5 @@
-"""Changes of a head that no producer makes.
+"""Changes of a head that drop rows or versions, which no producer makes.
 
-- `head`: changes the head until it is as wanted. `truncate`, `retention`, `properties`, `orphans`:
-  what is wanted. `expiry`: forgets versions that were replaced long ago.
+- `truncate`, `retention`: drop the oldest rows. `expiry`: forgets versions that were replaced long
+  ago.
 """

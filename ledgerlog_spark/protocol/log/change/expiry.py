@@ -12,22 +12,17 @@ the mark.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
-from ledgerlog_spark.protocol.log.messages import AskedTime, LogEffects, LogReply, WriteHead
-from ledgerlog_spark.protocol.log.read.versions import HeadReader, ReadPhase, oldest_of
+from ledgerlog_spark.protocol.log.machine import LogMachine, Steps
+from ledgerlog_spark.protocol.log.messages import AskedTime, WriteHead
+from ledgerlog_spark.protocol.log.read.versions import oldest_of
 from ledgerlog_spark.protocol.log.state.pages import drop_before
-from ledgerlog_spark.protocol.log.state.records import LogKind
+from ledgerlog_spark.protocol.log.state.records import Item, LogHead, LogKind, VersionInterval
 from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS
 from ledgerlog_spark.protocol.log.state.walk import Walk
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.protocol.log.state.records import Item, LogHead, VersionInterval
 
 STEP_ITEMS_MAX = 1_000
 VERSIONS_AT_ONCE = 1_000
@@ -58,8 +53,18 @@ class ExpiryStep:
     unlisted: tuple[int, ...]
     is_last: bool
 
+    def applied(self, head: LogHead) -> LogHead:
+        """The head without what the step forgets; it still has its token."""
+        return replace(
+            head,
+            oldest_version=self.oldest_version,
+            oldest_offset=self.oldest_offset,
+            items=drop_before(ITEMS, head.items, self.oldest_offset),
+            history=drop_before(HISTORY, head.history, self.oldest_version),
+        )
 
-class ExpiryMachine(HeadReader[Expired]):
+
+class ExpiryMachine(LogMachine[Expired]):
     """One step; ends with `Finished(Expired)`. Run it again until it `is_complete`.
 
     A conflict or an unknown outcome leaves the step for another time: the next one looks at what
@@ -70,7 +75,6 @@ class ExpiryMachine(HeadReader[Expired]):
     """
 
     asked_time = AskedTime.EXACT
-    __slots__ = ("_retention_ms", "_step_done", "_token", "next_due_ms")
 
     def __init__(
         self, log: str, *, version_retention_ms: int | None, token: str, is_fresh: bool = True
@@ -87,71 +91,39 @@ class ExpiryMachine(HeadReader[Expired]):
         super().__init__(log, is_fresh=is_fresh)
         self._retention_ms = version_retention_ms
         self._token = token
-        self._step_done: ExpiryStep | None = None
         self.next_due_ms = 0
 
-    def _step(self, reply: LogReply) -> LogEffects[Expired]:
-        step = self._step_done
-        if step is None:
-            return super()._step(reply)
-        done = reply.outcome is MetadataOutcome.OK
-        return self._finish(
-            Expired(
-                is_changed=done,
-                is_complete=done and step.is_last,
-                unlisted=step.unlisted if done else (),
-            )
-        )
+    def _run(self) -> Steps[Expired]:
+        step = yield from self._look(self._step_of)
+        found = self._head
+        assert found is not None
+        head = found.value
+        if (step.oldest_version, step.oldest_offset) == (head.oldest_version, head.oldest_offset):
+            return Expired(is_changed=False, is_complete=True)
+        changed = replace(step.applied(head), token=self._token)
+        write = WriteHead(self._token, changed, found.version, unlisted=step.unlisted)
+        if (yield from self._ask(write)).outcome is not MetadataOutcome.OK:
+            return Expired(is_changed=False, is_complete=False)
+        return Expired(is_changed=True, is_complete=step.is_last, unlisted=step.unlisted)
 
-    def _walks(self, head: LogHead) -> list[Walk[Any]]:
-        return [oldest_versions(head, head.oldest_version)]
-
-    def _oldest(self, head: LogHead, history: Sequence[VersionInterval]) -> VersionInterval:
-        """The oldest retained version; a leader log has one, which begins where the head says."""
+    def _step_of(self, head: LogHead) -> Steps[ExpiryStep]:
+        versions = oldest_versions(head, head.oldest_version)
+        history = yield from self._walk(versions)
         oldest = history[0]
         if self._retention_ms is not None:
             oldest = oldest_retained(history, self._now_ms - self._retention_ms)
-        is_leader = head.kind is LogKind.LEADER
-        return replace(oldest, start_offset=head.start_offset) if is_leader else oldest
-
-    def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
-        if len(walked) > 1:
-            return []
-        oldest = self._oldest(head, walked[0].records())
-        if oldest.start_offset == head.oldest_offset:
-            return []
-        return [oldest_of(head, STEP_ITEMS_MAX)]
-
-    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[Expired]:
-        history = walked[0].records()
-        oldest = self._oldest(head, history)
+        if head.kind is LogKind.LEADER:  # it has one version, which begins where the head says
+            oldest = replace(oldest, start_offset=head.start_offset)
+        items: Walk[Item] | None = None
+        if oldest.start_offset != head.oldest_offset:
+            items = oldest_of(head, STEP_ITEMS_MAX)
+            yield from self._walk(items)
         later = [v.commit_time_ms for v in history if v.version > oldest.version]
         self.next_due_ms = min(later, default=self._now_ms) + (self._retention_ms or 0)
-        step = expiry_step(head, oldest, walked[1] if len(walked) > 1 else None)
-        if walked[0].is_cut and oldest is history[-1]:
+        step = expiry_step(head, oldest, items)
+        if versions.is_cut and oldest is history[-1]:
             step = replace(step, is_last=False)  # versions that were not read may be as old
-        if (step.oldest_version, step.oldest_offset) == (head.oldest_version, head.oldest_offset):
-            return self._finish(Expired(is_changed=False, is_complete=True))
-        self._step_done = step
-        self.phase = ReadPhase.IDLE
-        changed = replace(
-            head,
-            token=self._token,
-            oldest_version=step.oldest_version,
-            oldest_offset=step.oldest_offset,
-            items=drop_before(ITEMS, head.items, step.oldest_offset),
-            history=drop_before(HISTORY, head.history, step.oldest_version),
-        )
-        assert self._head_version is not None
-        return self._ask(
-            partial(
-                WriteHead,
-                token=self._token,
-                head=changed,
-                head_version=self._head_version,
-                unlisted=step.unlisted,
-            )
-        )
+        return step
 
 
 def oldest_retained(history: Sequence[VersionInterval], since_ms: int) -> VersionInterval:

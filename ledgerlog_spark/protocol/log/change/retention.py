@@ -10,21 +10,18 @@ keep what follows from being looked at for ever.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 from ledgerlog_spark.protocol.log.change.expiry import STEP_ITEMS_MAX
-from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.change.truncate import Truncated, TruncateMachine
+from ledgerlog_spark.protocol.log.machine import Steps
 from ledgerlog_spark.protocol.log.messages import AskedTime
 from ledgerlog_spark.protocol.log.read.versions import oldest_of
 from ledgerlog_spark.protocol.log.state.pages import PageRequest, overlapping, select
-from ledgerlog_spark.protocol.log.state.records import Item
+from ledgerlog_spark.protocol.log.state.records import Item, LogHead, PageRef
 from ledgerlog_spark.protocol.log.state.rows import ITEMS
 from ledgerlog_spark.protocol.log.state.walk import Walk
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.protocol.log.state.records import LogHead, PageRef
+from ledgerlog_spark.protocol.log.transaction import Plan
 
 PageSizes = dict[tuple[str, int], int]
 """Payload bytes of what a page lists, by its token and number."""
@@ -46,16 +43,6 @@ class RetentionMachine(TruncateMachine):
     """
 
     asked_time = AskedTime.EXACT
-    __slots__ = (
-        "_ages",
-        "_newest",
-        "_page_sizes",
-        "_retention_bytes",
-        "_retention_ms",
-        "is_more_due",
-        "next_due_ms",
-        "untimed_to",
-    )
 
     def __init__(
         self,
@@ -83,46 +70,61 @@ class RetentionMachine(TruncateMachine):
         self._retention_ms = retention_ms
         self._retention_bytes = retention_bytes
         self._page_sizes = {} if page_sizes is None else page_sizes
-        self._ages: list[Walk[Item]] = []
-        self._newest: _NewestVersion | None = None
         self.next_due_ms: int | None = None
         self.is_more_due = False
         self.untimed_to = untimed_to
 
-    def _walks(self, head: LogHead) -> list[Walk[Any]]:
-        self._history = None
-        self._ages = [_items_from(head, max(head.oldest_offset, self.untimed_to))]
-        walks: list[Walk[Any]] = [*self._ages]
-        if self._is_prefix_unread(head):  # the first walk is of what the step drops and marks
-            walks.insert(0, oldest_of(head, STEP_ITEMS_MAX))
-        if self._retention_bytes != KEPT:
-            self._newest = _NewestVersion(head, self._page_sizes)
-            walks.append(self._newest)
-        return walks
-
-    def _is_prefix_unread(self, head: LogHead) -> bool:
-        return self._ages[0].first_key > head.oldest_offset
-
-    def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
-        """The items that follow, while none says when its rows came; then as of a truncation."""
-        last = self._ages[-1]
-        if self._retention_ms != KEPT and last.is_cut:
-            items = last.records()
-            if not any(item.newest_ms for item in items):
-                self.untimed_to = items[-1].end_offset
-                self._ages.append(_items_from(head, items[-1].end_offset))
-                return [self._ages[-1]]
-        return super()._more(head, walked)
-
-    def _target(self, head: LogHead, walked: list[Walk[Any]]) -> int:
-        del walked
+    def _plan(self, head: LogHead) -> Plan[Truncated]:
         self.next_due_ms = None
         self.is_more_due = False
-        items = tuple(item for walk in self._ages for item in walk.records())
+        first = max(head.oldest_offset, self.untimed_to)
+        ages = [_items_from(head, first)]
+        dropped = ages[0]
+        is_prefix_unread = first > head.oldest_offset
+        if is_prefix_unread:  # what the step drops and marks begins before
+            dropped = oldest_of(head, STEP_ITEMS_MAX)
+            yield from self._walk(dropped)
+        yield from self._walk(ages[0])
+        newest: _NewestVersion | None = None
+        if self._retention_bytes != KEPT:
+            newest = _NewestVersion(head, self._page_sizes)
+            yield from self._walk(newest)
+        yield from self._look_on(head, ages)
+        items = tuple(item for walk in ages for item in walk.records())
+        is_cut = ages[-1].is_cut
+        offset = self._target(items, newest, is_cut=is_cut, is_prefix_unread=is_prefix_unread)
+        return (yield from self._drop(head, dropped, offset))
+
+    def _look_on(self, head: LogHead, ages: list[Walk[Item]]) -> Steps[None]:
+        """Read the items that follow, while none says when its rows came."""
+        while self._retention_ms != KEPT and ages[-1].is_cut:
+            items = ages[-1].records()
+            if any(item.newest_ms for item in items):
+                return
+            self.untimed_to = items[-1].end_offset
+            ages.append(_items_from(head, self.untimed_to))
+            yield from self._walk(ages[-1])
+
+    def _target(
+        self,
+        items: tuple[Item, ...],
+        newest: _NewestVersion | None,
+        *,
+        is_cut: bool,
+        is_prefix_unread: bool,
+    ) -> int:
+        """The first row that stays; 0 when nothing goes.
+
+        Args:
+            items: Looked at by age.
+            newest: The newest version, looked at by size.
+            is_cut: Whether more items follow.
+            is_prefix_unread: Whether items without a time lie before.
+        """
         offset, is_all_due = 0, False
         if self._retention_ms != KEPT:
-            offset, is_all_due = self._due_by_age(items)
-        if (newest := self._newest) is not None:
+            offset, is_all_due = self._due_by_age(items, is_cut=is_cut)
+        if newest is not None:
             records = newest.records()
             surplus_bytes = newest.size_bytes() - self._retention_bytes
             by_size = due_by_size(records, surplus_bytes=surplus_bytes, is_all=not newest.is_cut)
@@ -133,20 +135,20 @@ class RetentionMachine(TruncateMachine):
             self.is_more_due = True
             self.next_due_ms = self._now_ms
             return offset
-        if self._is_prefix_unread(head) and offset >= self.untimed_to:
+        if is_prefix_unread and offset >= self.untimed_to:
             return offset  # the prefix goes too, with ledgers of its own
         gone = {item.ledger_id for item in items if item.end_offset <= offset}
         kept = {item.ledger_id for item in items if item.end_offset > offset}
         return offset if gone - kept else 0
 
-    def _due_by_age(self, items: Sequence[Item]) -> tuple[int, bool]:
+    def _due_by_age(self, items: Sequence[Item], *, is_cut: bool) -> tuple[int, bool]:
         """The end of what is too old, and whether what was not looked at may be as well."""
         since_ms = self._now_ms - self._retention_ms
         younger = [item.newest_ms for item in items if item.newest_ms >= since_ms]
         self.next_due_ms = min(younger, default=self._now_ms) + self._retention_ms + 1
         offset = due_by_age(items, since_ms=since_ms)
         last = max((item.end_offset for item in items if item.newest_ms), default=0)
-        return offset, self._ages[-1].is_cut and offset >= last > 0
+        return offset, is_cut and offset >= last > 0
 
 
 def _items_from(head: LogHead, offset: int) -> Walk[Item]:
@@ -159,8 +161,6 @@ class _NewestVersion(Walk[Item]):
     Attributes:
         all_refs: Every page of the version.
     """
-
-    __slots__ = ("_page_sizes", "all_refs")
 
     def __init__(self, head: LogHead, page_sizes: PageSizes) -> None:
         self._page_sizes = page_sizes

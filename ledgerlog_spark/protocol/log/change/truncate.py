@@ -7,29 +7,29 @@ of another process (LOGS.md#U5). Nothing is deleted before the head says that it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.protocol.log.change.expiry import (
     STEP_ITEMS_MAX,
-    ExpiryStep,
     expiry_step,
     oldest_versions,
 )
-from ledgerlog_spark.protocol.log.change.head import HeadChanger
+from ledgerlog_spark.protocol.log.machine import Steps
+from ledgerlog_spark.protocol.log.messages import Finished
 from ledgerlog_spark.protocol.log.read.versions import oldest_of
-from ledgerlog_spark.protocol.log.state import pages as log_pages
-from ledgerlog_spark.protocol.log.state.pages import Loaded, PageRequest, PageWriter, drop_before
-from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind, Operation, VersionInterval
-from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.protocol.log.messages import LogEffects
-    from ledgerlog_spark.protocol.log.state.walk import Walk
-
+from ledgerlog_spark.protocol.log.state.pages import Loaded, PageWriter, append, pages_to_merge
+from ledgerlog_spark.protocol.log.state.records import (
+    Item,
+    LogHead,
+    LogKind,
+    Operation,
+    VersionInterval,
+)
+from ledgerlog_spark.protocol.log.state.rows import HISTORY
+from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.log.transaction import Change, HeadTransaction, Plan
 
 _IN_USE = "; rows of the ledger in use can be dropped by the leader, which closes it first"
 
@@ -60,49 +60,12 @@ class Truncated:
     untimed_to: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TruncateChange:
-    """The head without what lies below an offset.
-
-    Attributes:
-        head: With its start, its oldest version and its items as they are to be.
-        interval: The version that begins at the offset; None when there is one, and in a leader
-            log, which has no versions.
-    """
-
-    head: LogHead
-    interval: VersionInterval | None
-
-    def pages_to_merge(self) -> tuple[PageRequest, ...]:
-        """Pages that have to be read before `build`."""
-        new = () if self.interval is None else (self.interval,)
-        return tuple(log_pages.pages_to_merge(HISTORY, self.head.history, new))
-
-    def build(self, token: str, loaded: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
-        """The new head, and the pages to write under `token` before it."""
-        if self.interval is None:
-            return replace(self.head, token=token), ()
-        writer = PageWriter(token)
-        interval = replace(self.interval, token=token)
-        history = log_pages.append(HISTORY, self.head.history, (interval,), writer, loaded)
-        head = replace(
-            self.head,
-            version=interval.version,
-            commit_time_ms=interval.commit_time_ms,
-            token=token,
-            history=history,
-        )
-        return head, tuple(writer.pages)
-
-
-class TruncateMachine(HeadChanger[Truncated]):
+class TruncateMachine(HeadTransaction[Truncated]):
     """Ends with `Finished(Truncated)`: the log begins at the offset, or behind it.
 
     Or `Failed` with `ConfigurationError` (an offset that the log does not have yet),
     `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
     """
-
-    __slots__ = ("_history", "_offset", "_step_made")
 
     def __init__(self, log: str, *, offset: int, token: str) -> None:
         """Machine of one truncation.
@@ -114,16 +77,18 @@ class TruncateMachine(HeadChanger[Truncated]):
         """
         super().__init__(log, token=token)
         self._offset = offset
-        self._step_made: ExpiryStep | None = None
-        self._history: Walk[VersionInterval] | None = None
 
-    def _target(self, head: LogHead, walked: list[Walk[Any]]) -> int:
-        """The first row that stays, given the oldest items.
+    def _plan(self, head: LogHead) -> Plan[Truncated]:
+        oldest = oldest_of(head, STEP_ITEMS_MAX)
+        yield from self._walk(oldest)
+        return (yield from self._drop(head, oldest, self._checked(head)))
+
+    def _checked(self, head: LogHead) -> int:
+        """The first row that stays.
 
         Raises:
             ConfigurationError: The log does not have it yet.
         """
-        del walked
         is_leader_log = head.kind is LogKind.LEADER
         if not 0 <= self._offset <= head.end_offset:
             raise ConfigurationError(
@@ -136,54 +101,64 @@ class TruncateMachine(HeadChanger[Truncated]):
             )
         return self._offset
 
-    def _walks(self, head: LogHead) -> list[Walk[Any]]:
-        self._history = None
-        return [oldest_of(head, STEP_ITEMS_MAX)]
-
-    def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
-        """The versions that end, when a version that there is begins at the offset or behind it."""
-        offset = self._target(head, walked)
-        if head.kind is LogKind.LEADER or offset > head.start_offset:
-            return []
-        if self._history is None:
-            first = head.oldest_version
-        else:
-            newest = self._history.records()[-1]
-            if newest.start_offset >= offset or not self._history.is_cut:
-                return []
-            first = newest.version + 1
-        self._history = oldest_versions(head, first)
-        return [self._history]
-
-    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[Truncated]:
-        offset = self._target(head, walked)
-        history = self._history.records() if self._history is not None else ()
+    def _drop(self, head: LogHead, items: Walk[Item], offset: int) -> Plan[Truncated]:
+        """Drop what lies below the offset, given the oldest items."""
+        history = yield from self._ending(head, offset)
         oldest, interval = _oldest_left(head, history, offset, self._now_ms)
-        step = expiry_step(head, oldest, walked[0])
+        step = expiry_step(head, oldest, items)
         unchanged = step.oldest_version == head.oldest_version and interval is None
         if unchanged and step.oldest_offset == head.oldest_offset and offset <= head.start_offset:
-            return self._finish(Truncated(head.version, head.start_offset, head.oldest_version))
-        self._step_made = step
-        shorter = replace(
-            head,
-            start_offset=max(head.start_offset, offset),
-            oldest_version=step.oldest_version,
-            oldest_offset=step.oldest_offset,
-            items=drop_before(ITEMS, head.items, step.oldest_offset),
-            history=drop_before(HISTORY, head.history, step.oldest_version),
-        )
-        return self._replace_head(TruncateChange(shorter, interval), step.unlisted)
-
-    def _changed(self, head: LogHead) -> Truncated:
-        step = self._step_made
-        assert step is not None
-        return Truncated(
-            version=head.version,
-            start_offset=head.start_offset,
-            oldest_version=head.oldest_version,
+            return Finished(Truncated(head.version, head.start_offset, head.oldest_version))
+        shorter = replace(step.applied(head), start_offset=max(head.start_offset, offset))
+        new = () if interval is None else (interval,)
+        return Change(
+            lambda token, loaded: _truncated(shorter, interval, token, loaded),
+            lambda changed: Truncated(
+                version=changed.version,
+                start_offset=changed.start_offset,
+                oldest_version=changed.oldest_version,
+                unlisted=step.unlisted,
+                is_complete=step.is_last,
+            ),
+            wanted=tuple(pages_to_merge(HISTORY, shorter.history, new)),
             unlisted=step.unlisted,
-            is_complete=step.is_last,
         )
+
+    def _ending(self, head: LogHead, offset: int) -> Steps[tuple[VersionInterval, ...]]:
+        """The versions that end, and the first one that there is which stays.
+
+        None when a new version begins at the offset, nor in a leader log, which has no versions.
+        """
+        history: tuple[VersionInterval, ...] = ()
+        if head.kind is LogKind.LEADER or offset > head.start_offset:
+            return history
+        first = head.oldest_version
+        while True:
+            walk = oldest_versions(head, first)
+            history = yield from self._walk(walk)
+            newest = history[-1]
+            if newest.start_offset >= offset or not walk.is_cut:
+                return history
+            first = newest.version + 1
+
+
+def _truncated(
+    head: LogHead, interval: VersionInterval | None, token: str, loaded: Loaded
+) -> tuple[LogHead, tuple[bytes, ...]]:
+    """The new head, with the version that begins at the offset unless there is one."""
+    if interval is None:
+        return replace(head, token=token), ()
+    writer = PageWriter(token)
+    interval = replace(interval, token=token)
+    history = append(HISTORY, head.history, (interval,), writer, loaded)
+    changed = replace(
+        head,
+        version=interval.version,
+        commit_time_ms=interval.commit_time_ms,
+        token=token,
+        history=history,
+    )
+    return changed, tuple(writer.pages)
 
 
 def _oldest_left(

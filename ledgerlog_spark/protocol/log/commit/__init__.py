@@ -1,7 +1,7 @@
 """Commits of producers.
 
-- `commit`: the transaction, and how an unknown outcome is settled. `plan`: how it changes a head.
-  `phases`, `result`: its phases, and how it ended. `known`: what it leaves for the next one.
-- `listing`: a commit that reads the log's list first: `merge`, `restore`.
-- `epoch`: which query run may write. `current_schema`, `password_guard`: what a commit compares.
+- `commit`: a head transaction with a producer, and how an unknown outcome is settled. `plan`: how
+  it changes a head. `result`: how it ended, and what it leaves for the producer's next commit.
+- `merge`, `restore`: commits whose plans read the log's list.
+- `epoch`: which query run may write.
 """

@@ -23,62 +23,59 @@ versions; every other end of the machine comes after a `Sync`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.errors import ConcurrentCommitError, ProducerFencedError
+from ledgerlog_spark.errors import (
+    CommitUnknownError,
+    ConcurrentCommitError,
+    DataLossError,
+    LedgerLogError,
+    MetadataFormatError,
+    ProducerFencedError,
+)
+from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
-from ledgerlog_spark.protocol.log.commit.current_schema import by_place, schema_in, schema_pages_of
-from ledgerlog_spark.protocol.log.commit.known import left_by
-from ledgerlog_spark.protocol.log.commit.password_guard import PasswordGuard
-from ledgerlog_spark.protocol.log.commit.phases import CommitPhase
 from ledgerlog_spark.protocol.log.commit.plan import (
     CommitRequest,
+    NewVersion,
     needs_current_schema,
     plan_commit,
 )
 from ledgerlog_spark.protocol.log.commit.result import (
     CommitResult,
     CommitStatus,
-    result_of,
+    KnownLog,
+    left_by,
     unknown,
 )
-from ledgerlog_spark.protocol.log.machine import LogMachine, lost_page, token_after
+from ledgerlog_spark.protocol.log.machine import Steps
 from ledgerlog_spark.protocol.log.messages import (
-    AskedTime,
-    HeadRead,
-    LogEffects,
-    LogReply,
-    PagesRead,
-    PagesWritten,
-    PasswordRead,
-    ProducerRead,
+    Finished,
     ReadHead,
-    ReadPages,
+    ReadPassword,
     ReadProducer,
     ReadRegistered,
-    RegisteredRead,
     Sync,
-    Synced,
     WriteHead,
-    WritePages,
-    Written,
 )
-from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from ledgerlog_spark.errors import LedgerLogError
-    from ledgerlog_spark.model import Version, Versioned
-    from ledgerlog_spark.protocol.log.commit.known import KnownLog
-    from ledgerlog_spark.protocol.log.commit.plan import HeadChange
-    from ledgerlog_spark.protocol.log.state.pages import Loaded, PageRequest
-    from ledgerlog_spark.protocol.log.state.records import ProducerRecord
-
-ATTEMPTS_MAX = 100
-"""Conflicts after which a commit gives up; each means that somebody else got through."""
+from ledgerlog_spark.protocol.log.password import (
+    PASSWORD_CHECK,
+    check_password,
+    compare_password,
+    password_check,
+    with_password,
+)
+from ledgerlog_spark.protocol.log.read.versions import newest_of
+from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind, ProducerRecord
+from ledgerlog_spark.protocol.log.state.rows import SCHEMAS
+from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.log.transaction import (
+    ATTEMPTS_MAX,
+    Change,
+    HeadTransaction,
+    Plan,
+)
 
 UNKNOWN_MAX = 10
 """Unanswered transactions, or reads that failed while one is open, before the caller is told."""
@@ -86,22 +83,24 @@ UNKNOWN_MAX = 10
 REBASES_MAX = 3
 """Conflicts in a row after which the producer record is read again too (LOGS.md#K14)."""
 
+LEDGERS_READ_MAX = 8
+"""Of the newest that are listed, until the record of one names its password."""
 
-class CommitMachine(LogMachine[CommitResult]):
+Ended = Finished[CommitResult]
+CommitChange = Change[CommitResult]
+
+
+class CommitMachine(HeadTransaction[CommitResult]):
     """Commits one batch once, or shows that it cannot be.
 
     Ends with `Finished(CommitResult)`, or `Failed` with one of `LogNotFoundError`, `LogKindError`,
     `ProducerFencedError`, `ConcurrentCommitError`, `SchemaMismatchError`, `UnauthorizedError`,
     `DataLossError`, `MetadataFormatError`, `MetadataUnavailableError` (all definite: nothing
     changed and nothing will), or `CommitUnknownError`.
-    """
 
-    __slots__ = (
-        "_attempts", "_built", "_change", "_guard", "_head", "_is_synced", "_known", "_loaded",
-        "_missed_token", "_now_ms", "_open", "_producer", "_rebases", "_registered", "_request",
-        "_schema_pages", "_sent", "_token", "_unknowns", "_unlisted", "_wanted", "_was_refused",
-        "known_after", "phase",
-    )  # fmt: skip
+    Attributes:
+        known_after: What this commit left, once it has ended with `COMMITTED`; None when not known.
+    """
 
     def __init__(
         self,
@@ -121,99 +120,105 @@ class CommitMachine(LogMachine[CommitResult]):
             known: What the app's last commit left, None to read everything. It may be old.
             now_ms: By the store's clock; only looked at with `known`.
         """
-        super().__init__(log)
-        self.phase = CommitPhase.IDLE
-        self.known_after: KnownLog | None = None
-        """What this commit left, once it has ended with `COMMITTED`; None when not known."""
-        self._known = known if known is not None and known.may_precede(request) else None
-        self._registered: frozenset[int] = frozenset()
+        super().__init__(log, token=token)
         self._request = request
-        self._missed_token: str | None = None
-        self._guard = PasswordGuard(log, request.password)
-        self._token = token
-        self._attempts = 0
+        self._now_ms = now_ms
+        self._producer: Versioned[ProducerRecord] | None = None
+        self._registered: frozenset[int] = frozenset()
         self._rebases = 0
         self._unknowns = 0
         self._is_synced = False
-        self._head: Versioned[LogHead] | None = None
-        self._producer: Versioned[ProducerRecord] | None = None
-        self._now_ms = now_ms
-        self._change: HeadChange | None = None
-        self._wanted: tuple[PageRequest, ...] = ()
-        self._schema_pages: Loaded = {}
-        self._loaded: Loaded = {}
-        self._built: LogHead | None = None
+        self._is_compared = False
+        self._schemas: dict[int, bytes] = {}
         self._open: WriteHead | None = None
         """The transaction whose outcome is unknown."""
-        self._sent: WriteHead | None = None
-        self._was_refused = False
-        self._unlisted: tuple[int, ...] = ()
+        self.known_after: KnownLog | None = None
+        self._begin: Callable[[], Steps[Ended | None]] = self._read_all
+        """How the next attempt begins; the one after it reads everything."""
+        if known is not None and known.may_precede(request):
+            self._begin = lambda: self._start_from(known)
 
-    def _begin(self) -> LogEffects[CommitResult]:
+    @property
+    def may_write(self) -> bool:
+        """Whether a transaction is out, or has an outcome that is not settled."""
+        return self._open is not None or super().may_write
+
+    def give_up(self, timeout_ms: int) -> LedgerLogError:
+        """See `LogMachine`; a transaction that may have got through makes the outcome unknown."""
+        error = super().give_up(timeout_ms)
+        sent = self._request.app, self._request.batch_id, self._token
+        return error if error.definite else unknown(self.log, *sent, timeout_ms)
+
+    def _run(self) -> Steps[CommitResult]:
         if self._request.is_empty:
-            return self._end(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
-        return self._sync() if self._known is None else self._start_from(self._known)
+            return CommitResult(CommitStatus.NOTHING_TO_COMMIT)
+        return (yield from super()._run())
 
-    def _start_from(self, known: KnownLog) -> LogEffects[CommitResult]:
+    def _attempt(self) -> Steps[Ended | None]:
+        try:
+            return (yield from super()._attempt())
+        except LedgerLogError:
+            if self._concludes():
+                raise
+            return None
+
+    def _concludes(self) -> bool:
+        """Whether a failure counts: not if it was concluded from records that may be old."""
+        return self._is_synced or self._open is not None
+
+    def _planned(self) -> Plan[CommitResult]:
+        begin, self._begin = self._begin, self._read_all
+        ended = yield from begin()
+        if ended is not None:
+            return ended
+        assert self._head is not None
+        head = self._head.value
+        if self._request.ranges:
+            yield from self._compare_password(head)
+        if self._request.is_nothing_for(head):
+            return Finished(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
+        return (yield from self._plan(head))
+
+    def _plan(self, head: LogHead) -> Plan[CommitResult]:
+        schema: bytes | None = None
+        if needs_current_schema(head, self._request):
+            schema = yield from self._current_schema(head)
+        new = plan_commit(head, self._request, now_ms=self._now_ms, current_schema=schema)
+        return self._changed(new)
+
+    def _changed(self, new: NewVersion) -> CommitChange:
+        return Change(new.build, committed, wanted=new.pages_to_merge())
+
+    def _start_from(self, known: KnownLog) -> Steps[Ended | None]:
         """Spare the reads: the transaction compares both versions (LOGS.md#K11)."""
         self._head, self._producer = known.head, known.producer
-        if not self._missing(known.registered):
+        if self._missing(known.registered):
+            yield from self._check_registered()
+        else:
             self._registered = known.registered
-            return self._compare()
-        self.phase = CommitPhase.REGISTERED
-        return self._ask(lambda number: ReadRegistered(number, self._request.app))
+        return None
 
-    def _fail(self, error: LedgerLogError) -> LogEffects[CommitResult]:
-        """A failure that was concluded from records that may be old does not count: read them."""
-        if not self._is_synced and self._open is None:
-            return self._sync()
-        return super()._fail(error)
-
-    def _step(self, reply: LogReply) -> LogEffects[CommitResult]:
-        failed = reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}
-        if failed and self.phase not in {CommitPhase.PAGES, CommitPhase.COMMIT}:
-            return self._on_read_failed(reply.outcome)
-        if isinstance(reply, PagesRead) and reply.outcome is MetadataOutcome.GONE:
-            return self._pages_gone()
-        steps: dict[CommitPhase, Callable[[Any], LogEffects[CommitResult]]] = {
-            CommitPhase.SYNC: self._on_synced,
-            CommitPhase.HEAD: self._on_head,
-            CommitPhase.REBASE: self._on_rebase,
-            CommitPhase.PRODUCER: self._on_producer,
-            CommitPhase.REGISTERED: self._on_registered,
-            CommitPhase.PASSWORD: self._on_password,
-            CommitPhase.SCHEMA: self._on_schema_pages,
-            CommitPhase.MERGE: self._on_merge_pages,
-            CommitPhase.PAGES: self._on_pages_written,
-            CommitPhase.COMMIT: self._on_committed,
-        }
-        return steps[self.phase](reply)
-
-    def _on_synced(self, _: Synced) -> LogEffects[CommitResult]:
-        self.phase = CommitPhase.HEAD
-        return self._ask(partial(ReadHead, time=AskedTime.RECENT))
-
-    def _sync(self) -> LogEffects[CommitResult]:
+    def _read_all(self) -> Steps[Ended | None]:
+        """Head and producer as they are; the end if the batch is in the log."""
         self._is_synced = True
         self._rebases = 0
-        self.phase = CommitPhase.SYNC
-        return self._ask(Sync)
+        yield from self._read_records()
+        return (yield from self._check())
 
-    def _on_head(self, reply: HeadRead) -> LogEffects[CommitResult]:
-        self._head = reply.head
-        self._now_ms = reply.now_ms
+    def _read_records(self) -> Steps[None]:
+        yield from self._read(Sync())
+        reply = yield from self._read(ReadHead(self.asked_time))
+        self._head, self._now_ms = reply.head, reply.now_ms
         if self._open is None:
-            self._head_of(reply.head.value if reply.head else None, writes=LogKind.TRANSACTIONAL)
-        self.phase = CommitPhase.PRODUCER
-        return self._ask(lambda number: ReadProducer(number, self._request.app))
+            self._check_head()
+        producer = yield from self._read(ReadProducer(self._request.app))
+        self._producer = producer.producer
 
-    def _on_producer(self, reply: ProducerRead) -> LogEffects[CommitResult]:
-        self._producer = reply.producer
-        if self._open is not None:
-            return self._settle(self._open)
-        return self._check()
+    def _check_head(self) -> None:
+        head = self._head.value if self._head is not None else None
+        self._head_of(head, writes=LogKind.TRANSACTIONAL)
 
-    def _check(self) -> LogEffects[CommitResult]:
+    def _check(self) -> Steps[Ended | None]:
         """Whether the batch is still to be committed, and by this run (LOGS.md#K2, LOGS.md#K3)."""
         if self._producer is None:
             raise ProducerFencedError(
@@ -224,7 +229,7 @@ class CommitMachine(LogMachine[CommitResult]):
             )
         record = self._producer.value
         if self._is_replay(record):
-            return self._end(CommitResult(CommitStatus.ALREADY_COMMITTED))
+            return Finished(CommitResult(CommitStatus.ALREADY_COMMITTED))
         if record.current_run != self._request.run:
             raise ProducerFencedError(
                 f"run {self._request.run!r} of producer {self._request.app!r} was replaced by "
@@ -234,16 +239,16 @@ class CommitMachine(LogMachine[CommitResult]):
                 run=self._request.run,
                 current_run=record.current_run,
             )
-        if not self._request.ranges:
-            return self._compare()
-        self.phase = CommitPhase.REGISTERED
-        return self._ask(lambda number: ReadRegistered(number, self._request.app))
+        if self._request.ranges:
+            yield from self._check_registered()
+        return None
 
     def _is_replay(self, record: ProducerRecord) -> bool:
         """Whether the batch, or a later one, is in the log already (LOGS.md#K2)."""
         return record.last_batch_id >= self._request.batch_id
 
-    def _on_registered(self, reply: RegisteredRead) -> LogEffects[CommitResult]:
+    def _check_registered(self) -> Steps[None]:
+        reply = yield from self._read(ReadRegistered(self._request.app))
         missing = self._missing(reply.ledger_ids)
         if missing:
             raise ProducerFencedError(
@@ -254,149 +259,159 @@ class CommitMachine(LogMachine[CommitResult]):
                 ledger_ids=tuple(missing[:100]),
             )
         self._registered = frozenset(reply.ledger_ids)
-        return self._compare()
 
     def _missing(self, registered: Iterable[int]) -> list[int]:
         """Ledgers of the batch that are not registered any more, rising (LOGS.md#K4)."""
         return sorted(self._request.ledger_ids.difference(registered))
 
-    def _compare(self) -> LogEffects[CommitResult]:
-        """Whether the ledgers of the batch have the log's password; then plan (LOGS.md#G11)."""
-        assert self._head is not None
-        ask = self._guard.next_request(self._head.value) if self._request.ranges else None
-        if ask is None:
-            return self._plan()
-        self.phase = CommitPhase.PASSWORD
-        return self._ask(ask)
+    def _compare_password(self, head: LogHead) -> Steps[None]:
+        """Compare the password of the batch's ledgers with the log's (LOGS.md#G11).
 
-    def _on_password(self, reply: PagesRead | PasswordRead) -> LogEffects[CommitResult]:
-        self._guard.take(reply)
-        return self._compare()
-
-    def _plan(self) -> LogEffects[CommitResult]:
-        assert self._head is not None
-        head = self._head.value
-        if self._request.is_nothing_for(head):
-            return self._end(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
-        current: bytes | None = None
-        if needs_current_schema(head, self._request):
-            current = schema_in(head, self._schema_pages)
-            wanted = () if current is not None else schema_pages_of(head, self._schema_pages)
-            if wanted:
-                self.phase = CommitPhase.SCHEMA
-                self._wanted = wanted
-                return self._ask(lambda number: ReadPages(number, wanted))
-        return self._prepare(
-            plan_commit(head, self._request, now_ms=self._now_ms, current_schema=current)
-        )
-
-    def _prepare(self, change: HeadChange) -> LogEffects[CommitResult]:
-        self._change = change
-        wanted = change.pages_to_merge()
-        if wanted:
-            self.phase = CommitPhase.MERGE
-            self._wanted = wanted
-            return self._ask(lambda number: ReadPages(number, wanted))
-        self._loaded = {}
-        return self._build()
-
-    def _on_schema_pages(self, reply: PagesRead) -> LogEffects[CommitResult]:
-        self._schema_pages = self._schema_pages | by_place(self._wanted, reply)
-        return self._plan()
-
-    def _on_merge_pages(self, reply: PagesRead) -> LogEffects[CommitResult]:
-        self._loaded = by_place(self._wanted, reply)
-        return self._build()
-
-    def _build(self) -> LogEffects[CommitResult]:
-        assert self._change is not None
-        token = self._token
-        head, pages = self._change.build(token, self._loaded)
-        if self._request.ranges:
-            head = self._guard.stored(head, token)
-        if pages:
-            self.phase = CommitPhase.PAGES
-            self._built = head
-            return self._ask(lambda number: WritePages(number, token, pages))
-        return self._commit(head, None)
-
-    def _on_pages_written(self, reply: PagesWritten) -> LogEffects[CommitResult]:
-        if reply.outcome is MetadataOutcome.OK:
-            assert self._built is not None
-            return self._commit(self._built, reply.version)
-        if reply.outcome in {MetadataOutcome.CONFLICT, MetadataOutcome.UNKNOWN}:
-            return self._again()
-        raise self._read_error(reply.outcome)
-
-    def _commit(self, head: LogHead, pages_version: Version | None) -> LogEffects[CommitResult]:
-        assert self._head is not None
-        assert self._producer is not None
-        producer, batch_id = self._producer, self._request.batch_id
-        record = replace(
-            producer.value, last_batch_id=batch_id, token=head.token, time_ms=self._now_ms
-        )
-        return self._send(
-            WriteHead(
-                request=-1,
-                token=head.token,
-                head=head,
-                head_version=self._head.version,
-                app=self._request.app,
-                producer=record,
-                producer_version=producer.version,
-                pages_version=pages_version,
-                unlisted=self._unlisted,
+        The head stores which it is. A head of an older version that lists ledgers does not: then
+        the record of a listed ledger has to say it, before a commit lists more beside it.
+        """
+        check_password(self.log, head, self._request.password)
+        if PASSWORD_CHECK in head.properties or self._is_compared:
+            return
+        items = yield from self._walk(newest_of(head))
+        newest_first = dict.fromkeys(item.ledger_id for item in reversed(items))
+        for ledger_id in list(newest_first)[:LEDGERS_READ_MAX]:
+            reply = yield from self._read(ReadPassword(ledger_id))
+            if reply.outcome is MetadataOutcome.OK:
+                listed = password_check(reply.password, bytes.fromhex(head.token))
+                compare_password(self.log, listed, self._request.password)
+                self._is_compared = True
+                return
+        if items:
+            raise DataLossError(
+                f"the password of log {self.log!r} cannot be determined: none of the newest "
+                f"ledgers that it lists has a record; run `ledgerlog logs check {self.log}`",
+                log=self.log,
             )
+
+    def _current_schema(self, head: LogHead) -> Steps[bytes | None]:
+        """The head's schema, read once: an id names one schema (LOGS.md#G6)."""
+        schema_id = head.schema_id
+        if schema_id not in self._schemas:
+            walk = Walk(SCHEMAS, head.schemas, schema_id, schema_id + 1)
+            for record in (yield from self._walk(walk)):
+                self._schemas[record.schema_id] = record.schema
+        return self._schemas.get(schema_id)
+
+    def _write(
+        self, change: CommitChange, head: LogHead, pages_version: Version | None
+    ) -> WriteHead:
+        assert self._producer is not None
+        request, producer = self._request, self._producer
+        record = replace(
+            producer.value,
+            last_batch_id=request.batch_id,
+            token=self._token,
+            time_ms=self._now_ms,
+        )
+        return replace(
+            super()._write(change, self._stored(head), pages_version),
+            app=request.app,
+            producer=record,
+            producer_version=producer.version,
         )
 
-    def _send(self, write: WriteHead) -> LogEffects[CommitResult]:
-        self.phase = CommitPhase.COMMIT
-        self._sent = write
-        return self._ask(lambda number: replace(write, request=number))
+    def _stored(self, head: LogHead) -> LogHead:
+        """The head with the batch's password, under a salt of this attempt, if it has none."""
+        if not self._request.ranges:
+            return head
+        return with_password(head, self._request.password, bytes.fromhex(self._token))
 
-    def _on_committed(self, reply: Written) -> LogEffects[CommitResult]:
-        write = self._sent
-        assert write is not None
+    def _send(self, change: CommitChange, write: WriteHead) -> Steps[Ended | None]:
+        reply = yield from self._ask(write)
         match reply.outcome:
             case MetadataOutcome.OK:
                 self.known_after = left_by(write, reply.version, self._registered)
-                return self._end(result_of(write))
+                return Finished(change.result(write.head))
             case MetadataOutcome.UNKNOWN:
-                return self._on_unknown(write)
-            case MetadataOutcome.CONFLICT | MetadataOutcome.GONE if self._open is not None:
-                self._was_refused = True
-                return self._sync()
+                return (yield from self._on_unknown(write))
             case MetadataOutcome.CONFLICT | MetadataOutcome.GONE:
-                return self._overtaken()
-            case _ if self._open is not None:
-                return self._on_read_failed(reply.outcome)
+                self._on_conflict()
+                return None
         raise self._read_error(reply.outcome)
 
-    def _on_unknown(self, write: WriteHead) -> LogEffects[CommitResult]:
+    def _on_conflict(self) -> None:
+        """The transaction was refused: plan again, mostly on the new head alone.
+
+        LOGS.md#K6, LOGS.md#K14.
+        """
+        self._count_attempt()
+        if self._rebases < REBASES_MAX:
+            self._rebases += 1
+            self._is_synced = False
+            self._begin = self._rebase
+
+    def _rebase(self) -> Steps[Ended | None]:
+        """Spare all reads but that of the head."""
+        before = self._head
+        assert before is not None
+        reply = yield from self._read(ReadHead(self.asked_time))
+        if reply.head is None or reply.head.version.number <= before.version.number:
+            # Not the head alone moved, or this replica is behind.
+            return (yield from self._read_all())
+        self._head, self._now_ms = reply.head, reply.now_ms
+        self._check_head()
+        return None
+
+    def _on_unknown(self, write: WriteHead) -> Steps[Ended | None]:
         """Nothing is concluded from silence: settle it (LOGS.md#K7)."""
         self._open = write
-        return self._count_unknown() or self._sync()
+        self._count_unknown(write)
+        ended = yield from self._settle(write)
+        if ended is None:  # it did not happen, and cannot any more
+            self._open = None
+            self._check_head()
+            self._next_token()
+            self._begin = self._check
+        return ended
 
-    def _settle(self, write: WriteHead) -> LogEffects[CommitResult]:
+    def _settle(self, write: WriteHead) -> Steps[Ended | None]:
         """What became of the transaction whose reply was lost (LOGS.md#K7)."""
-        producer = self._producer
-        if self._has_token(write.token):
-            return self._end(result_of(write))
-        if producer is None:
-            return self._unknown()
-        assert write.producer_version is not None
-        if producer.version == write.producer_version:
+        self._is_synced = True
+        self._rebases = 0
+        was_refused = False
+        while True:
+            if not (yield from self._read_again(write)):
+                continue
+            producer = self._producer
+            if self._has_token(write.token):
+                return Finished(committed(write.head))
+            if producer is None:
+                raise self._unknown(write)
+            if producer.version != write.producer_version:
+                is_replay = self._is_replay(producer.value)
+                return Finished(CommitResult(CommitStatus.ALREADY_COMMITTED)) if is_replay else None
             unmoved = self._head is not None and self._head.version == write.head_version
             # Refused although both are as they were: the pages' node moved, and stays moved.
-            if unmoved and not (self._was_refused and write.pages_version is not None):
-                return self._count_unknown() or self._send(write)
-        elif self._is_replay(producer.value):
-            return self._end(CommitResult(CommitStatus.ALREADY_COMMITTED))
-        self._open = None
-        self._was_refused = False
-        self._head_of(self._head.value if self._head else None, writes=LogKind.TRANSACTIONAL)
-        self._next_token()
-        return self._check()
+            if not unmoved or (was_refused and write.pages_version is not None):
+                return None
+            self._count_unknown(write)
+            reply = yield from self._ask(write)
+            if reply.outcome is MetadataOutcome.OK:
+                self.known_after = left_by(write, reply.version, self._registered)
+                return Finished(committed(write.head))
+            if reply.outcome in {MetadataOutcome.CONFLICT, MetadataOutcome.GONE}:
+                was_refused = True
+            elif reply.outcome is MetadataOutcome.UNREADABLE:
+                raise self._unknown(write)
+            else:
+                self._count_unknown(write)
+
+    def _read_again(self, write: WriteHead) -> Steps[bool]:
+        """Whether head and producer could be read."""
+        try:
+            yield from self._read_records()
+        except MetadataFormatError:
+            raise self._unknown(write) from None
+        except LedgerLogError:
+            self._count_unknown(write)
+            return False
+        return True
 
     def _has_token(self, token: str) -> bool:
         """Whether one of the records that were just read was written by that transaction."""
@@ -407,85 +422,23 @@ class CommitMachine(LogMachine[CommitResult]):
         head = self._head.value
         return head.token == token or any(v.token == token for v in head.history.recent)
 
-    def _overtaken(self) -> LogEffects[CommitResult]:
-        """The transaction was refused: plan again, mostly on the new head alone.
-
-        LOGS.md#K6, LOGS.md#K14.
-        """
-        if self._rebases == REBASES_MAX:
-            return self._again()
-        self._count_attempt()
-        self._rebases += 1
-        self._is_synced = False
-        self.phase = CommitPhase.REBASE
-        return self._ask(partial(ReadHead, time=AskedTime.RECENT))
-
-    def _on_rebase(self, reply: HeadRead) -> LogEffects[CommitResult]:
-        assert self._head is not None
-        found = reply.head
-        if found is None or found.version.number <= self._head.version.number:
-            return self._sync()  # not the head alone moved, or this replica is behind
-        self._head = found
-        self._now_ms = reply.now_ms
-        self._head_of(found.value, writes=LogKind.TRANSACTIONAL)
-        return self._compare()
-
-    def _pages_gone(self) -> LogEffects[CommitResult]:
-        """A page is missing: another took its place, or it is lost (LOGS.md#Q3)."""
-        assert self._head is not None
-        token = self._head.value.token
-        if token == self._missed_token:
-            raise lost_page(self.log)
-        self._missed_token = token
-        return self._again()
-
-    def _again(self) -> LogEffects[CommitResult]:
-        """Read everything again, check again, try again (LOGS.md#K6)."""
-        self._count_attempt()
-        return self._sync()
-
-    def _count_attempt(self) -> None:
-        self._attempts += 1
-        self._next_token()  # also for the last look that `_fail` may begin
-        if self._attempts >= ATTEMPTS_MAX:
-            raise ConcurrentCommitError(
-                f"{ATTEMPTS_MAX} attempts to commit to log {self.log!r} were overtaken; nothing "
-                "was committed, run the job again",
-                log=self.log,
-                retriable=True,
-            )
-
-    def _next_token(self) -> None:
-        """A token names one attempt only: the sweeper may have touched the last one's pages."""
-        self._token = token_after(self._token)
-
-    def _on_read_failed(self, outcome: MetadataOutcome) -> LogEffects[CommitResult]:
-        if self._open is None:
-            raise self._read_error(outcome)
-        if outcome is MetadataOutcome.UNREADABLE:
-            return self._unknown()
-        return self._count_unknown() or self._sync()
-
-    def _count_unknown(self) -> LogEffects[CommitResult]:
+    def _count_unknown(self, write: WriteHead) -> None:
         self._unknowns += 1
-        return self._unknown() if self._unknowns > UNKNOWN_MAX else []
+        if self._unknowns > UNKNOWN_MAX:
+            raise self._unknown(write)
 
-    def _unknown(self) -> LogEffects[CommitResult]:
-        assert self._open is not None
-        request = self._request
-        return self._fail(unknown(self.log, request.app, request.batch_id, self._open.token))
+    def _unknown(self, write: WriteHead) -> CommitUnknownError:
+        return unknown(self.log, self._request.app, self._request.batch_id, write.token)
 
-    @property
-    def may_write(self) -> bool:
-        """Whether a transaction is out, or has an outcome that is not settled."""
-        return self._open is not None or (self.is_waiting and self.phase is CommitPhase.COMMIT)
+    def _overtaken(self) -> ConcurrentCommitError:
+        return ConcurrentCommitError(
+            f"{ATTEMPTS_MAX} attempts to commit to log {self.log!r} were overtaken; nothing "
+            "was committed, run the job again",
+            log=self.log,
+            retriable=True,
+        )
 
-    def give_up(self, timeout_ms: int) -> LedgerLogError:
-        """See `LogMachine`; a transaction that may have got through makes the outcome unknown."""
-        error = super().give_up(timeout_ms)
-        sent = self._request.app, self._request.batch_id, self._token
-        return error if error.definite else unknown(self.log, *sent, timeout_ms)
 
-    def _end(self, result: CommitResult) -> LogEffects[CommitResult]:
-        self.phase = CommitPhase.ENDED
-        return self._finish(result)
+def committed(head: LogHead) -> CommitResult:
+    """The result when a transaction got through that wrote this head."""
+    return CommitResult(CommitStatus.COMMITTED, head.version, head.end_offset)

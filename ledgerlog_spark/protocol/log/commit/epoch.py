@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from ledgerlog_spark.errors import (
+    LedgerLogError,
     MetadataUnknownError,
     MetadataVersionError,
     ProducerFencedError,
@@ -20,23 +20,9 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
-from ledgerlog_spark.protocol.log.machine import LogMachine
-from ledgerlog_spark.protocol.log.messages import (
-    AskedTime,
-    LogEffects,
-    LogReply,
-    ProducerRead,
-    ReadProducer,
-    Sync,
-    WriteProducer,
-    Written,
-)
+from ledgerlog_spark.protocol.log.machine import LogMachine, Steps
+from ledgerlog_spark.protocol.log.messages import AskedTime, ReadProducer, Sync, WriteProducer
 from ledgerlog_spark.protocol.log.state.records import RUNS_REMEMBERED_MAX, ProducerRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledgerlog_spark.errors import LedgerLogError
 
 ATTEMPTS_MAX = 100
 UNKNOWN_MAX = 10
@@ -73,15 +59,6 @@ class Joined:
     took_over: bool = False
 
 
-class EpochPhase(Enum):
-    """What the one request that is out is for."""
-
-    IDLE = "idle"
-    SYNC = "sync"
-    READ = "read"
-    WRITE = "write"
-
-
 def query_of(run: str) -> str:
     """The query that a run `query/run` belongs to; empty where the app itself is the query."""
     return run.rpartition("/")[0]
@@ -95,11 +72,6 @@ class EpochMachine(LogMachine[Joined]):
     (overtaken too often) or the store's errors. Taking over twice is the same as once, so an
     unknown outcome harms nobody.
     """
-
-    __slots__ = (
-        "_app", "_asked", "_attempts", "_batch_id", "_is_synced", "_kind", "_may_create", "_run",
-        "_syncs_first", "_unknowns", "phase",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -129,85 +101,70 @@ class EpochMachine(LogMachine[Joined]):
         super().__init__(log)
         self._may_create = may_create
         self._syncs_first = syncs_first
-        self._is_synced = False
-        self._asked = False
-        self.phase = EpochPhase.IDLE
         self._app = app
-        self._run = run
+        self._run_id = run
         self._batch_id = batch_id
         self._kind = kind
         self._attempts = 0
         self._unknowns = 0
 
-    def _begin(self) -> LogEffects[Joined]:
-        return self._sync() if self._syncs_first else self._read()
+    def _run(self) -> Steps[Joined]:
+        is_fresh = self._syncs_first
+        while True:
+            if is_fresh:
+                yield from self._read(Sync())
+            reply = yield from self._read(ReadProducer(self._app, AskedTime.RECENT))
+            found = reply.producer
+            in_place = found is not None and found.value.current_run == self._run_id
+            if not in_place and not is_fresh:
+                is_fresh = True
+                continue
+            if found is not None and self._is_joined(found.value):
+                return self._joined(found)
+            yield from self._take_over(found, reply.now_ms)
 
-    def _sync(self) -> LogEffects[Joined]:
-        self.phase = EpochPhase.SYNC
-        return self._ask(Sync)
+    def _is_joined(self, record: ProducerRecord) -> bool:
+        """Whether the run has nothing to take over.
 
-    def _read(self) -> LogEffects[Joined]:
-        self.phase = EpochPhase.READ
-        return self._ask(partial(ReadProducer, app=self._app, time=AskedTime.RECENT))
-
-    def _step(self, reply: LogReply) -> LogEffects[Joined]:
-        if self.phase is EpochPhase.WRITE:
-            return self._on_written(cast("Written", reply))
-        if reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
-            raise self._read_error(reply.outcome)
-        if self.phase is EpochPhase.SYNC:
-            self._is_synced = True
-            return self._read()
-        return self._decide(cast("ProducerRead", reply))
-
-    def _decide(self, reply: ProducerRead) -> LogEffects[Joined]:
-        found = reply.producer
-        in_place = found is not None and found.value.current_run == self._run
-        if not in_place and not self._is_synced:
-            return self._sync()
-        if found is None and not self._may_create:
-            raise ProducerFencedError(
-                f"log {self.log!r} no longer has producer {self._app!r}: the job took longer "
-                "than stagingTtlMs; run it again",
-                log=self.log,
-                app=self._app,
-            )
-        record = found.value if found is not None else ProducerRecord()
-        if found is not None and record.current_run == self._run:
-            return self._joined(found)
+        Raises:
+            ProducerFencedError: Another run took over since.
+            StaleCheckpointError: The log holds batches that this run does not come after.
+        """
+        if record.current_run == self._run_id:
+            return True
         if self._is_zombie(record):
             raise ProducerFencedError(
-                f"run {self._run!r} of producer {self._app!r} was replaced by "
+                f"run {self._run_id!r} of producer {self._app!r} was replaced by "
                 f"{record.current_run!r}; it can commit nothing more to log {self.log!r}",
                 log=self.log,
                 app=self._app,
-                run=self._run,
+                run=self._run_id,
                 current_run=record.current_run,
             )
-        if found is not None and self._kind is JobKind.BATCH:
-            if record.last_batch_id >= self._batch_id:
-                if self._is_other_query(record):
-                    raise self._of_a_stream(record)
-                return self._joined(found)
-        elif record.last_batch_id > self._batch_id:
+        if self._kind is JobKind.BATCH:
+            is_replay = record.last_batch_id >= self._batch_id
+            if is_replay and self._is_other_query(record):
+                raise self._of_a_stream(record)
+            return is_replay
+        if record.last_batch_id > self._batch_id:
             raise StaleCheckpointError(
                 f"log {self.log!r} holds batches of {self._app!r} up to {record.last_batch_id}, "
                 f"and the query begins with {self._batch_id}: its checkpoint is older than the "
                 "log. Restore the newer checkpoint, or start a query with a new one",
                 **self._batches_of(record),
             )
-        elif record.last_batch_id >= 0 and self._is_other_query(record):
+        if record.last_batch_id >= 0 and self._is_other_query(record):
             whose = "is another query's" if record.runs else "may be another query's"
             raise StaleCheckpointError(
                 f"batch {record.last_batch_id} of {self._app!r} in log {self.log!r} {whose}, and "
                 f"this query begins with {self._batch_id}: give every query a txnAppId of its own",
                 **self._batches_of(record),
             )
-        return self._take_over(record, found.version if found else None, reply.now_ms)
+        return False
 
     def _is_zombie(self, record: ProducerRecord) -> bool:
         """Whether the run was the producer's before, and another took over since (LOGS.md#P2)."""
-        return self._run in record.runs[:-1]
+        return self._run_id in record.runs[:-1]
 
     def _is_other_query(self, record: ProducerRecord) -> bool:
         """Whether the last run names another query than ours: batch ids cannot be compared.
@@ -216,7 +173,7 @@ class EpochMachine(LogMachine[Joined]):
         not name the query: a run that belongs to one may be another's.
         """
         current = record.current_run
-        return query_of(self._run) != ("" if current is None else query_of(current))
+        return query_of(self._run_id) != ("" if current is None else query_of(current))
 
     def _of_a_stream(self, record: ProducerRecord) -> StaleCheckpointError:
         """A stream counts its batches alone: its number does not count the job (LOGS.md#P4)."""
@@ -235,23 +192,24 @@ class EpochMachine(LogMachine[Joined]):
             "last_batch_id": record.last_batch_id,
         }
 
-    def _take_over(
-        self, record: ProducerRecord, version: Version | None, now_ms: int
-    ) -> LogEffects[Joined]:
+    def _take_over(self, found: Versioned[ProducerRecord] | None, now_ms: int) -> Steps[None]:
+        """Ask for the next epoch; the record is read again, whatever became of that."""
+        if found is None and not self._may_create:
+            raise ProducerFencedError(
+                f"log {self.log!r} no longer has producer {self._app!r}: the job took longer "
+                "than stagingTtlMs; run it again",
+                log=self.log,
+                app=self._app,
+            )
+        record = found.value if found is not None else ProducerRecord()
         taken = replace(
             record,
             epoch=record.epoch + 1,
-            runs=(*record.runs, self._run)[-RUNS_REMEMBERED_MAX:],
+            runs=(*record.runs, self._run_id)[-RUNS_REMEMBERED_MAX:],
             time_ms=now_ms,
         )
-        self.phase = EpochPhase.WRITE
-        self._asked = True
-        make: Callable[[int], WriteProducer] = lambda number: WriteProducer(  # noqa: E731
-            number, self._app, taken, version
-        )
-        return self._ask(make)
-
-    def _on_written(self, reply: Written) -> LogEffects[Joined]:
+        version = found.version if found is not None else None
+        reply = yield from self._ask(WriteProducer(self._app, taken, version))
         if reply.outcome is MetadataOutcome.UNAVAILABLE:
             raise self._read_error(reply.outcome)
         if reply.outcome is MetadataOutcome.UNKNOWN:
@@ -265,30 +223,27 @@ class EpochMachine(LogMachine[Joined]):
                 "attempt",
                 app=self._app,
             )
-        return self._sync()
 
     def _read_error(self, outcome: MetadataOutcome) -> LedgerLogError:
         """Not "nothing was changed" while an attempt may still be on its way."""
         if self._unknowns == 0:
             return super()._read_error(outcome)
         return MetadataUnknownError(
-            f"whether run {self._run!r} took over producer {self._app!r} is unknown: try again",
+            f"whether run {self._run_id!r} took over producer {self._app!r} is unknown: try again",
             app=self._app,
-            run=self._run,
+            run=self._run_id,
         )
 
-    def _fail(self, error: LedgerLogError) -> LogEffects[Joined]:
+    def _failed(self, error: LedgerLogError) -> LedgerLogError:
         error.definite = error.definite and self._unknowns == 0
-        return super()._fail(error)
+        return error
 
-    def _joined(self, found: Versioned[ProducerRecord]) -> LogEffects[Joined]:
+    def _joined(self, found: Versioned[ProducerRecord]) -> Joined:
         record = found.value
-        return self._finish(
-            Joined(
-                epoch=record.epoch,
-                version=found.version,
-                is_replay=self._kind is JobKind.BATCH and record.last_batch_id >= self._batch_id,
-                last_batch_id=record.last_batch_id,
-                took_over=self._asked,
-            )
+        return Joined(
+            epoch=record.epoch,
+            version=found.version,
+            is_replay=self._kind is JobKind.BATCH and record.last_batch_id >= self._batch_id,
+            last_batch_id=record.last_batch_id,
+            took_over=self._has_written,
         )

@@ -9,24 +9,18 @@ and stay for `deletedRetentionMs`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import ConcurrentCommitError, LocalProtocolError
-from ledgerlog_spark.protocol.log.commit.listing import ListingCommit
+from ledgerlog_spark.protocol.log.commit.commit import CommitMachine, committed
 from ledgerlog_spark.protocol.log.commit.plan import CommitRequest, listed
+from ledgerlog_spark.protocol.log.commit.result import CommitResult
 from ledgerlog_spark.protocol.log.read.versions import listing_of
-from ledgerlog_spark.protocol.log.state.page_replacement import replace_run
-from ledgerlog_spark.protocol.log.state.pages import Loaded, PageRequest, PageWriter
+from ledgerlog_spark.protocol.log.state.pages import Loaded, PageWriter, replace_run
 from ledgerlog_spark.protocol.log.state.records import Item, LogHead, StagedRange
 from ledgerlog_spark.protocol.log.state.rows import ITEMS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.protocol.log.commit.result import CommitResult
-    from ledgerlog_spark.protocol.log.messages import LogEffects
-    from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.log.transaction import Change, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,36 +57,12 @@ class MergeRequest:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class MergeChange:
-    """The head that lists one item in place of several, and everything else as before."""
-
-    head: LogHead
-    replaced: tuple[Item, ...]
-    merged: Item
-    loaded: Loaded
-
-    def pages_to_merge(self) -> tuple[PageRequest, ...]:
-        """None: the whole list was read before."""
-        return ()
-
-    def build(self, token: str, loaded: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
-        """The new head, and the pages to write under `token` before it."""
-        writer = PageWriter(token)
-        items = replace_run(
-            ITEMS, self.head.items, self.replaced, (self.merged,), writer, self.loaded | loaded
-        )
-        return replace(self.head, token=token, items=items), tuple(writer.pages)
-
-
-class MergeMachine(ListingCommit):
+class MergeMachine(CommitMachine):
     """Ends with `Finished(CommitResult)`; the version is the log's, which the merge did not make.
 
     Or `Failed` as a commit, with `ConcurrentCommitError` when the log does not list these ranges
     any more, because they were truncated, expired, or merged by somebody else (LOGS.md#U15).
     """
-
-    __slots__ = ("_merge",)
 
     def __init__(self, log: str, merge: MergeRequest, *, token: str) -> None:
         """Machine of one switch.
@@ -112,18 +82,24 @@ class MergeMachine(ListingCommit):
         super().__init__(log, request, token=token)
         self._merge = merge
 
-    def _walks(self, head: LogHead) -> list[Walk[Any]]:
-        return [listing_of(head)]
-
-    def _listed(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[CommitResult]:
-        items: tuple[Item, ...] = walked[0].records()
+    def _plan(self, head: LogHead) -> Plan[CommitResult]:
+        listing = listing_of(head)
+        items = yield from self._walk(listing)
         replaced = self._found(items)
         first, end = replaced[0].first_offset, replaced[-1].end_offset
         others = {i.ledger_id for i in items if i.end_offset <= first or i.first_offset >= end}
         ledger_ids = dict.fromkeys(item.ledger_id for item in replaced)
-        self._unlisted = tuple(ledger for ledger in ledger_ids if ledger not in others)
         merged = self._merged(head, replaced)
-        return self._prepare(MergeChange(head, replaced, merged, walked[0].loaded))
+
+        def build(token: str, _: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
+            """One item in place of several, and everything else as before."""
+            writer = PageWriter(token)
+            by = (merged,)
+            items = replace_run(ITEMS, head.items, replaced, by, writer, listing.loaded)
+            return replace(head, token=token, items=items), tuple(writer.pages)
+
+        unlisted = tuple(ledger for ledger in ledger_ids if ledger not in others)
+        return Change(build, committed, unlisted=unlisted)
 
     def _found(self, items: Sequence[Item]) -> tuple[Item, ...]:
         """The items that are to be replaced, as the log lists them now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import ConcurrentCommitError, LocalProtocolError, SchemaMismatchError
 from ledgerlog_spark.protocol.log.state import pages as log_pages
@@ -92,19 +92,9 @@ class CommitRequest:
         return frozenset(staged.ledger_id for staged in self.ranges)
 
 
-class HeadChange(Protocol):
-    """A change of a head, before its token is chosen and its pages are written."""
-
-    def pages_to_merge(self) -> tuple[PageRequest, ...]:
-        """Pages that have to be read before `build`."""
-
-    def build(self, token: str, loaded: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
-        """The new head, and the pages to write under `token` before it."""
-
-
 @dataclass(frozen=True, slots=True)
 class NewVersion:
-    """The change that makes a new version; a `HeadChange`.
+    """The change that makes a new version.
 
     Attributes:
         head: What it changes.

@@ -7,13 +7,15 @@ listed as it is, and no row is copied.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.errors import ConcurrentCommitError, VersionNotAvailableError
-from ledgerlog_spark.protocol.log.commit.listing import ListingCommit
+from ledgerlog_spark.errors import ConcurrentCommitError
+from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
 from ledgerlog_spark.protocol.log.commit.plan import CommitRequest, NewVersion, listed
 from ledgerlog_spark.protocol.log.commit.result import CommitResult, CommitStatus
+from ledgerlog_spark.protocol.log.messages import Finished
+from ledgerlog_spark.protocol.log.read.versions import check_version
 from ledgerlog_spark.protocol.log.state.records import (
     Item,
     LogHead,
@@ -24,11 +26,7 @@ from ledgerlog_spark.protocol.log.state.records import (
 )
 from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS
 from ledgerlog_spark.protocol.log.state.walk import Walk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from ledgerlog_spark.protocol.log.messages import LogEffects
+from ledgerlog_spark.protocol.log.transaction import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +82,13 @@ def cut_ranges(interval: VersionInterval, items: Iterable[Item]) -> tuple[CutRan
     )
 
 
-class RestoreMachine(ListingCommit):
+class RestoreMachine(CommitMachine):
     """Ends with `Finished(CommitResult)`: the newest version has the rows of the one named.
 
     `NOTHING_TO_COMMIT` when the newest version has just these rows. Or `Failed` as a commit, with
     `VersionNotAvailableError`, or with `ConcurrentCommitError` when others committed since the
     restore was planned, or merged what it copied.
     """
-
-    __slots__ = ("_interval", "_restore")
 
     def __init__(self, log: str, restore: RestoreRequest, *, token: str) -> None:
         """Machine of one restore.
@@ -113,46 +109,18 @@ class RestoreMachine(ListingCommit):
         )
         super().__init__(log, request, token=token)
         self._restore = restore
-        self._interval: VersionInterval | None = None
 
-    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+    def _plan(self, head: LogHead) -> Plan[CommitResult]:
         wanted = self._restore.version
-        if not head.oldest_version <= wanted <= head.version:
-            raise VersionNotAvailableError(
-                f"version {wanted} of log {head.name!r} does not exist; available versions are "
-                f"{head.oldest_version} to {head.version}",
-                log=head.name,
-                version=wanted,
-                oldest=head.oldest_version,
-                newest=head.version,
-            )
-        if head.version != self._restore.planned_version and not self._restore.overwrite_if_changed:
-            raise ConcurrentCommitError(
-                f"log {head.name!r} is at version {head.version}, restoring {wanted} was planned "
-                f"at {self._restore.planned_version}: check the new commits, then restore "
-                "again",
-                log=head.name,
-                version=head.version,
-                planned_version=self._restore.planned_version,
-            )
-        return [Walk(HISTORY, head.history, wanted, wanted + 1)]
-
-    def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
-        if len(walked) > 1:
-            return []
-        (self._interval,) = walked[0].records()
-        start, end = self._interval.start_offset, self._interval.end_offset
-        return [Walk(ITEMS, head.items, start, end)]
-
-    def _listed(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[CommitResult]:
-        old = self._interval
-        assert old is not None
+        check_version(head, wanted)
+        self._check_planned(head)
+        (old,) = yield from self._walk(Walk(HISTORY, head.history, wanted, wanted + 1))
+        items = yield from self._walk(Walk(ITEMS, head.items, old.start_offset, old.end_offset))
         is_same = (old.start_offset, old.end_offset) == head.interval
         if is_same and old.schema_id == head.schema_id:
             result = CommitResult(CommitStatus.NOTHING_TO_COMMIT, head.version, head.end_offset)
-            return self._end(result)
+            return Finished(result)
         commit_time_ms = max(head.commit_time_ms + 1, self._now_ms)
-        items = self._items(head, walked[1].records(), commit_time_ms)
         interval = VersionInterval(
             version=head.version + 1,
             start_offset=head.end_offset,
@@ -162,18 +130,32 @@ class RestoreMachine(ListingCommit):
             schema_id=old.schema_id,
             operation=Operation.RESTORE,
         )
-        return self._prepare(NewVersion(head, interval, items))
+        again = self._items(head, old, items, commit_time_ms)
+        return self._changed(NewVersion(head, interval, again))
 
-    def _items(self, head: LogHead, items: Sequence[Item], commit_time_ms: int) -> tuple[Item, ...]:
+    def _check_planned(self, head: LogHead) -> None:
+        """Returns unless others committed since the restore was planned."""
+        if head.version != self._restore.planned_version and not self._restore.overwrite_if_changed:
+            raise ConcurrentCommitError(
+                f"log {head.name!r} is at version {head.version}, restoring "
+                f"{self._restore.version} was planned at {self._restore.planned_version}: check "
+                "the new commits, then restore again",
+                log=head.name,
+                version=head.version,
+                planned_version=self._restore.planned_version,
+            )
+
+    def _items(
+        self, head: LogHead, old: VersionInterval, items: Sequence[Item], commit_time_ms: int
+    ) -> tuple[Item, ...]:
         """The version's ranges, and copies where it has a part only, at the log's end."""
-        assert self._interval is not None
-        cut = {part.item.first_offset: part for part in cut_ranges(self._interval, items)}
+        cut = {part.item.first_offset: part for part in cut_ranges(old, items)}
         ranges = []
         for item in items:
             part = cut.get(item.first_offset)
             ranges.append(staged_again(item) if part is None else self._copy_of(part))
         rows = sum(staged.rows for staged in ranges)
-        assert rows == self._interval.rows, (rows, self._interval)
+        assert rows == old.rows, (rows, old)
         again = listed(head, ranges, head.schema_id, commit_time_ms)
         return tuple(
             replace(new, schema_id=item.schema_id) for new, item in zip(again, items, strict=True)

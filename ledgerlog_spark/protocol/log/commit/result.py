@@ -1,15 +1,16 @@
-"""How a commit ended: the value that jobs, streams and commands are given."""
+"""How a commit ended: what jobs, streams and commands get, and what the next commit starts from."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledgerlog_spark.errors import CommitUnknownError
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.log.messages import WriteHead
+from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
+from ledgerlog_spark.protocol.log.messages import WriteHead
+from ledgerlog_spark.protocol.log.state.records import LogHead, ProducerRecord
 
 
 class CommitStatus(Enum):
@@ -59,6 +60,38 @@ def unknown(
     )
 
 
-def result_of(write: WriteHead) -> CommitResult:
-    """The result when that transaction got through."""
-    return CommitResult(CommitStatus.COMMITTED, write.head.version, write.head.end_offset)
+@dataclass(frozen=True, slots=True)
+class KnownLog:
+    """A head and a producer record as a commit left them, as far as its process knows.
+
+    Attributes:
+        head: Of the log.
+        producer: Of the app that committed.
+        registered: Ledgers that were registered under `producer` at that version.
+    """
+
+    head: Versioned[LogHead]
+    producer: Versioned[ProducerRecord]
+    registered: frozenset[int] = frozenset()
+
+    def may_precede(self, request: CommitRequest) -> bool:
+        """Whether a commit that starts from here can pass; else it would only be refused."""
+        record = self.producer.value
+        return record.current_run == request.run and record.last_batch_id < request.batch_id
+
+
+def left_by(
+    write: WriteHead, head_version: Version | None, registered: frozenset[int]
+) -> KnownLog | None:
+    """What the store holds after `write`, if nobody came in between: a guess, never more.
+
+    A conditional write raises a record's version number by one. None when `write` was no commit of
+    a producer.
+    """
+    if head_version is None or write.producer is None or write.producer_version is None:
+        return None
+    before = write.producer_version
+    after = replace(before, number=before.number + 1)
+    return KnownLog(
+        Versioned(write.head, head_version), Versioned(write.producer, after), registered
+    )

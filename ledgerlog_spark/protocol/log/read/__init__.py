@@ -1,5 +1,5 @@
 """Reads of a log.
 
-- `versions`: one version, or the history. `view`: what a stream needs to read on.
-- `floor`: the lowest ledger that the log lists.
+- `versions`: one version, the history, the list, or the schemas. `view`: what a stream needs to
+  read on.
 """

@@ -6,10 +6,10 @@ were overwritten before it came to them are still read, as long as a version is 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.protocol.log.read.versions import HeadReader
+from ledgerlog_spark.protocol.log.machine import LogMachine, Steps
 from ledgerlog_spark.protocol.log.state.records import (
     NO_SCHEMA,
     Item,
@@ -17,16 +17,10 @@ from ledgerlog_spark.protocol.log.state.records import (
     LogHead,
     LogKind,
     OpenLedger,
-    SchemaRecord,
     VersionInterval,
 )
 from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, SCHEMAS
 from ledgerlog_spark.protocol.log.state.walk import Walk
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from ledgerlog_spark.protocol.log.messages import LogEffects
 
 VERSIONS_AT_ONCE = 64
 """Versions that are read first when nothing says how far back to go; then twice as many."""
@@ -69,7 +63,7 @@ class LogView:
     open_ledgers: tuple[OpenLedger, ...] = ()
 
 
-class ViewMachine(HeadReader[LogView]):
+class ViewMachine(LogMachine[LogView]):
     """Ends with `Finished(LogView)`, or `Failed` as the other readers.
 
     Args:
@@ -81,11 +75,6 @@ class ViewMachine(HeadReader[LogView]):
         is_fresh: Synchronise first. Without it the view is that of some moment before, which is
             enough to read on, and never to conclude that something is gone.
     """
-
-    __slots__ = (
-        "_first_offset", "_history", "_items", "_known_schemas", "_known_version",
-        "_schemas",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -100,69 +89,49 @@ class ViewMachine(HeadReader[LogView]):
         self._first_offset = first_offset
         self._known_version = known_version
         self._known_schemas = frozenset(known_schemas)
-        self._history: list[Walk[VersionInterval]] = []
-        self._items: Walk[Item] | None = None
-        self._schemas: Walk[SchemaRecord] | None = None
 
-    def _walks(self, head: LogHead) -> list[Walk[Any]]:
-        self._items = self._schemas = None
+    def _run(self) -> Steps[LogView]:
+        return self._look(self._at)
+
+    def _at(self, head: LogHead) -> Steps[LogView]:
+        versions = yield from self._versions(head)
+        first = max(self._first_offset, head.oldest_offset)
+        items = yield from self._walk(Walk(ITEMS, head.items, first, head.end_offset))
+        used = {item.schema_id for item in items} | {head.schema_id}
+        wanted = used - self._known_schemas - {NO_SCHEMA}
+        ids = (min(wanted), max(wanted) + 1) if wanted else (0, 0)
+        schemas = yield from self._walk(Walk(SCHEMAS, head.schemas, *ids))
+        return LogView(
+            log_id=head.log_id,
+            name=head.name,
+            oldest_offset=head.oldest_offset,
+            start_offset=head.start_offset,
+            end_offset=head.end_offset,
+            first_offset=first,
+            items=items,
+            versions=versions,
+            schemas={record.schema_id: record.schema for record in schemas},
+            schema_id=head.schema_id,
+            properties=head.properties,
+            kind=head.kind,
+            content=head.content,
+            open_ledgers=head.open_ledgers,
+        )
+
+    def _versions(self, head: LogHead) -> Steps[tuple[VersionInterval, ...]]:
+        """The versions that the caller does not have, as far back as they say about its rows."""
         known = self._known_version
         first = head.version + 1 - VERSIONS_AT_ONCE if known is None else known + 1
-        self._history = [self._history_from(head, first, head.version + 1)]
-        return list(self._history)
+        versions = older = yield from self._history(head, first, head.version + 1)
+        while known is None and older:
+            oldest = older[0]
+            if oldest.version <= head.oldest_version or oldest.end_offset < self._first_offset:
+                break
+            count = head.version + 1 - oldest.version  # as many again
+            older = yield from self._history(head, oldest.version - count, oldest.version)
+            versions = (*older, *versions)
+        return versions
 
-    def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
-        del walked
-        if self._items is None:
-            older = self._older_history(head)
-            if older is not None:
-                self._history.append(older)
-                return [older]
-            first = max(self._first_offset, head.oldest_offset)
-            self._items = Walk(ITEMS, head.items, first, head.end_offset)
-            return [self._items]
-        if self._schemas is None:
-            used = {item.schema_id for item in self._items.records()} | {head.schema_id}
-            wanted = used - self._known_schemas - {NO_SCHEMA}
-            first, end = (min(wanted), max(wanted) + 1) if wanted else (0, 0)
-            self._schemas = Walk(SCHEMAS, head.schemas, first, end)
-            return [self._schemas]
-        return []
-
-    def _older_history(self, head: LogHead) -> Walk[VersionInterval] | None:
-        """As many versions again, unless those read say all about the rows from the first on."""
-        read = self._history[-1].records()
-        if self._known_version is not None or not read:
-            return None
-        oldest = read[0]
-        if oldest.version <= head.oldest_version or oldest.end_offset < self._first_offset:
-            return None
-        count = head.version + 1 - oldest.version
-        return self._history_from(head, oldest.version - count, oldest.version)
-
-    def _history_from(self, head: LogHead, first: int, end: int) -> Walk[VersionInterval]:
-        return Walk(HISTORY, head.history, max(first, head.oldest_version), end)
-
-    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[LogView]:
-        del walked
-        assert self._items is not None
-        assert self._schemas is not None
-        versions = tuple(v for walk in reversed(self._history) for v in walk.records())
-        return self._finish(
-            LogView(
-                log_id=head.log_id,
-                name=head.name,
-                oldest_offset=head.oldest_offset,
-                start_offset=head.start_offset,
-                end_offset=head.end_offset,
-                first_offset=max(self._first_offset, head.oldest_offset),
-                items=self._items.records(),
-                versions=versions,
-                schemas={record.schema_id: record.schema for record in self._schemas.records()},
-                schema_id=head.schema_id,
-                properties=head.properties,
-                kind=head.kind,
-                content=head.content,
-                open_ledgers=head.open_ledgers,
-            )
-        )
+    def _history(self, head: LogHead, first: int, end: int) -> Steps[tuple[VersionInterval, ...]]:
+        first = max(first, head.oldest_version)
+        return self._walk(Walk(HISTORY, head.history, first, end))

@@ -1,6 +1,6 @@
 """What is stored of a log.
 
 - `records`: the values. `rows`, `codec`, `bytes`: their bytes. `statistics`: bounds of columns.
-- `pages`: which part of a sequence is in the head, and which in pages. `page_replacement`: other
-  records in place of a run of them. `walk`: reads the records that cover given keys.
+- `pages`: which part of a sequence is in the head, and which in pages. `walk`: reads the records
+  that cover given keys.
 """

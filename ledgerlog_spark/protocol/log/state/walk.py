@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
 
 from ledgerlog_spark.protocol.log.state.pages import Loaded, PageRequest, overlapping, select
+from ledgerlog_spark.protocol.log.state.records import Paged, PageRef
 from ledgerlog_spark.protocol.log.state.rows import REFS, RecordKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ledgerlog_spark.protocol.log.state.records import Paged, PageRef
 
 T = TypeVar("T")
 
@@ -23,11 +20,6 @@ class Walk(Generic[T]):
         loaded: Records of all pages and index pages that were read.
         is_cut: Whether it ends before the range does, because of `records_min`.
     """
-
-    __slots__ = (
-        "_end_key", "_first_key", "_is_indexed", "_kind", "_paged", "_records_min", "_wanted",
-        "is_cut", "loaded", "refs",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -112,39 +104,3 @@ class Walk(Generic[T]):
         refs = (*indexed, *self._paged.pages)
         self.refs = self._oldest(overlapping(refs, self._first_key, self._end_key))
         self._wanted = tuple(PageRequest(self._kind, ref) for ref in self.refs)
-
-
-class Walks:
-    """Several walks, one after the other.
-
-    Attributes:
-        walked: Those that are over, in their order.
-    """
-
-    __slots__ = ("_is_over", "_queue", "walked")
-
-    def __init__(self, walks: list[Walk[Any]], is_over: Callable[[Walk[Any]], bool]) -> None:
-        """Begin with `walks`; `is_over` says when one has read enough."""
-        self.walked: list[Walk[Any]] = []
-        self._queue = walks
-        self._is_over = is_over
-
-    def wanted(self, more: Callable[[list[Walk[Any]]], list[Walk[Any]]]) -> tuple[PageRequest, ...]:
-        """The pages to read next; empty when all walks are over, and `more` knows of none."""
-        while True:
-            while self._queue and self._is_over(self._queue[0]):
-                self.walked.append(self._queue.pop(0))
-            if self._queue:
-                return self._queue[0].wanted
-            self._queue = more(self.walked)
-            if not self._queue:
-                return ()
-
-    def feed(self, pages: Sequence[tuple[Any, ...]]) -> None:
-        """Take the records of the pages that were wanted, in that order."""
-        self._queue[0].feed(pages)
-
-
-def is_complete(walk: Walk[Any]) -> bool:
-    """Whether all of its records are there."""
-    return not walk.wanted

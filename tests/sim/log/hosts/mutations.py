@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.log import clock, log
 from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.maintenance import sweeper
@@ -15,7 +14,7 @@ from ledgerlog_spark.log.retries import Retries
 from ledgerlog_spark.metadata.logs.store import TreeLogStore
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log import password as log_password
-from ledgerlog_spark.protocol.log.commit import password_guard as log_password_guard
+from ledgerlog_spark.protocol.log.commit import commit as log_commit
 from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
 from tests.sim.log.hosts import ledgers
 
@@ -80,13 +79,7 @@ def deleted_log_is_removed_from_its_leaves(patch: pytest.MonkeyPatch) -> None:
 def rebase_concludes_from_an_old_head(patch: pytest.MonkeyPatch) -> None:
     """Takes what a replica that is behind says for what is."""
 
-    def fail(self: CommitMachine, error: LedgerLogError) -> Any:
-        self._ended = True
-        from ledgerlog_spark.protocol.log.messages import Failed
-
-        return [Failed(error)]
-
-    patch.setattr(CommitMachine, "_fail", fail)
+    patch.setattr(CommitMachine, "_concludes", lambda _: True)
 
 
 def conflict_is_taken_for_an_outage(patch: pytest.MonkeyPatch) -> None:
@@ -171,7 +164,7 @@ def mark_is_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
 
 def any_password_begins_a_job(patch: pytest.MonkeyPatch) -> None:
     """And any password commits."""
-    for module in (log, log_password_guard):
+    for module in (log, log_commit):
         patch.setattr(module, "check_password", lambda *_: None)
 
 

@@ -189,7 +189,7 @@ class LogView:
         app = moved[0] if moved else None
         producer = new.producers[app].value if app else None
         ask: Any = m.WriteHead(
-            0, new.head.value.token, new.head.value, old.head.version, app=app, producer=producer
+            new.head.value.token, new.head.value, old.head.version, app=app, producer=producer
         )
         before, after = old.head.value, new.head.value
         self.checks.head(ask, old, new)

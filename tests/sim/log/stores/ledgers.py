@@ -174,7 +174,7 @@ async def _list(process: StoreProcess, asked: Asked, log_id: str) -> None:
         return
     ledger_id = world.random.choice(made[-4:])
     head = replace(found.value, token=world.new_token())
-    write = WriteHead(0, head.token, head, found.version, listed=(ledger_id,))
+    write = WriteHead(head.token, head, found.version, listed=(ledger_id,))
     is_synced = False
     for _ in range(3):
         try:
@@ -217,7 +217,7 @@ async def _unlist(process: StoreProcess, asked: Asked, log_id: str) -> None:
     listed = [i for i in _made(process, log_id) if i in world.listed]
     if found is not None and listed:
         head = replace(found.value, token=world.new_token())
-        write = WriteHead(0, head.token, head, found.version, unlisted=tuple(listed[:1]))
+        write = WriteHead(head.token, head, found.version, unlisted=tuple(listed[:1]))
         await process.logs.write_head(log_id, write)
 
 

@@ -165,7 +165,7 @@ async def change_heads(process: StoreProcess) -> None:
             version = await process.logs.write_pages(log_id, head.token, [b"page"] * 2)
             world.pages[head.token] = version.number
             await process.sleep()
-            write = WriteHead(0, head.token, head, found.version, pages_version=version)
+            write = WriteHead(head.token, head, found.version, pages_version=version)
             await process.logs.write_head(log_id, write)
             world.counts["heads changed"] += 1
 

@@ -1,0 +1,217 @@
+"""The transaction that changes a head: every machine that writes one is a plan for it.
+
+An attempt reads the head, plans, reads the pages that the change takes up, writes new pages, and
+writes the head at the version that was read. What was concluded from the head thus still holds when
+the transaction passes. One that was overtaken begins again, under another token.
+
+A change without a producer is the same done twice (LOGS.md#U1-U3): it moves no offset unless it
+makes a version, and its plan looks for what is wanted in the head before it is made. So an unknown
+outcome needs no settling: read again, and if the head is not as wanted yet, change it then. An
+attempt that is still on its way compares the head with a version that either is still there, and
+then one of the two attempts fails, or is gone, and then the late one does. A commit is not the same
+done twice: `commit/commit.py` settles what became of it by its producer record.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from ledgerlog_spark.errors import (
+    ConcurrentCommitError,
+    LedgerLogError,
+    LedgerNotFoundError,
+    MetadataUnknownError,
+)
+from ledgerlog_spark.model import Version
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log.machine import (
+    LogMachine,
+    PageMissingError,
+    Steps,
+    token_after,
+)
+from ledgerlog_spark.protocol.log.messages import AskedTime, Finished, WriteHead, WritePages
+from ledgerlog_spark.protocol.log.state.pages import Loaded, PageRequest
+from ledgerlog_spark.protocol.log.state.records import LogHead
+
+R = TypeVar("R")
+
+ATTEMPTS_MAX = 100
+"""Conflicts and unknown outcomes after which a change gives up."""
+
+Build = Callable[[str, Loaded], tuple[LogHead, tuple[bytes, ...]]]
+"""Makes, of an attempt's token and the pages wanted, the new head and the pages to write first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[R]):
+    """What a plan makes of a head.
+
+    Attributes:
+        build: Makes the new head; called once for an attempt.
+        result: Of the machine, given the head that was written.
+        wanted: Pages that have to be read before `build`.
+        unlisted: Ledgers that no retained version names from then on.
+        listed: Ledgers that a leader made, and that the list names from then on.
+    """
+
+    build: Build
+    result: Callable[[LogHead], R]
+    wanted: tuple[PageRequest, ...] = ()
+    unlisted: tuple[int, ...] = ()
+    listed: tuple[int, ...] = ()
+
+
+Plan = Steps[Change[R] | Finished[R] | None]
+"""What to make of the head, or the machine's end, or None to look again in another attempt."""
+
+
+class HeadTransaction(LogMachine[R]):
+    """Changes the head by compare-and-swap until it is as wanted; `_plan` says what that is."""
+
+    asked_time = AskedTime.RECENT
+
+    def __init__(self, log: str, *, token: str) -> None:
+        """Machine of one change.
+
+        Args:
+            log: Name, for messages.
+            token: 32 random hexadecimal digits; later attempts count on from it.
+        """
+        super().__init__(log)
+        self._token = token
+        self._attempts = 0
+        self._is_unsure = False
+        """Whether an attempt got no answer, and may still pass."""
+
+    @property
+    def may_write(self) -> bool:
+        """Whether an attempt is out, or got no answer: it may change the head at any time."""
+        return self._is_unsure or isinstance(self._out, WriteHead)
+
+    def leave(self) -> bool:
+        """Take no reply any more: the one that is out was refused. Whether no attempt is left."""
+        self._out = None
+        return not self.may_write
+
+    @abstractmethod
+    def _plan(self, head: LogHead) -> Plan[R]:
+        """What to make of the head that was read."""
+
+    def _run(self) -> Steps[R]:
+        ended = None
+        while ended is None:
+            ended = yield from self._attempt()
+        return ended.result
+
+    def _attempt(self) -> Steps[Finished[R] | None]:
+        """The machine's end, or None when another attempt is needed."""
+        try:
+            planned = yield from self._planned()
+            if isinstance(planned, Finished):
+                return planned
+            write = None if planned is None else (yield from self._prepare(planned))
+        except PageMissingError:
+            self._miss_page()
+            planned = write = None
+        if planned is not None and write is not None:
+            return (yield from self._send(planned, write))
+        self._count_attempt()
+        return None
+
+    def _planned(self) -> Plan[R]:
+        head = yield from self._read_head()
+        return (yield from self._plan(head))
+
+    def _prepare(self, change: Change[R]) -> Steps[WriteHead | None]:
+        """The transaction, once its pages are written; None when another attempt is needed."""
+        loaded: Loaded = {}
+        if change.wanted:
+            pages = yield from self._pages(change.wanted)
+            places = ((page.ref.token, page.ref.number) for page in change.wanted)
+            loaded = dict(zip(places, pages, strict=True))
+        head, new_pages = change.build(self._token, loaded)
+        if not new_pages:
+            return self._write(change, head, None)
+        reply = yield from self._ask(WritePages(self._token, new_pages))
+        if reply.outcome is MetadataOutcome.OK:
+            return self._write(change, head, reply.version)
+        if reply.outcome in {MetadataOutcome.CONFLICT, MetadataOutcome.UNKNOWN}:
+            return None  # they may be there already, and the sweeper may have touched them
+        raise self._read_error(reply.outcome)
+
+    def _write(self, change: Change[R], head: LogHead, pages_version: Version | None) -> WriteHead:
+        assert self._head is not None
+        return WriteHead(
+            token=self._token,
+            head=head,
+            head_version=self._head.version,
+            pages_version=pages_version,
+            unlisted=change.unlisted,
+            listed=change.listed,
+        )
+
+    def _send(self, change: Change[R], write: WriteHead) -> Steps[Finished[R] | None]:
+        """Send the transaction; the machine's end if it passed, None when it has to be retried."""
+        reply = yield from self._ask(write)
+        match reply.outcome:
+            case MetadataOutcome.OK:
+                return Finished(change.result(write.head))
+            case MetadataOutcome.UNKNOWN:
+                self._is_unsure = True
+            case MetadataOutcome.CONFLICT:
+                pass
+            case MetadataOutcome.GONE:
+                self._is_unsure = False
+                yield from self._on_unlistable(change)
+            case _:
+                raise self._read_error(reply.outcome)
+        self._count_attempt()
+        return None
+
+    def _on_unlistable(self, change: Change[R]) -> Steps[None]:
+        """No attempt listed what the change was to list, and none can any more."""
+        yield from ()
+        raise LedgerNotFoundError(
+            f"log {self.log!r} cannot list ledger {', '.join(map(str, change.listed))}, because it "
+            f"was created more than stagingTtlMs ago and is being deleted: open the log again",
+            retriable=True,
+            log=self.log,
+            ledger_ids=change.listed,
+        )
+
+    def _count_attempt(self) -> None:
+        """Begin another attempt, unless there were enough."""
+        self._attempts += 1
+        self._next_token()
+        if self._attempts >= ATTEMPTS_MAX:
+            raise self._overtaken()
+
+    def _next_token(self) -> None:
+        """A token names one attempt only: the sweeper may have touched the last one's pages."""
+        self._token = token_after(self._token)
+
+    def _overtaken(self) -> ConcurrentCommitError:
+        return ConcurrentCommitError(
+            f"{ATTEMPTS_MAX} attempts to change log {self.log!r} were overtaken or got no "
+            "answer: check the state of the log, and try again",
+            log=self.log,
+            retriable=True,
+            definite=not self._is_unsure,
+        )
+
+    def _failed(self, error: LedgerLogError) -> LedgerLogError:
+        """What forbids the change now may be what came of an attempt of unknown outcome."""
+        error.definite = error.definite and not self._is_unsure
+        return error
+
+    def _read_error(self, outcome: MetadataOutcome) -> LedgerLogError:
+        """Not "nothing was changed" while an attempt may still be on its way."""
+        if self._is_unsure:
+            return MetadataUnknownError(
+                f"whether log {self.log!r} was changed is unknown: try again", log=self.log
+            )
+        return super()._read_error(outcome)
