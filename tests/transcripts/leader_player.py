@@ -118,7 +118,7 @@ def describe(effect: Any) -> str:  # noqa: PLR0911 - one line for each effect
             return f"close {effect.ledger_id}"
         case m.DropLedger():
             return f"drop {effect.ledger_id}"
-        case m.WriteHead(_, token, head):
+        case m.WriteHead(token, head):
             ledgers = " ".join(f"{o.ledger_id}@{o.first_offset}" for o in head.open_ledgers)
             opened = f" open {ledgers}" if ledgers else ""
             return f"write head end={head.end_offset}{opened} token={short(token)}"

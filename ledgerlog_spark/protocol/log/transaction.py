@@ -4,12 +4,13 @@ An attempt reads the head, plans, reads the pages that the change takes up, writ
 writes the head at the version that was read. What was concluded from the head thus still holds when
 the transaction passes. One that was overtaken begins again, under another token.
 
-A change without a producer is the same done twice (LOGS.md#U1-U3): it moves no offset unless it
-makes a version, and its plan looks for what is wanted in the head before it is made. So an unknown
-outcome needs no settling: read again, and if the head is not as wanted yet, change it then. An
-attempt that is still on its way compares the head with a version that either is still there, and
-then one of the two attempts fails, or is gone, and then the late one does. A commit is not the same
-done twice: `commit/commit.py` settles what became of it by its producer record.
+A change without a producer is the same done twice (LOGS.md#U1, LOGS.md#U3): its plan looks for
+what is wanted in the head before it is made, and it moves no offset unless it makes a version
+(LOGS.md#U2). So an unknown outcome needs no settling: read again, and if the head is not as wanted
+yet, change it then. An attempt that is still on its way compares the head with a version that
+either is still there, and then one of the two attempts fails, or is gone, and then the late one
+does. A commit is not the same done twice: `commit/commit.py` settles what became of it by its
+producer record.
 """
 
 from __future__ import annotations

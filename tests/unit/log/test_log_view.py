@@ -139,8 +139,9 @@ def test_a_missing_page_makes_a_view_that_may_be_old_synchronise() -> None:
     assert isinstance(ask, m.ReadHead)
     (ask,) = machine.handle(log.reply(ask))
     assert isinstance(ask, m.ReadPages)
-    (effect,) = machine.handle(m.PagesRead(ask.request, MetadataOutcome.GONE, ()))
-    assert isinstance(effect, m.Sync)
+    (ask,) = machine.handle(m.PagesRead(ask.request, MetadataOutcome.GONE, ()))
+    assert isinstance(ask, m.Sync)
+    effect: Any = ask
     while not isinstance(effect, m.Finished):  # the replica was behind: the same head, and its page
         assert not isinstance(effect, m.Failed), effect.error
         (effect,) = machine.handle(log.reply(effect))
