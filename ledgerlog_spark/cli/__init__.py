@@ -1,8 +1,7 @@
 """The `ledgerlog` command: one module a group of commands, tables by rich, `--json` for scripts.
 
 - `main`: the groups, and what an error becomes. `logs`, `ledgers`, `bookies`, `local`, `servers`,
-  `upkeep`, `doctor`, `demo`: the groups.
-- `cluster`, `passwords`, `confirm`: options that many commands have. `output`, `drawing`: what
-  they print. `flights`: the rows of the demo.
+  `doctor`, `demo`: the groups.
+- `options`: those that many commands have. `output`, `drawing`: tables, JSON and pictures.
 - `stop_signals`, `closed_output`: how commands end.
 """

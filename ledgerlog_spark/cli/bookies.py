@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, registration
-from ledgerlog_spark.cli.output import AsJson, print_fields, print_json, print_table
+from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, registration
+from ledgerlog_spark.cli.output import AsJson, print_fields, print_json, print_listing
 from ledgerlog_spark.errors import BookieUnavailableError
 from ledgerlog_spark.model import BookieInfo
 
@@ -48,14 +48,12 @@ def _fields(info: BookieInfo | None) -> dict[str, Any]:
 @app.command("list", epilog="Example: ledgerlog bookies list --json")
 def list_bookies(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
     """List all bookies that have ever joined the cluster, and their current state."""
-    found = asyncio.run(_all(uri))
-    if as_json:
-        print_json(found)
-        return
-    print_table(
-        f"bookies of {uri}",
-        ("bookie", "state", "address", "gRPC port"),
-        [(b["bookie_id"], b["state"], b["address"], _text(b["grpc_port"])) for b in found],
+    print_listing(
+        asyncio.run(_all(uri)),
+        lambda b: (b["bookie_id"], b["state"], b["address"], _text(b["grpc_port"])),
+        title=f"bookies of {uri}",
+        columns=("bookie", "state", "address", "gRPC port"),
+        as_json=as_json,
     )
 
 

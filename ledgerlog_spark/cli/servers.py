@@ -1,7 +1,8 @@
-"""`ledgerlog zookeeper run` and `ledgerlog bookie run`: run one server in the foreground."""
+"""`ledgerlog zookeeper|bookie|upkeep run`: runs one server in the foreground."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
@@ -10,15 +11,18 @@ from typing import Annotated
 
 import typer
 
+from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri
 from ledgerlog_spark.cli.output import console
 from ledgerlog_spark.cli.stop_signals import StopSignals
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
+from ledgerlog_spark.upkeep.background import INTERVAL_SECONDS
 
 ZOOKEEPER_EXAMPLE = "Example: ledgerlog zookeeper run --directory zk --port 2181"
 BOOKIE_EXAMPLE = (
     "Example: ledgerlog bookie run --directory data/b1 --port 3181 "
     "--metadata-service-uri zk://127.0.0.1:2181/ledgers"
 )
+UPKEEP_EXAMPLE = "Example: ledgerlog upkeep run --interval 60 >> upkeep.log"
 LOOK_SECONDS = 0.5
 
 zookeeper = typer.Typer(
@@ -27,6 +31,11 @@ zookeeper = typer.Typer(
     no_args_is_help=True,
 )
 bookie = typer.Typer(help="Run one bookie.", epilog=BOOKIE_EXAMPLE, no_args_is_help=True)
+upkeep = typer.Typer(
+    help="Run the service that merges logs and deletes expired data.",
+    epilog=UPKEEP_EXAMPLE,
+    no_args_is_help=True,
+)
 
 
 @zookeeper.callback()
@@ -37,6 +46,11 @@ def _zookeeper_group() -> None:
 @bookie.callback()
 def _bookie_group() -> None:
     """The group of `ledgerlog bookie`."""
+
+
+@upkeep.callback()
+def _upkeep_group() -> None:
+    """The group of `ledgerlog upkeep`."""
 
 
 @zookeeper.command("run", epilog=ZOOKEEPER_EXAMPLE)
@@ -84,3 +98,40 @@ def _check_arguments_of_bookie(arguments: list[str]) -> None:
     parser.prog = "ledgerlog bookie run"
     parser.epilog = BOOKIE_EXAMPLE
     parser.parse_args(arguments)
+
+
+@upkeep.command("run", epilog=UPKEEP_EXAMPLE)
+def run_upkeep(
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Time between two passes.", min=1)
+    ] = INTERVAL_SECONDS,
+    once: Annotated[bool, typer.Option("--once", help="Run one pass and end; for cron.")] = False,
+    wait: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", help="With --once: time to wait while another process works.", min=0
+        ),
+    ] = 0.0,
+    uri: ServiceUri = DEFAULT_URI,
+) -> None:
+    """Maintain all logs of a cluster until Ctrl-C or SIGTERM; print JSON lines.
+
+    The service deletes expired rows and versions, merges small ranges, and
+    deletes ledgers that no log needs. A lease in ZooKeeper selects one
+    process; others wait. Run it on two machines to survive the loss of one.
+    It can be killed at any time.
+
+    With --once the exit code is 1 if a log could not be maintained, and 4 if
+    another process holds the lease.
+    """
+    from ledgerlog_spark.upkeep.service import UpkeepService, standard_output
+
+    if once:
+        with standard_output(drain_seconds=None) as write_line:
+            service = UpkeepService(uri, write_line)
+            code = asyncio.run(service.run_once(wait_seconds=wait))
+    else:
+        with standard_output() as write_line:
+            service = UpkeepService(uri, write_line)
+            code = asyncio.run(service.run(interval_seconds=interval))
+    raise typer.Exit(code)

@@ -10,7 +10,6 @@ import threading
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.client.password_file import password_from_file
-from ledgerlog_spark.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from ledgerlog_spark.log.blocking.logs import BlockingLogs
@@ -48,13 +47,6 @@ def logs_at(uri: str) -> BlockingLogs:
 
 
 def password_in(file: str | None) -> bytes:
-    """The password that a file holds; empty without a file."""
-    if file is None:
-        return b""
-    try:
-        return password_from_file(file)
-    except ConfigurationError as error:
-        raise ConfigurationError(
-            f'option "passwordFile" names {file!r} on the driver, which {error.message}',
-            option="passwordFile",
-        ) from None
+    """The password in the file of the option `passwordFile`; empty without a file."""
+    subject = f'option "passwordFile" names {file!r} on the driver, which'
+    return password_from_file(file, subject, option="passwordFile")

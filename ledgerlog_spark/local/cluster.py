@@ -40,7 +40,6 @@ from ledgerlog_spark.model import SERVICE_URI_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
 UPKEEP = "upkeep"
 BOOKIE_PREFIX = "bookie-"
@@ -409,12 +408,7 @@ class OwnedCluster(Cluster):
             )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._previous_uri is None:
             os.environ.pop(SERVICE_URI_VARIABLE, None)
         else:

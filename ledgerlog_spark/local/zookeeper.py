@@ -17,16 +17,13 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import psutil
 
 from ledgerlog_spark.errors import ConfigurationError, MetadataUnavailableError
 from ledgerlog_spark.local.interrupts import interrupts_deferred
 from ledgerlog_spark.local.requirement import install_command
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 HOST = "127.0.0.1"
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -289,12 +286,7 @@ class ZooKeeperProcess:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _send(self, number: signal.Signals) -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import Progress
 
-from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, connect
-from ledgerlog_spark.cli.confirm import Yes, confirm
 from ledgerlog_spark.cli.logs.lookup import LogName, describe_version, opened, time_ms
-from ledgerlog_spark.cli.output import AsJson, console, print_fields, print_json, print_table
+from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, Yes, confirm, connect
+from ledgerlog_spark.cli.output import (
+    AsJson,
+    console,
+    print_fields,
+    print_json,
+    print_listing,
+    print_table,
+)
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LogKindError,
@@ -106,13 +113,12 @@ def history(
         # First, also without a time: this call refuses a log that has no versions.
         newest = log.version_at(time_ms(at, "--at") if at is not None else END_OF_TIME_MS)
         versions = [newest] if at is not None else list(log.history())
-    if as_json:
-        print_json([describe_version(version) for version in versions])
-        return
-    print_table(
-        f"versions of log {name}",
-        ("version", "operation", "start offset", "end offset", "rows", "committed"),
-        [tuple(describe_version(v)[key] for key in _SHOWN) for v in versions],
+    print_listing(
+        [describe_version(version) for version in versions],
+        itemgetter(*_SHOWN),
+        title=f"versions of log {name}",
+        columns=("version", "operation", "start offset", "end offset", "rows", "committed"),
+        as_json=as_json,
     )
 
 

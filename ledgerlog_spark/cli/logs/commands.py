@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich import filesize
 
-from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
 from ledgerlog_spark.cli.logs.lookup import (
     LogName,
@@ -21,17 +20,25 @@ from ledgerlog_spark.cli.logs.lookup import (
     shown_cell,
     time_text,
 )
+from ledgerlog_spark.cli.options import (
+    DEFAULT_URI,
+    PasswordFile,
+    ServiceUri,
+    connect,
+    password_explained,
+    password_from,
+)
 from ledgerlog_spark.cli.output import (
     AsJson,
     console,
     counted,
     print_fields,
     print_json,
+    print_listing,
     print_table,
 )
-from ledgerlog_spark.cli.passwords import PasswordFile, password_explained, password_from
-from ledgerlog_spark.errors import LedgerNotFoundError, LogNotFoundError
-from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
+from ledgerlog_spark.errors import LedgerNotFoundError, LogNotFoundError, MetadataFormatError
+from ledgerlog_spark.log.blocking.logs import BlockingLog
 from ledgerlog_spark.protocol.log.state.records import (
     NO_SCHEMA,
     Item,
@@ -44,7 +51,7 @@ from ledgerlog_spark.protocol.log.state.records import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ledgerlog_spark.client.blocking.client import BlockingClient
+    from ledgerlog_spark.log.clients import BlockingLogClient
 
 app = typer.Typer(
     help="Create, read, write and maintain logs.",
@@ -84,26 +91,24 @@ def list_logs(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
     """List all logs with their versions, rows and sizes."""
     with connect(uri) as client:
         found = list(_all(client))
-    if as_json:
-        print_json(found)
-        return
-    print_table(
-        f"logs of {uri}",
-        ("log", "version", "rows", "ledgers", "bytes", "last write"),
-        [
-            (f["name"], f["version"], f["rows"], f["ledgers"], f["size_bytes"], f["commit_time"])
-            for f in found
-        ],
-    )
+    columns = ("log", "version", "rows", "ledgers", "bytes", "last write")
+    print_listing(found, _row, title=f"logs of {uri}", columns=columns, as_json=as_json)
 
 
-def _all(client: BlockingClient) -> Iterator[dict[str, Any]]:
-    logs = BlockingLogs(client)
+def _all(client: BlockingLogClient) -> Iterator[dict[str, Any]]:
+    """All logs. Omits logs that are deleted meanwhile, and marks unreadable metadata."""
     for name in names_of(client):
         try:
-            yield _summary(name, logs.open(name).snapshot())
-        except LogNotFoundError:  # deleted a moment ago
+            yield _summary(name, client.logs.open(name).snapshot())
+        except LogNotFoundError:
             continue
+        except MetadataFormatError as error:
+            yield {"name": name, "version": "unreadable", "error": str(error)}
+
+
+def _row(found: dict[str, Any]) -> tuple[object, ...]:
+    keys = ("name", "version", "rows", "ledgers", "size_bytes", "commit_time")
+    return tuple(found.get(key) for key in keys)
 
 
 @app.command("show", epilog="Example: ledgerlog logs show flights")
@@ -133,7 +138,7 @@ def show(
 
 
 def _seen(
-    client: BlockingClient, log: BlockingLog, version: int | None
+    client: BlockingLogClient, log: BlockingLog, version: int | None
 ) -> tuple[LogSnapshot, list[DrawnLedger]]:
     """A version and its ledgers.
 
@@ -162,7 +167,7 @@ def _print_versions(history: Sequence[VersionInterval]) -> None:
     )
 
 
-def drawn_ledgers(client: BlockingClient, snapshot: LogSnapshot) -> list[DrawnLedger]:
+def drawn_ledgers(client: BlockingLogClient, snapshot: LogSnapshot) -> list[DrawnLedger]:
     """Each listed ledger once, with the rows and bytes that the log lists."""
     by_ledger: dict[int, list[Item]] = {}
     for item in snapshot.items:

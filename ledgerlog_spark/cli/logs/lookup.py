@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ledgerlog_spark.errors import ConfigurationError, LogNotFoundError
-from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
+from ledgerlog_spark.log.blocking.logs import BlockingLog
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.client.blocking.client import BlockingClient
+    from ledgerlog_spark.log.clients import BlockingLogClient
     from ledgerlog_spark.protocol.log.state.records import VersionInterval
 
 NAMES_SHOWN_MAX = 10
@@ -75,31 +75,31 @@ def describe_version(version: VersionInterval) -> dict[str, Any]:
     }
 
 
-def names_of(client: BlockingClient) -> Sequence[str]:
+def names_of(client: BlockingLogClient) -> Sequence[str]:
     """Names of all logs.
 
     Raises:
         MetadataError: There is no cluster. A cluster without logs is no error.
     """
-    names = BlockingLogs(client).names()
+    names = client.logs.names()
     if not names:
         next(client.list_ledgers(), None)
     return names
 
 
-def opened(client: BlockingClient, name: str) -> BlockingLog:
+def opened(client: BlockingLogClient, name: str) -> BlockingLog:
     """The log of that name.
 
     Raises:
         LogNotFoundError: No log has that name; the message suggests a similar name.
     """
     try:
-        return BlockingLogs(client).open(name)
+        return client.logs.open(name)
     except LogNotFoundError:
         raise missing(client, name) from None
 
 
-def missing(client: BlockingClient, name: str) -> LogNotFoundError:
+def missing(client: BlockingLogClient, name: str) -> LogNotFoundError:
     """The error of a log that does not exist; its message suggests a similar name."""
     names = names_of(client)
     near = difflib.get_close_matches(name, names, 1, 0.5)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.logs.lookup import LogName, names_of, opened
+from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.output import (
     AsJson,
     console,
     counted,
     print_fields,
     print_json,
+    print_listing,
     print_table,
 )
 from ledgerlog_spark.log.logs import logs_of
@@ -23,8 +25,8 @@ from ledgerlog_spark.log.logs import logs_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from ledgerlog_spark.client.blocking.client import BlockingClient
     from ledgerlog_spark.client.client import LedgerClient
+    from ledgerlog_spark.log.clients import BlockingLogClient
     from ledgerlog_spark.log.maintenance.check import LogCheck
     from ledgerlog_spark.log.maintenance.sweeper import Swept
     from ledgerlog_spark.upkeep.merging import Merged
@@ -57,12 +59,12 @@ def _bar(as_json: bool) -> Progress:
     )
 
 
-def _existing(client: BlockingClient, names: Sequence[str] | None) -> list[str] | None:
+def _existing(client: BlockingLogClient, names: Sequence[str] | None) -> list[str] | None:
     """The names, after a check that these logs exist; None stands for all logs."""
     return [opened(client, name).name for name in names] if names else None
 
 
-def _to_merge(client: BlockingClient, names: Sequence[str] | None) -> list[str]:
+def _to_merge(client: BlockingLogClient, names: Sequence[str] | None) -> list[str]:
     """The names of the logs to merge, by default of all logs that can be merged."""
     from ledgerlog_spark.upkeep.merging import check_merged, is_merged
 
@@ -75,7 +77,7 @@ def _to_merge(client: BlockingClient, names: Sequence[str] | None) -> list[str]:
 
 
 def _held(
-    client: BlockingClient, work: Callable[[LedgerClient], Coroutine[Any, Any, list[T] | None]]
+    client: BlockingLogClient, work: Callable[[LedgerClient], Coroutine[Any, Any, list[T] | None]]
 ) -> list[T]:
     """The results of the work; ends the command if another process holds the lease all the time."""
     from ledgerlog_spark.upkeep.upkeep import holder
@@ -114,15 +116,15 @@ def sweep(
                 return await upkeep.run(wanted, wait_seconds=wait)
 
             kept = _held(client, swept)
-    found = [_swept(done) for done in kept]
-    if as_json:
-        print_json(found)
-    else:
-        print_table(
-            f"logs of {uri}",
-            ("log", "starts at", "ledgers unlisted", "ledgers deleted", "pages deleted", "problem"),
-            [tuple(row[key] for key in _SWEPT) for row in found],
-        )
+    print_listing(
+        [_swept(done) for done in kept],
+        itemgetter(*_SWEPT),
+        title=f"logs of {uri}",
+        columns=(
+            "log", "starts at", "ledgers unlisted", "ledgers deleted", "pages deleted", "problem",
+        ),
+        as_json=as_json,
+    )  # fmt: skip
     if any(done.errors for done in kept):
         raise typer.Exit(1)
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ledgerlog_spark.cli.closed_output import ends_with_its_reader
-from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.logs.changes import pair_of_property
 from ledgerlog_spark.cli.logs.lookup import LogName, json_text, missing, shown_bytes, time_text
+from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.output import AsJson, console, print_json
 from ledgerlog_spark.errors import (
     ConfigurationError,
@@ -24,7 +24,6 @@ from ledgerlog_spark.errors import (
     LedgerLogError,
     LogNotFoundError,
 )
-from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 
@@ -71,7 +70,7 @@ def create(
     kind, holds = KINDS[content]
     chosen = dict(pair_of_property(each) for each in properties or ())
     with connect(uri) as client:
-        log = BlockingLogs(client).create(name, kind=kind, content=holds, properties=chosen)
+        log = client.logs.create(name, kind=kind, content=holds, properties=chosen)
     if as_json:
         print_json({"name": name, "log_id": log.log_id, "content": content, "properties": chosen})
         return

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.cli import cluster
-from ledgerlog_spark.cli.cluster import LOCAL_DIRECTORY, chosen_uri, connect
+from ledgerlog_spark.cli import options as cluster
 from ledgerlog_spark.cli.doctor import _cluster
+from ledgerlog_spark.cli.options import LOCAL_DIRECTORY, chosen_uri, connect
 from ledgerlog_spark.errors import LogNotFoundError, MetadataUnavailableError
 from ledgerlog_spark.local.members import ZOOKEEPER, Member, Members
 from ledgerlog_spark.model import SERVICE_URI_DEFAULT

@@ -1,4 +1,4 @@
-"""Asking before something goes (ledgerlog_spark.cli.confirm)."""
+"""Asking before something goes (ledgerlog_spark.cli.options)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import pytest
 import typer
 
-from ledgerlog_spark.cli.confirm import confirm
+from ledgerlog_spark.cli.options import confirm
 from ledgerlog_spark.errors import ConfigurationError
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledgerlog_spark.cli.passwords import password_from
+from ledgerlog_spark.cli.options import password_from
 from ledgerlog_spark.client.handles.creation import checked_new_password
 from ledgerlog_spark.datasource.cluster import password_in
 from ledgerlog_spark.errors import ConfigurationError

@@ -1,9 +1,10 @@
-"""Selects the cluster of a command, and reports when there is none."""
+"""Options that many commands have: the cluster, the password of ledgers, the confirmation."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,11 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ledgerlog_spark import connect as connected
+from ledgerlog_spark.cli.output import console
+from ledgerlog_spark.client.password_file import password_from_file
 from ledgerlog_spark.composition import registration as registered
 from ledgerlog_spark.errors import (
+    ConfigurationError,
     LedgerNotFoundError,
     LogNotFoundError,
     MetadataUnavailableError,
+    UnauthorizedError,
 )
 from ledgerlog_spark.local.cluster import USUAL_PORT
 from ledgerlog_spark.local.members import ZOOKEEPER, Members
@@ -124,3 +129,51 @@ def require_listener(uri: str) -> None:
         ) from None
     except OSError:  # a slow server; the client waits longer for it
         return
+
+
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="File with the password of the ledgers; by default the password is empty.",
+    ),
+]
+
+
+def password_from(path: Path | None) -> bytes:
+    """The password in a file; empty without a file."""
+    return password_from_file(path, f"the password file {path}", path=str(path))
+
+
+@contextlib.contextmanager
+def password_explained(path: Path | None) -> Iterator[None]:
+    """Adds the option for the password to the error of a wrong one."""
+    try:
+        yield
+    except UnauthorizedError as error:
+        how = (
+            "pass a file with the password by --password-file"
+            if path is None
+            else f"{path} does not contain it"
+        )
+        raise UnauthorizedError(f"{error.message} ({how})", **error.fields) from None
+
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+def confirm(question: str, *, otherwise: str) -> None:
+    """Return if the user confirms; otherwise end the command with exit code 1.
+
+    Args:
+        question: The question, without its question mark.
+        otherwise: The message when the user does not confirm, such as `log x was not deleted`.
+
+    Raises:
+        ConfigurationError: Standard input is not a terminal.
+    """
+    if not sys.stdin.isatty():
+        raise ConfigurationError(f"{otherwise}: stdin is not a terminal; pass --yes to confirm")
+    if not typer.confirm(f"{question}?"):
+        console.print(otherwise)
+        raise typer.Exit(1)

@@ -1,0 +1,67 @@
+"""What `logs list` and `ledgers list` show of what cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ledgerlog_spark.cli import ledgers
+from ledgerlog_spark.cli.logs import commands as logs
+from ledgerlog_spark.errors import LedgerNotFoundError, LogNotFoundError, MetadataFormatError
+from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
+from ledgerlog_spark.protocol.log.state.records import LogSnapshot, VersionInterval
+
+RECORD = LedgerMetadata(Quorum(1, 1, 1), (Fragment(0, ("a",)),), LedgerState.OPEN)
+SNAPSHOT = LogSnapshot("id", "there", VersionInterval(3, 0, 7, 0, "0" * 32, 0), (), {})
+
+
+class Client:
+    """A cluster with something to read, something deleted and something damaged."""
+
+    def __init__(self) -> None:
+        self.logs = SimpleNamespace(names=lambda: ["there", "gone", "damaged", "last"])
+        self.logs.open = lambda name: SimpleNamespace(snapshot=lambda: self._read(name))
+
+    @staticmethod
+    def _read(name: str) -> LogSnapshot:
+        if name == "gone":
+            raise LogNotFoundError("deleted a moment ago", log=name)
+        if name == "damaged":
+            raise MetadataFormatError("not a head")
+        return SNAPSHOT
+
+    @staticmethod
+    def list_ledgers() -> Iterator[int]:
+        return iter((1, 2, 3, 4))
+
+    @staticmethod
+    def ledger_metadata(ledger_id: int) -> LedgerMetadata:
+        if ledger_id == 2:
+            raise LedgerNotFoundError("deleted a moment ago", ledger_id=ledger_id)
+        if ledger_id == 3:
+            raise MetadataFormatError("not a record")
+        return RECORD
+
+
+@pytest.mark.parametrize(
+    ("listed", "row_of", "names", "damaged"),
+    [
+        (logs._all, logs._row, ["there", "damaged", "last"], ("damaged", "unreadable")),
+        (ledgers._all, ledgers._row, ["1", "3", "4"], ("3", "unreadable")),
+    ],
+    ids=["logs", "ledgers"],
+)
+def test_what_cannot_be_read_is_marked_and_does_not_hide_the_rest(
+    listed: Callable[[Any], Iterator[dict[str, Any]]],
+    row_of: Callable[[dict[str, Any]], tuple[object, ...]],
+    names: list[str],
+    damaged: tuple[str, str],
+) -> None:
+    found = list(listed(Client()))
+    rows = [row_of(each) for each in found]
+    assert [row[0] for row in rows] == names
+    assert rows[1] == (*damaged, None, None, None, None)
+    assert found[1]["error"].startswith("not a ")
