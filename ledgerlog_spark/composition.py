@@ -10,7 +10,7 @@ from random import Random
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
-from ledgerlog_spark.metadata.ports import Registration
+from ledgerlog_spark.metadata.bookies.registration import Registration
 from ledgerlog_spark.metadata.service_uri import parse_service_uri
 from ledgerlog_spark.metadata.stores import open_metadata
 from ledgerlog_spark.model import SERVICE_URI_DEFAULT, SERVICE_URI_VARIABLE

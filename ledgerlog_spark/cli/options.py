@@ -28,7 +28,7 @@ from ledgerlog_spark.model import SERVICE_URI_DEFAULT, SERVICE_URI_VARIABLE
 
 if TYPE_CHECKING:
     from ledgerlog_spark.log.clients import BlockingLogClient
-    from ledgerlog_spark.metadata.ports import Registration
+    from ledgerlog_spark.metadata.bookies.registration import Registration
 
 LOCAL_DIRECTORY = Path(".ledgerlog")
 """The default directory of `ledgerlog local`, below the working directory."""

@@ -8,8 +8,11 @@ from random import Random
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.client.writable_bookies import WritableBookies
 from ledgerlog_spark.errors import MetadataUnavailableError
-from ledgerlog_spark.metadata.logs.port import LogStore
-from ledgerlog_spark.metadata.ports import Leases, LedgerStore, Registration, Session
+from ledgerlog_spark.metadata.bookies.registration import Registration
+from ledgerlog_spark.metadata.leases import Leases
+from ledgerlog_spark.metadata.ledgers.store import LedgerStore
+from ledgerlog_spark.metadata.logs.store import LogStore
+from ledgerlog_spark.metadata.ports import Session
 from ledgerlog_spark.transport.port import BookieTransport
 from ledgerlog_spark.waits import Deadline
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.metadata.ports import Registration
+    from ledgerlog_spark.metadata.bookies.registration import Registration
 
 
 class WritableBookies:

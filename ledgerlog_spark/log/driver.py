@@ -29,7 +29,7 @@ from ledgerlog_spark.waits import Deadline
 if TYPE_CHECKING:
     from ledgerlog_spark.log.maintenance.sweep_memory import PassClock
     from ledgerlog_spark.log.ports import Ledgers
-    from ledgerlog_spark.metadata.logs.port import LogStore
+    from ledgerlog_spark.metadata.logs.store import LogStore
     from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
     from ledgerlog_spark.model import LedgerMetadata, Versioned
     from ledgerlog_spark.protocol.log.machine import LogMachine

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.log.committing.known_logs import KnownLogs
     from ledgerlog_spark.log.ports import Ledgers
-    from ledgerlog_spark.metadata.logs.port import LogStore
+    from ledgerlog_spark.metadata.logs.store import LogStore
     from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
     from ledgerlog_spark.model import LedgerMetadata, Versioned
     from ledgerlog_spark.protocol.ledger.read_room import ReadPlace

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.log.maintenance.sweep_memory import PassClock, SweepMemory
     from ledgerlog_spark.log.ports import Ledgers
-    from ledgerlog_spark.metadata.logs.port import LogStore
+    from ledgerlog_spark.metadata.logs.store import LogStore
     from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
     from ledgerlog_spark.model import LedgerMetadata
 

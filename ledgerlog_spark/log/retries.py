@@ -22,7 +22,7 @@ from ledgerlog_spark.waits import Deadline
 if TYPE_CHECKING:
     from random import Random
 
-    from ledgerlog_spark.metadata.logs.port import LogStore
+    from ledgerlog_spark.metadata.logs.store import LogStore
 
 PAUSE_MS_MIN = 2
 PAUSE_MS_MAX = 2_000

@@ -1,6 +1,6 @@
 """The compare-and-swap store of everything that is not an entry.
 
-- `ports`, `logs.port`: what the stores promise. `stores`: opens all stores of one cluster.
+- `stores`: opens all stores of one cluster. `ports`: what they have in common.
 - `ledgers`, `logs`, `bookies`, `leases`: the stores, written once over a tree of nodes (`tree`).
 - `zookeeper`, `memory`: the two implementations of that tree.
 - `service_uri`: names a cluster. `store_clock`: the store's clock.

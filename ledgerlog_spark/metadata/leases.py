@@ -1,4 +1,4 @@
-"""The `Leases` port on a tree of nodes: an ephemeral node for each lease that is held.
+"""Leases on a tree of nodes: an ephemeral node for each lease that is held.
 
 A lease saves work, it does not protect it: what its holder does stays guarded by versions.
 """
@@ -20,9 +20,9 @@ from ledgerlog_spark.metadata.tree import (
     NodeKind,
     NodeMissingError,
     NodeStat,
+    WriteAttempts,
     ZnodeTree,
     make_persistent,
-    unsure_after,
 )
 
 if TYPE_CHECKING:
@@ -34,8 +34,11 @@ ATTEMPTS_MAX = 4
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
-class TreeLeases:
-    """Leases beside a ledgers root, where Apache's tools never meet them."""
+class Leases:
+    """Named leases, each held by at most one live session.
+
+    They are beside a ledgers root, where Apache's tools never meet them.
+    """
 
     def __init__(self, tree: ZnodeTree, root: str) -> None:
         """Leases of the cluster at `root`."""
@@ -43,12 +46,15 @@ class TreeLeases:
         self._directory = f"{root}-leases"
 
     async def acquire(self, name: str, holder: Mapping[str, str]) -> bool:
-        """See `Leases.acquire`. A lost reply is settled by whose the node is."""
+        """Take the lease if it is free; True when this session now holds it.
+
+        A lost reply is settled by whose the node is.
+        """
         path = self._path(name)
         data = json.dumps(dict(holder), sort_keys=True).encode()
-        lost: MetadataUnknownError | None = None
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            with unsure_after(lost):
+        attempts = WriteAttempts(ATTEMPTS_MAX)
+        for attempt in attempts:
+            with attempt:
                 try:
                     await self._tree.create(path, data, kind=NodeKind.EPHEMERAL)
                 except NodeMissingError:
@@ -57,16 +63,14 @@ class TreeLeases:
                     stat = await self._synced_stat(path)
                     if stat is not None:
                         return stat.owner == self._tree.session_id
-                except MetadataUnknownError as error:
-                    if attempt == ATTEMPTS_MAX:
-                        raise
-                    lost = error
                 else:
                     return True
+        if attempts.lost is not None:
+            raise attempts.lost
         return False
 
     async def release(self, name: str) -> None:
-        """See `Leases.release`."""
+        """Give the lease back; fine when it is not held."""
         path = self._path(name)
         for attempt in range(1, ATTEMPTS_MAX + 1):
             stat = await self._synced_stat(path)
@@ -83,7 +87,7 @@ class TreeLeases:
                 return
 
     async def holder(self, name: str) -> Mapping[str, str] | None:
-        """See `Leases.holder`."""
+        """What the holder said of itself, None when the lease is free."""
         path = self._path(name)
         try:
             record = await self._tree.get(path)
@@ -98,7 +102,7 @@ class TreeLeases:
         return {str(key): str(value) for key, value in said.items()}
 
     def watch(self, name: str, on_change: OnChange) -> CancelWatch:
-        """See `Leases.watch`."""
+        """Call `on_change` after the lease changed hands or was lost."""
         return self._tree.watch(self._path(name), on_change)
 
     async def _synced_stat(self, path: str) -> NodeStat | None:

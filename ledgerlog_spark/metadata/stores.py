@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.metadata.bookies.registration import TreeRegistration
-from ledgerlog_spark.metadata.leases import TreeLeases
+from ledgerlog_spark.metadata.bookies.registration import Registration
+from ledgerlog_spark.metadata.leases import Leases
 from ledgerlog_spark.metadata.ledgers.layout import LedgerLayout, read_layout, settled_layout
-from ledgerlog_spark.metadata.ledgers.store import TreeLedgerStore
-from ledgerlog_spark.metadata.logs.store import TreeLogStore
+from ledgerlog_spark.metadata.ledgers.store import LedgerStore
+from ledgerlog_spark.metadata.logs.store import LogStore
 from ledgerlog_spark.metadata.memory.tree import MemoryTree
 from ledgerlog_spark.metadata.service_uri import ServiceUri, parse_service_uri
 from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout
@@ -33,9 +33,9 @@ class MetadataStores:
     tree: ZnodeTree
     root: str
     layout: Layout
-    ledgers: TreeLedgerStore
-    registration: TreeRegistration
-    leases: TreeLeases
+    ledgers: LedgerStore
+    registration: Registration
+    leases: Leases
 
     @classmethod
     def on(cls, tree: ZnodeTree, root: str, layout: Layout = HIERARCHICAL) -> MetadataStores:
@@ -44,15 +44,15 @@ class MetadataStores:
             tree=tree,
             root=root,
             layout=layout,
-            ledgers=TreeLedgerStore(tree, root, LedgerLayout(layout)),
-            registration=TreeRegistration(tree, root),
-            leases=TreeLeases(tree, root),
+            ledgers=LedgerStore(tree, root, LedgerLayout(layout)),
+            registration=Registration(tree, root),
+            leases=Leases(tree, root),
         )
 
     @property
-    def logs(self) -> TreeLogStore:
+    def logs(self) -> LogStore:
         """The logs of the cluster; nothing is read or made."""
-        return TreeLogStore(self.tree, self.root, self.ledgers)
+        return LogStore(self.tree, self.root, self.ledgers)
 
     async def initialize(self) -> None:
         """Make the cluster's nodes where they are missing."""

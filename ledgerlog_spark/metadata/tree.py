@@ -1,8 +1,7 @@
 """A tree of small versioned nodes, as ZooKeeper offers it: what all metadata stores are written on.
 
 Two trees implement `ZnodeTree`: `zookeeper_session.ZookeeperSession` and `memory_tree.MemoryTree`;
-`tests/contract/test_metadata_tree.py` holds both to this page. The domain-shaped ports of
-`metadata/ports.py` stay independent of it, so that another store need not imitate a tree.
+`tests/contract/test_metadata_tree.py` holds both to this page.
 
 Every write ends in one of four ways, on every tree:
 
@@ -305,13 +304,36 @@ async def make_persistent(tree: ZnodeTree, path: str) -> None:
                 await tree.create(node)
 
 
-@contextlib.contextmanager
-def unsure_after(lost: MetadataUnknownError | None) -> Iterator[None]:
-    """A request that was lost before is still of unknown outcome when the store is out of reach."""
-    try:
-        yield
-    except MetadataUnavailableError as error:
-        raise lost or error from None
+class WriteAttempts:
+    """WriteAttempts at one write, whose lost answers are settled by writing again.
+
+    Each is a `with` block. One whose answer is lost ends there, and the next begins.
+
+    Attributes:
+        lost: The newest lost answer. While there is one, a store that is out of reach leaves the
+            outcome unknown.
+    """
+
+    def __init__(self, attempts_max: int, *, settles: bool = True) -> None:
+        """Attempts up to the limit; without `settles` a lost answer is raised at once."""
+        self.lost: MetadataUnknownError | None = None
+        self._attempts_max = attempts_max
+        self._settles = settles
+
+    def __iter__(self) -> Iterator[contextlib.AbstractContextManager[None]]:
+        for _ in range(self._attempts_max):
+            yield self._attempt()
+
+    @contextlib.contextmanager
+    def _attempt(self) -> Iterator[None]:
+        try:
+            yield
+        except MetadataUnavailableError as error:
+            raise self.lost or error from None
+        except MetadataUnknownError as error:
+            if not self._settles:
+                raise
+            self.lost = error
 
 
 def checked_path(path: str) -> str:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.log import Log
     from ledgerlog_spark.log.maintenance.sweep_memory import LogDue
     from ledgerlog_spark.log.maintenance.sweeper import Swept
-    from ledgerlog_spark.metadata.ports import Leases
+    from ledgerlog_spark.metadata.leases import Leases
     from ledgerlog_spark.model import Versioned
     from ledgerlog_spark.protocol.log.change.truncate import Truncated
     from ledgerlog_spark.protocol.log.state.records import LogHead

@@ -440,7 +440,7 @@ async def test_deleted_log_frees_its_name_and_fails_what_was_on_its_way(
     assert (await stores.logs.deleted_ms(head.log_id)) is not None
     again = await new_log(stores, number=2)
     assert await stores.logs.find("flights") == again.log_id
-    with pytest.raises(MetadataVersionError, match="names another log by now"):
+    with pytest.raises(MetadataVersionError, match="is the name of another log"):
         await stores.logs.delete_log(deleted, (await head_of(stores, head.log_id)).version)
     assert await stores.logs.remove_log(head.log_id)
     assert await stores.logs.remove_log(head.log_id)

@@ -16,7 +16,7 @@ from ledgerlog_spark.errors import (
     MetadataFormatError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.bookies.registration import TreeRegistration
+from ledgerlog_spark.metadata.bookies.registration import Registration
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.tree import NodeMissingError
 from ledgerlog_spark.model import BookieInfo, Version
@@ -139,7 +139,7 @@ async def test_a_bookie_that_moves_between_two_looks_is_found(
     await stores.registration.register(BOOKIE, read_only=read_only)
     await reader.registration.sync()
     tree: Any = ChangingTree(reader.tree, [move])
-    assert await TreeRegistration(tree, world.root).info(BOOKIE.bookie_id) == BOOKIE
+    assert await Registration(tree, world.root).info(BOOKIE.bookie_id) == BOOKIE
 
 
 async def test_registering_again_changes_what_is_announced(

@@ -177,8 +177,8 @@ _STORES = [
     Mutation(
         "ended_registrations_are_all_marked",
         f"{METADATA}/logs/producers.py",
-        "return operations + await self._marks(log_id, deregistered, STAGED)",
-        "return operations + await self._marks(log_id, (*deregistered, *released), STAGED)",
+        "return operations + await self.marks(log_id, deregistered, STAGED)",
+        "return operations + await self.marks(log_id, (*deregistered, *released), STAGED)",
         "listed ledgers count as staged, so their time of grace is lost once they are unlisted",
     ),
     Mutation(

@@ -61,9 +61,9 @@ _LEDGERS = [
     ),
     Mutation(
         "created_record_is_forgotten_in_an_outage",
-        f"{METADATA}/ledgers/store.py",
-        "with unsure_after(lost):",
-        "with unsure_after(None):",
+        f"{METADATA}/tree.py",
+        "            raise self.lost or error from None\n",
+        "            raise error from None\n",
         "a ledger that may be there is reported as not created",
     ),
     Mutation(
@@ -139,7 +139,7 @@ _LOGS = [
     Mutation(
         "log_is_removed_with_marks",
         f"{METADATA}/logs/store.py",
-        "        if await self._children(paths.marks(log_id)):\n",
+        "        if await self._nodes.children(paths.marks(log_id)):\n",
         "        if False:\n",
         "ledgers that were marked during the removal are never deleted",
     ),
@@ -152,8 +152,8 @@ _LOGS = [
                 await self.delete_producer(log_id, app, found.version)
 """,
         """        for app in await self.producers(log_id):
-            await self._delete_below(paths.producer(log_id, app))
-            await self._delete(paths.producer(log_id, app))
+            await self._nodes.delete_below(paths.producer(log_id, app))
+            await self._nodes.delete(paths.producer(log_id, app))
 """,
         "a ledger that was registered during the removal is never deleted",
     ),
@@ -182,7 +182,7 @@ _LOGS = [
     Mutation(
         "unlisted_ledgers_get_no_mark",
         f"{METADATA}/logs/store.py",
-        "        operations += await self._marks(log_id, write.unlisted, LISTED)\n",
+        "        operations += await self._producers.marks(log_id, write.unlisted, LISTED)\n",
         "",
         "ledgers that no version names stay for ever",
     ),

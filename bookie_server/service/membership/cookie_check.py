@@ -25,7 +25,7 @@ from ledgerlog_spark.wire.cookie import Cookie
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from ledgerlog_spark.metadata.ports import Registration
+    from ledgerlog_spark.metadata.bookies.registration import Registration
 
 COOKIE_FILE: Final = "VERSION"
 _TEMPORARY_FILE: Final = "VERSION.new"

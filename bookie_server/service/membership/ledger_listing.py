@@ -10,7 +10,8 @@ from ledgerlog_spark.errors import LedgerNotFoundError, MetadataError, MetadataF
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.metadata.ports import LedgerStore, Registration
+    from ledgerlog_spark.metadata.bookies.registration import Registration
+    from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 
 _logger = get_logger("collector")
 

@@ -15,7 +15,7 @@ from ledgerlog_spark.errors import LedgerNotFoundError, MetadataError
 from ledgerlog_spark.model import LedgerState
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.metadata.ports import LedgerStore
+    from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 
 _logger = get_logger("metadata")
 

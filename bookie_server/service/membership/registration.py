@@ -14,7 +14,7 @@ from bookie_server.service.logging import get_logger
 from ledgerlog_spark.errors import LedgerLogError
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.metadata.ports import Registration
+    from ledgerlog_spark.metadata.bookies.registration import Registration
     from ledgerlog_spark.model import BookieInfo
 
 RETRY_DELAY_MS: Final = 1_000

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ledgerlog_spark.log.ports import Ledgers
-    from ledgerlog_spark.metadata.logs.port import LogStore
+    from ledgerlog_spark.metadata.logs.store import LogStore
     from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.log.state.records import Item
 

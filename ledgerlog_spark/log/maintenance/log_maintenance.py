@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.log.driver import Driver
     from ledgerlog_spark.log.ports import Ledgers
-    from ledgerlog_spark.metadata.logs.port import LogStore
+    from ledgerlog_spark.metadata.logs.store import LogStore
     from ledgerlog_spark.model import Position
     from ledgerlog_spark.protocol.log.change.retention import PageSizes
     from ledgerlog_spark.protocol.log.commit.commit import CommitMachine

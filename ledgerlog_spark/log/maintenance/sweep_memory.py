@@ -19,7 +19,7 @@ from ledgerlog_spark.protocol.log.state.records import LogKind
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from ledgerlog_spark.metadata.logs.port import LogStore
+    from ledgerlog_spark.metadata.logs.store import LogStore
     from ledgerlog_spark.model import Version
     from ledgerlog_spark.protocol.log.change.retention import PageSizes
     from ledgerlog_spark.protocol.log.state.records import LogHead

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.log.maintenance.sweep_memory import LogDue, PassClock
     from ledgerlog_spark.log.ports import Ledgers
-    from ledgerlog_spark.metadata.logs.port import LogStore, MarkedLedger
+    from ledgerlog_spark.metadata.logs.producers import MarkedLedger
+    from ledgerlog_spark.metadata.logs.store import LogStore
     from ledgerlog_spark.model import Versioned
     from ledgerlog_spark.protocol.log.state.records import Item, ProducerRecord
 

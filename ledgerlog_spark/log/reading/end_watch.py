@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
-    from ledgerlog_spark.metadata.logs.port import LogStore
+    from ledgerlog_spark.metadata.logs.store import LogStore
     from ledgerlog_spark.metadata.ports import OnChange
 
 PAUSE_MS_FIRST = 50

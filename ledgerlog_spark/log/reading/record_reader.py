@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
     from ledgerlog_spark.log.reading.ledger_entries import EntryCursor
-    from ledgerlog_spark.metadata.logs.port import LogStore
+    from ledgerlog_spark.metadata.logs.store import LogStore
     from ledgerlog_spark.protocol.log.read.view import LogView
     from ledgerlog_spark.protocol.log.state.records import Item
 

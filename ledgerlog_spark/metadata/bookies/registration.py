@@ -1,4 +1,4 @@
-"""The `Registration` port on a tree of nodes: `available`, `cookies`, `INSTANCEID`, `LAYOUT`."""
+"""Which bookies there are, on a tree of nodes: `available`, `cookies`, `INSTANCEID`, `LAYOUT`."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ READ_ONLY = "readonly"
 _BOOKIE_ID = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
 
 
-class TreeRegistration:
-    """Bookies of the cluster at one root."""
+class Registration:
+    """Which bookies the cluster at one root has, and who they are."""
 
     def __init__(self, tree: ZnodeTree, root: str) -> None:
         """Bookies at `root` of `tree`."""
@@ -49,10 +49,15 @@ class TreeRegistration:
         self._announcements: dict[str, Announcement] = {}
 
     async def register(self, info: BookieInfo, *, read_only: bool = False) -> None:
-        """See `Registration.register`.
+        """Announce a bookie for as long as this session lives.
 
         The bookie stays announced until `unregister` or `close`: a lost session or a deleted node
         is answered by a new one. Calling it again changes what is announced.
+
+        A node that an older session of the same bookie left behind is waited out.
+
+        Raises:
+            LocalProtocolError: Another live session holds the bookie id.
         """
         name = _checked(info.bookie_id)
         before = self._announcements.pop(name, None)
@@ -67,26 +72,30 @@ class TreeRegistration:
         announcement.keep()
 
     async def unregister(self, bookie_id: str) -> None:
-        """See `Registration.unregister`."""
+        """Withdraw the announcement; fine when there is none."""
         announcement = self._announcements.pop(_checked(bookie_id), None)
         if announcement is not None:
             await announcement.stop_keeping()
             await announcement.withdraw()
 
     async def writable(self) -> Sequence[str]:
-        """See `Registration.writable`."""
+        """Bookie ids that accept new ledgers, sorted."""
         return [name for name in await self._names(self._available) if name != READ_ONLY]
 
     async def read_only(self) -> Sequence[str]:
-        """See `Registration.read_only`."""
+        """Bookie ids that serve reads and recovery only, sorted."""
         return await self._names(self._read_only)
 
     async def known(self) -> Sequence[str]:
-        """See `Registration.known`."""
+        """All bookie ids that have a cookie, sorted."""
         return await self._names(self._cookies)
 
     async def info(self, bookie_id: str) -> BookieInfo:
-        """See `Registration.info`."""
+        """How to reach a bookie.
+
+        Raises:
+            BookieUnavailableError: It is not registered.
+        """
         name = _checked(bookie_id)
         for directory in (self._available, self._read_only, self._available):
             # The third look finds a bookie that became writable between the first two.
@@ -102,18 +111,22 @@ class TreeRegistration:
         )
 
     def watch_writable(self, on_change: OnChange) -> CancelWatch:
-        """See `Registration.watch_writable`."""
+        """Call `on_change` after `writable` changed, and after a session was replaced."""
         return self._tree.watch_children(self._available, on_change)
 
     async def read_cookie(self, bookie_id: str) -> Versioned[bytes] | None:
-        """See `Registration.read_cookie`."""
+        """A bookie's cookie as stored, None when it has none."""
         try:
             return await self._tree.get(self._cookie_path(bookie_id))
         except NodeMissingError:
             return None
 
     async def write_cookie(self, bookie_id: str, cookie: bytes, version: Version | None) -> None:
-        """See `Registration.write_cookie`."""
+        """Create (`version` None) or replace a cookie.
+
+        Raises:
+            MetadataVersionError: It exists already, or is at another version.
+        """
         path = self._cookie_path(bookie_id)
         try:
             if version is None:
@@ -132,7 +145,7 @@ class TreeRegistration:
             ) from None
 
     async def delete_cookie(self, bookie_id: str, version: Version) -> None:
-        """See `Registration.delete_cookie`."""
+        """Forget a bookie."""
         try:
             await self._tree.delete(self._cookie_path(bookie_id), version)
         except NodeMissingError:
@@ -141,7 +154,7 @@ class TreeRegistration:
             ) from None
 
     async def instance_id(self) -> str:
-        """See `Registration.instance_id`."""
+        """The cluster's UUID; cookies carry it."""
         path = f"{self._root}/INSTANCEID"
         try:
             record = await self._tree.get(path)
@@ -157,7 +170,7 @@ class TreeRegistration:
             raise MetadataFormatError(f"{path} is not text", path=path) from error
 
     async def initialize(self, layout: Layout = HIERARCHICAL) -> None:
-        """See `Registration.initialize`.
+        """Make the cluster's nodes (LAYOUT, INSTANCEID, available, cookies) where missing.
 
         Args:
             layout: Written when the cluster has none yet.
@@ -169,7 +182,7 @@ class TreeRegistration:
         await make_persistent(self._tree, self._cookies)
 
     async def sync(self) -> None:
-        """See `Registration.sync`."""
+        """Make later reads at least as new as this moment."""
         await self._tree.sync(self._root)
 
     async def close(self) -> None:

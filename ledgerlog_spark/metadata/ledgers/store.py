@@ -1,4 +1,4 @@
-"""The `LedgerStore` port on a tree of nodes, in Apache BookKeeper's paths and formats.
+"""Metadata records of ledgers on a tree of nodes, in Apache BookKeeper's paths and formats.
 
 Ledger ids are never given out twice, so the path of a ledger is never made twice. That is what
 makes the version number alone a sound condition of a write; incarnations are
@@ -21,10 +21,10 @@ from ledgerlog_spark.metadata.ledgers.layout import LedgerLayout
 from ledgerlog_spark.metadata.tree import (
     NodeExistsError,
     NodeMissingError,
+    WriteAttempts,
     ZnodeTree,
     make_persistent,
     parent_of,
-    unsure_after,
 )
 from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
 from ledgerlog_spark.wire.ledger_metadata.record import (
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 CREATE_ATTEMPTS_MAX = 4
 
 
-class TreeLedgerStore:
-    """Ledgers below one root."""
+class LedgerStore:
+    """Metadata records of the ledgers below one root."""
 
     def __init__(self, tree: ZnodeTree, root: str, layout: LedgerLayout | None = None) -> None:
         """Ledgers at `root` of `tree`."""
@@ -56,38 +56,43 @@ class TreeLedgerStore:
         return self._root + self._layout.path(ledger_id)
 
     async def new_ids(self, count: int = 1) -> Sequence[int]:
-        """See `LedgerStore.new_ids`."""
+        """`count` (1 to 64) ledger ids that nobody was or will be given; unused ones are lost."""
         return await self._ids.take(count)
 
     async def create(self, ledger_id: int, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
-        """See `LedgerStore.create`.
+        """Create the record.
 
         A lost reply is settled by creating again: either the record appears now, or it is there,
-        and its token says whose it is.
+        and `metadata.token` says whose it is.
+
+        Raises:
+            LedgerExistsError: The id is taken by somebody else.
+            MetadataUnknownError: Not settled; abandon the id.
         """
         path, data = self.path(ledger_id), encode_ledger_metadata(metadata)
-        lost: MetadataUnknownError | None = None
-        for _ in range(CREATE_ATTEMPTS_MAX):
-            with unsure_after(lost):
+        attempts = WriteAttempts(CREATE_ATTEMPTS_MAX, settles=metadata.token is not None)
+        for attempt in attempts:
+            with attempt:
                 try:
                     created = await self._tree.create(path, data)
                 except NodeMissingError:
                     await require_cluster(self._tree, self._root)
                     await make_persistent(self._tree, parent_of(path))
                 except NodeExistsError:
-                    return await self._settle(ledger_id, metadata, lost)
-                except MetadataUnknownError as error:
-                    if metadata.token is None:
-                        raise
-                    lost = error
+                    return await self._settle(ledger_id, metadata, attempts.lost)
                 else:
                     return Versioned(metadata, created.version)
-        raise lost or MetadataUnavailableError(
+        raise attempts.lost or MetadataUnavailableError(
             f"the directory of {path} was deleted after every attempt to create it", path=path
         )
 
     async def load(self, ledger_id: int) -> Versioned[LedgerMetadata]:
-        """See `LedgerStore.load`."""
+        """The record, possibly stale.
+
+        Raises:
+            LedgerNotFoundError: There is none (as far as this replica of the store knows).
+            MetadataFormatError: It cannot be read.
+        """
         try:
             record = await self._tree.get(self.path(ledger_id))
         except NodeMissingError:
@@ -102,7 +107,13 @@ class TreeLedgerStore:
     async def write(
         self, ledger_id: int, metadata: LedgerMetadata, version: Version
     ) -> Versioned[LedgerMetadata]:
-        """See `LedgerStore.write`."""
+        """Replace the record if it is still at `version`.
+
+        Raises:
+            MetadataVersionError: It is not.
+            LedgerNotFoundError: It was deleted.
+            MetadataUnknownError: The outcome is not known.
+        """
         data = encode_ledger_metadata(metadata)
         try:
             written = await self._tree.set(self.path(ledger_id), data, version)
@@ -111,7 +122,7 @@ class TreeLedgerStore:
         return Versioned(metadata, written)
 
     async def delete(self, ledger_id: int, version: Version | None = None) -> None:
-        """See `LedgerStore.delete`."""
+        """Delete the record; deleting what is not there is fine when `version` is None."""
         try:
             await self._tree.delete(self.path(ledger_id), version)
         except NodeMissingError:
@@ -119,7 +130,7 @@ class TreeLedgerStore:
                 raise _not_found(ledger_id) from None
 
     async def ids(self) -> AsyncIterator[int]:
-        """See `LedgerStore.ids`."""
+        """All ledger ids, rising; a snapshot of no single moment. An error ends it loudly."""
         try:
             names = await self._tree.children(self._root)
         except NodeMissingError:
@@ -132,11 +143,11 @@ class TreeLedgerStore:
                         yield self._layout.ledger_id(path)
 
     def watch(self, ledger_id: int, on_change: OnChange) -> CancelWatch:
-        """See `LedgerStore.watch`."""
+        """Call `on_change` after each change or deletion, and after a session was replaced."""
         return self._tree.watch(self.path(ledger_id), on_change)
 
     async def sync(self) -> None:
-        """See `LedgerStore.sync`."""
+        """Make later reads at least as new as this moment."""
         await self._tree.sync(self._root)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The `CommitQueue` port on a tree of nodes: a sequential ephemeral node for each that waits.
+"""The turns of commits that were overtaken: a sequential ephemeral node for each that waits.
 
 Names are `<token>-<ten digits>`; the digits, which the tree counts, say who is first. A member's
 node goes with its session, so a process that dies keeps its place for a session timeout at most.
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class TreeCommitQueue:
-    """The writers of one log that wait for their turn."""
+class CommitQueue:
+    """Writers of one log that wait for their turn. It saves requests and protects nothing."""
 
     def __init__(self, tree: ZnodeTree, directory: str) -> None:
         """The queue whose members are the children of `directory`."""
@@ -30,7 +30,18 @@ class TreeCommitQueue:
         self._directory = directory
 
     async def join(self, token: str) -> str:
-        """See `CommitQueue.join`. A lost reply is settled by the token in the name."""
+        """Wait behind all that joined before; the member's name.
+
+        A lost reply is settled by the token in the name.
+
+        The place ends with the session, or with `leave`.
+
+        Args:
+            token: Never used before.
+
+        Raises:
+            MetadataError: The store failed, or the log is gone.
+        """
         path = f"{self._directory}/{token}-"
         try:
             try:
@@ -49,17 +60,17 @@ class TreeCommitQueue:
         return created.path.rpartition("/")[2]
 
     async def members(self) -> Sequence[str]:
-        """See `CommitQueue.members`."""
+        """Names of all members, the first one first."""
         with contextlib.suppress(NodeMissingError):
             names = await self._tree.children(self._directory)
             return sorted(names, key=lambda name: name.rpartition("-")[2])
         return ()
 
     async def until_gone(self, name: str) -> bool:
-        """See `CommitQueue.until_gone`."""
+        """Wait until that member is gone (true) or may be (false); give it a deadline."""
         return await self._tree.until_gone(f"{self._directory}/{name}")
 
     async def leave(self, name: str) -> None:
-        """See `CommitQueue.leave`."""
+        """End a member's place, anybody's; fine when it has ended."""
         with contextlib.suppress(NodeMissingError):
             await self._tree.delete(f"{self._directory}/{name}")

@@ -5,10 +5,10 @@ A ledger that no version names any more, or never did, has a *mark*: the sweeper
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import (
     LedgerExistsError,
@@ -17,23 +17,20 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.logs.paths import LogPaths, app_of_segment
-from ledgerlog_spark.metadata.logs.port import MarkedLedger
+from ledgerlog_spark.metadata.logs.nodes import LogNodes, asked_of_each, version_of
+from ledgerlog_spark.metadata.logs.paths import app_of_segment
 from ledgerlog_spark.metadata.tree import (
     CheckNode,
-    Created,
     CreateNode,
     DeleteNode,
     NodeExistsError,
     NodeMissingError,
-    NodeNotEmptyError,
     NodeOperation,
     SetNode,
     TransactionFailedError,
-    ZnodeTree,
+    WriteAttempts,
     make_persistent,
     parent_of,
-    unsure_after,
 )
 from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
 from ledgerlog_spark.protocol.log.messages import StagedRegistration
@@ -42,39 +39,50 @@ from ledgerlog_spark.protocol.log.state.records import ProducerRecord
 from ledgerlog_spark.wire.ledger_metadata.record import encode_ledger_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
-    from ledgerlog_spark.metadata.ledgers.store import TreeLedgerStore
+    from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 
-T = TypeVar("T")
-V = TypeVar("V")
-
-REQUESTS_AT_ONCE = 64
 ATTEMPTS_MAX = 5
 LISTED, STAGED, MADE = b"listed", b"staged", b"made"
 """What a mark says that its ledger was; a leader made it, and may list it still."""
 
 
-class TreeLogProducers:
-    """The part of the `LogStore` port that is about who writes, and into which ledgers."""
+@dataclass(frozen=True, slots=True)
+class MarkedLedger:
+    """A ledger that no version names, and since when by the store's clock.
 
-    def __init__(self, tree: ZnodeTree, root: str, ledgers: TreeLedgerStore) -> None:
-        """Of the cluster at `root`; `ledgers` is the store of the same tree and root."""
-        self._tree = tree
-        self._root = root
-        self._paths = LogPaths(root)
+    Attributes:
+        is_staged: It was never listed, so no reader can be using it.
+        is_made: A leader made it, and may list it still.
+    """
+
+    ledger_id: int
+    marked_ms: int
+    is_staged: bool
+    is_made: bool = False
+
+
+class LogProducers:
+    """Producer records, registrations of ledgers, and marks of all logs of one cluster."""
+
+    def __init__(self, nodes: LogNodes, ledgers: LedgerStore) -> None:
+        """Producers on `nodes`; `ledgers` is the store of the same tree and root."""
+        self._nodes = nodes
+        self._tree = nodes.tree
+        self._paths = nodes.paths
         self._ledgers = ledgers
 
     async def read_producer(self, log_id: str, app: str) -> Versioned[ProducerRecord] | None:
-        """See `LogStore.read_producer`."""
+        """The producer record, None when there is none (as far as this replica knows)."""
         with contextlib.suppress(NodeMissingError):
             node = await self._tree.get(self._paths.producer(log_id, app))
             return Versioned(decode_producer(node.value), node.version)
         return None
 
     async def producers(self, log_id: str) -> Sequence[str]:
-        """See `LogStore.producers`."""
-        segments = await self._children(self._paths.producers(log_id))
+        """Names of all producers, sorted."""
+        segments = await self._nodes.children(self._paths.producers(log_id))
         return sorted(map(app_of_segment, segments))
 
     async def write_producer(
@@ -86,7 +94,14 @@ class TreeLogProducers:
         deregistered: Sequence[int] = (),
         released: Sequence[int] = (),
     ) -> Version:
-        """See `LogStore.write_producer`."""
+        """Create (`version` None) or replace a producer record, and end registrations with it.
+
+        Each ledger deregistered gets a mark (`marked`), as never listed unless it has one. Those
+        released, which are listed, get none.
+
+        Raises:
+            MetadataVersionError: It exists, or is at another version. Nothing was changed.
+        """
         path, data = self._paths.producer(log_id, app), encode_producer(producer)
         operations: list[NodeOperation]
         if version is None:
@@ -95,7 +110,7 @@ class TreeLogProducers:
         else:
             operations = [SetNode(path, data, version)]
         operations += await self._ended(log_id, app, deregistered, released)
-        return version_of((await self._transact(operations))[0])
+        return version_of((await self._nodes.transact(operations))[0])
 
     async def delete_producer(
         self,
@@ -105,11 +120,18 @@ class TreeLogProducers:
         deregistered: Sequence[int] = (),
         released: Sequence[int] = (),
     ) -> None:
-        """See `LogStore.delete_producer`."""
+        """Forget a producer and end its last registrations. Its name must never be used again.
+
+        What becomes of the ledgers is as of `write_producer`.
+
+        Raises:
+            MetadataVersionError: It is at another version, or has other registrations. Nothing was
+                changed.
+        """
         path = self._paths.producer(log_id, app)
         operations = await self._ended(log_id, app, deregistered, released)
         operations += [DeleteNode(f"{path}/ledgers"), DeleteNode(path, version)]
-        await self._transact(operations)
+        await self._nodes.transact(operations)
 
     async def _ended(
         self, log_id: str, app: str, deregistered: Sequence[int], released: Sequence[int]
@@ -119,20 +141,20 @@ class TreeLogProducers:
             DeleteNode(self._paths.registration(log_id, app, ledger_id))
             for ledger_id in (*deregistered, *released)
         ]
-        return operations + await self._marks(log_id, deregistered, STAGED)
+        return operations + await self.marks(log_id, deregistered, STAGED)
 
     async def registered(self, log_id: str, app: str) -> Sequence[int]:
-        """See `LogStore.registered`."""
-        return sorted(map(int, await self._children(self._paths.registrations(log_id, app))))
+        """Ledgers registered under the producer, rising."""
+        return sorted(map(int, await self._nodes.children(self._paths.registrations(log_id, app))))
 
     async def registered_before(self, log_id: str, app: str, epoch: int) -> Sequence[int]:
-        """See `LogStore.registered_before`."""
+        """Those of them that were registered under an epoch before `epoch`."""
         ledger_ids = await self.registered(log_id, app)
         epochs = await asked_of_each(partial(self._epoch_of, log_id, app), ledger_ids)
         return [i for i, found in zip(ledger_ids, epochs, strict=True) if -1 < found < epoch]
 
     async def staged(self, log_id: str, app: str) -> Sequence[StagedRegistration]:
-        """See `LogStore.staged`."""
+        """The same, and when each was registered by the store's clock."""
         return [
             StagedRegistration(ledger_id, created_ms)
             async for ledger_id, created_ms, _ in self._ledgers_below(
@@ -149,7 +171,23 @@ class TreeLogProducers:
         ledger_id: int,
         metadata: LedgerMetadata,
     ) -> Versioned[LedgerMetadata]:
-        """See `LogStore.register_ledger`."""
+        """Create a ledger's record and its registration in one transaction.
+
+        A lost reply is settled by the token in `metadata` and by the registration.
+
+        Args:
+            log_id: Of the log.
+            app: The producer.
+            epoch: Of its record, kept with the registration.
+            version: Of its record, which has to be still at it.
+            ledger_id: From `LedgerStore.new_ids`.
+            metadata: With a token.
+
+        Raises:
+            MetadataVersionError: The producer record moved. Nothing was created.
+            LedgerExistsError: The id is taken by somebody else.
+            MetadataUnknownError: Not settled; abandon the id.
+        """
         path = self._ledgers.path(ledger_id)
         registration = self._paths.registration(log_id, app, ledger_id)
         operations: list[NodeOperation] = [
@@ -162,14 +200,24 @@ class TreeLogProducers:
     async def make_ledger(
         self, log_id: str, ledger_id: int, metadata: LedgerMetadata
     ) -> Versioned[LedgerMetadata]:
-        """See `LogStore.make_ledger`."""
+        """Create the record of a ledger of a leader, and a mark (`is_made`), in one transaction.
+
+        The change of the head that lists the ledger takes the mark away. A lost reply is settled as
+        of `register_ledger`, with the same errors, and:
+
+        Raises:
+            LogNotFoundError: The log is gone. Nothing was created.
+        """
         mark = self._paths.mark(log_id, ledger_id)
         record = CreateNode(self._ledgers.path(ledger_id), encode_ledger_metadata(metadata))
         operations: list[NodeOperation] = [CreateNode(mark, MADE), record]
         return await self._create_ledger(operations, mark, ledger_id, metadata)
 
     async def claim_made(self, log_id: str, ledger_id: int) -> None:
-        """See `LogStore.claim_made`."""
+        """Make the mark of a ledger that was made a staged one: it cannot be listed any more.
+
+        Fine when it has no such mark (any more).
+        """
         path = self._paths.mark(log_id, ledger_id)
         with contextlib.suppress(NodeMissingError, MetadataVersionError):
             mark = await self._tree.get(path)
@@ -186,34 +234,33 @@ class TreeLogProducers:
         """Carry them out; the second one makes the record, and `proof` stands as long as it counts.
 
         Raises:
-            As of `LogStore.register_ledger` and `LogStore.make_ledger`.
+            As of `register_ledger` and `make_ledger`.
         """
         path = self._ledgers.path(ledger_id)
-        lost: MetadataUnknownError | None = None
-        for _ in range(ATTEMPTS_MAX):
-            with unsure_after(lost):
+        attempts = WriteAttempts(ATTEMPTS_MAX)
+        for attempt in attempts:
+            with attempt:
                 try:
                     done = await self._tree.transact(operations)
-                except MetadataUnknownError as error:
-                    lost = error
                 except TransactionFailedError as error:
                     if not isinstance(error.cause, NodeMissingError) or error.index != 1:
+                        lost = attempts.lost
                         return await self._settle_creation(error, proof, ledger_id, metadata, lost)
                     await make_persistent(self._tree, parent_of(path))
                 else:
                     return Versioned(metadata, version_of(done[1]))
-        raise lost or MetadataUnknownError(
+        raise attempts.lost or MetadataUnknownError(
             f"whether ledger {ledger_id} was created is unknown: abandon it",
             ledger_id=ledger_id,
         )
 
     async def created_ms(self, ledger_ids: Sequence[int]) -> Sequence[int | None]:
-        """See `LogStore.created_ms`."""
+        """When the record of each ledger was made, by the store's clock; None when it is gone."""
         stats = await asked_of_each(self._tree.stat, list(map(self._ledgers.path, ledger_ids)))
         return [None if stat is None else stat.created_ms for stat in stats]
 
     async def marked(self, log_id: str) -> Sequence[MarkedLedger]:
-        """See `LogStore.marked`."""
+        """All ledgers that are marked for deletion, rising."""
         found = [each async for each in self._ledgers_below(self._paths.marks(log_id))]
         states = await asked_of_each(partial(self._was, log_id), [ledger for ledger, _, _ in found])
         return [
@@ -223,17 +270,13 @@ class TreeLogProducers:
         ]
 
     async def marked_ms(self, log_id: str, ledger_id: int) -> int | None:
-        """See `LogStore.marked_ms`."""
+        """When the ledger was marked, None when it is not."""
         stat = await self._tree.stat(self._paths.mark(log_id, ledger_id))
         return None if stat is None else stat.changed_ms
 
     async def forget_mark(self, log_id: str, ledger_id: int) -> None:
-        """See `LogStore.forget_mark`."""
-        await self._delete(self._paths.mark(log_id, ledger_id))
-
-    async def sync(self) -> None:
-        """See `LogStore.sync`."""
-        await self._tree.sync()
+        """Take back the mark of a ledger that is gone; fine when there is none."""
+        await self._nodes.delete(self._paths.mark(log_id, ledger_id))
 
     async def _was(self, log_id: str, ledger_id: int) -> bytes | None:
         """What a ledger's mark says that it was, None when the mark is gone."""
@@ -257,7 +300,7 @@ class TreeLogProducers:
         lost: MetadataUnknownError | None,
     ) -> Versioned[LedgerMetadata]:
         """Ours, when an earlier transaction got through and what it made besides still stands."""
-        await self.sync()
+        await self._tree.sync()
         if lost is not None and await self._tree.stat(proof) is not None:
             with contextlib.suppress(LedgerNotFoundError):
                 found = await self._ledgers.load(ledger_id)
@@ -277,7 +320,7 @@ class TreeLogProducers:
             ledger_id=ledger_id,
         ) from failed
 
-    async def _marks(
+    async def marks(
         self, log_id: str, ledger_ids: Sequence[int], was: bytes
     ) -> list[NodeOperation]:
         """Marks for these ledgers; one that is there begins its time of grace anew.
@@ -293,7 +336,7 @@ class TreeLogProducers:
                 operations.append(SetNode(path, was, None))
         return operations
 
-    async def _listings(
+    async def listings(
         self, log_id: str, ledger_ids: Sequence[int], head_version: Version
     ) -> list[NodeOperation]:
         """The end of the marks of ledgers that are listed now; errors as of `write_head`."""
@@ -303,7 +346,7 @@ class TreeLogProducers:
         path = self._paths.mark(log_id, ledger_id)
         for is_synced in (False, True):
             if is_synced:
-                await self.sync()
+                await self._tree.sync()
             with contextlib.suppress(NodeMissingError):
                 mark = await self._tree.get(path)
                 if mark.value == MADE:
@@ -323,42 +366,9 @@ class TreeLogProducers:
 
     async def _ledgers_below(self, path: str) -> AsyncIterator[tuple[int, int, int]]:
         """Ledger id, created and changed ms of each child, by ledger id."""
-        ledger_ids = sorted(map(int, await self._children(path)))
+        ledger_ids = sorted(map(int, await self._nodes.children(path)))
         paths = [f"{path}/{ledger_id}" for ledger_id in ledger_ids]
         stats = await asked_of_each(self._tree.stat, paths)
         for ledger_id, stat in zip(ledger_ids, stats, strict=True):
             if stat is not None:
                 yield ledger_id, stat.created_ms, stat.changed_ms
-
-    async def _children(self, path: str) -> list[str]:
-        with contextlib.suppress(NodeMissingError):
-            return await self._tree.children(path)
-        return []
-
-    async def _delete(self, path: str) -> None:
-        with contextlib.suppress(NodeMissingError, NodeNotEmptyError):
-            await self._tree.delete(path)
-
-    async def _transact(
-        self, operations: Sequence[NodeOperation]
-    ) -> list[Created | Version | None]:
-        try:
-            return await self._tree.transact(operations)
-        except TransactionFailedError as error:
-            raise MetadataVersionError(
-                f"another process changed the log first: {error.cause}", cause=str(error.cause)
-            ) from error
-
-
-async def asked_of_each(ask: Callable[[V], Awaitable[T]], values: Sequence[V]) -> list[T]:
-    """The answer for each value, in their order; some are asked for at the same time."""
-    answers: list[T] = []
-    for first in range(0, len(values), REQUESTS_AT_ONCE):
-        answers += await asyncio.gather(*map(ask, values[first : first + REQUESTS_AT_ONCE]))
-    return answers
-
-
-def version_of(result: Created | Version | None) -> Version:
-    """The version that an operation of a transaction left behind."""
-    assert result is not None
-    return result.version if isinstance(result, Created) else result

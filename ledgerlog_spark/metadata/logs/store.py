@@ -1,14 +1,19 @@
-"""The `LogStore` port on a tree of nodes (LOGS.md#stored-state).
+"""Heads, pages and transactions of logs on a tree of nodes (LOGS.md#stored-state).
 
 No path whose version is checked is ever made twice: log ids, tokens and ledger ids are unique, and
 a producer's record is deleted only when its name is. So the version number alone, which is all that
 a transaction compares, is a sound condition.
+
+Reads may be stale until `sync`. A write returns, or raises `MetadataVersionError` (definite:
+something was not at the version given), `MetadataUnavailableError` (definite: nothing was sent) or
+`MetadataUnknownError`. Records that cannot be read are `MetadataFormatError` or `WireFormatError`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import (
@@ -19,19 +24,16 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
 )
 from ledgerlog_spark.metadata.ledgers.ids import require_cluster
-from ledgerlog_spark.metadata.logs.commit_queue import TreeCommitQueue
-from ledgerlog_spark.metadata.logs.port import PagesNode
-from ledgerlog_spark.metadata.logs.producers import (
-    ATTEMPTS_MAX,
-    LISTED,
+from ledgerlog_spark.metadata.logs.commit_queue import CommitQueue
+from ledgerlog_spark.metadata.logs.nodes import (
     REQUESTS_AT_ONCE,
-    TreeLogProducers,
+    LogNodes,
     asked_of_each,
     version_of,
 )
+from ledgerlog_spark.metadata.logs.producers import ATTEMPTS_MAX, LISTED, LogProducers
 from ledgerlog_spark.metadata.tree import (
     CheckNode,
-    Created,
     CreateNode,
     DeleteNode,
     NodeMissingError,
@@ -39,9 +41,10 @@ from ledgerlog_spark.metadata.tree import (
     NodeOperation,
     SetNode,
     TransactionFailedError,
+    WriteAttempts,
+    ZnodeTree,
     make_persistent,
     operations_size_bytes,
-    unsure_after,
 )
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol.log.state.codec import (
@@ -55,6 +58,7 @@ from ledgerlog_spark.protocol.log.state.records import LogHead
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ledgerlog_spark.metadata.ledgers.store import LedgerStore
     from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
     from ledgerlog_spark.protocol.log.messages import WriteHead
     from ledgerlog_spark.protocol.log.state.pages import PageRequest
@@ -67,11 +71,49 @@ CLOCK_ATTEMPTS_MAX = 3
 """Lost answers of the store's clock after which it counts as out of reach."""
 
 
-class TreeLogStore(TreeLogProducers):
-    """Logs beside the ledgers at one root: names, heads and pages; producers as inherited."""
+@dataclass(frozen=True, slots=True)
+class PagesNode:
+    """The pages of one attempt, and when it wrote them by the store's clock."""
+
+    token: str
+    created_ms: int
+
+
+class LogStore:
+    """Logs beside the ledgers at one root: names, heads, pages, and who writes them."""
+
+    def __init__(self, tree: ZnodeTree, root: str, ledgers: LedgerStore) -> None:
+        """Of the cluster at `root`; `ledgers` is the store of the same tree and root."""
+        self._tree = tree
+        self._root = root
+        self._nodes = nodes = LogNodes(tree, root)
+        self._paths = nodes.paths
+        self._producers = producers = LogProducers(nodes, ledgers)
+        # Who writes, and into which ledgers: the calls of `LogProducers`.
+        self.read_producer = producers.read_producer
+        self.producers = producers.producers
+        self.write_producer = producers.write_producer
+        self.delete_producer = producers.delete_producer
+        self.registered = producers.registered
+        self.registered_before = producers.registered_before
+        self.staged = producers.staged
+        self.register_ledger = producers.register_ledger
+        self.make_ledger = producers.make_ledger
+        self.claim_made = producers.claim_made
+        self.created_ms = producers.created_ms
+        self.marked = producers.marked
+        self.marked_ms = producers.marked_ms
+        self.forget_mark = producers.forget_mark
 
     async def create_log(self, head: LogHead, pages: Sequence[bytes]) -> Versioned[LogHead]:
-        """See `LogStore.create_log`."""
+        """Make a log under `head.name` and `head.log_id`, in one transaction.
+
+        A lost reply is settled by asking again: the id says whose log it is.
+
+        Raises:
+            LogExistsError: The name is taken.
+            MetadataUnknownError: Not settled; creating the same log again is safe.
+        """
         paths, log_id = self._paths, head.log_id
         token_node = [CreateNode(paths.pages(log_id, head.token))] if pages else []
         operations: list[NodeOperation] = [
@@ -89,23 +131,19 @@ class TreeLogStore(TreeLogProducers):
             CreateNode(paths.clock(log_id)),
             CreateNode(paths.head(log_id), encode_head(head)),
         ]
-        lost: MetadataUnknownError | None = None
-        for _ in range(ATTEMPTS_MAX):
-            with unsure_after(lost):
+        attempts = WriteAttempts(ATTEMPTS_MAX)
+        for attempt in attempts:
+            with attempt:
                 try:
                     done = await self._tree.transact(operations)
-                except MetadataUnknownError as error:
-                    lost = error
                 except TransactionFailedError as error:
                     if not isinstance(error.cause, NodeMissingError):
                         return await self._own_or_taken(head)
                     await make_persistent(self._tree, paths.names)
                     await make_persistent(self._tree, paths.ids)
                 else:
-                    made = done[-1]
-                    assert isinstance(made, Created)
-                    return Versioned(head, made.version)
-        raise lost or MetadataUnknownError(
+                    return Versioned(head, version_of(done[-1]))
+        raise attempts.lost or MetadataUnknownError(
             f"whether log {head.name!r} was created is unknown: create it again", log=head.name
         )
 
@@ -120,7 +158,12 @@ class TreeLogStore(TreeLogProducers):
         return found
 
     async def find(self, name: str) -> str:
-        """See `LogStore.find`."""
+        """The id of the log of that name; "not found" only after a sync.
+
+        Raises:
+            LogNotFoundError: There is none.
+            MetadataError: There is no cluster at the root.
+        """
         for is_synced in (False, True):
             if is_synced:
                 await self.sync()
@@ -134,15 +177,19 @@ class TreeLogStore(TreeLogProducers):
         )
 
     async def names(self) -> Sequence[str]:
-        """See `LogStore.names`."""
-        return await self._children(self._paths.names)
+        """Names of all logs, sorted."""
+        return await self._nodes.children(self._paths.names)
 
     async def ids(self) -> Sequence[str]:
-        """See `LogStore.ids`."""
-        return await self._children(self._paths.ids)
+        """Ids of all logs, deleted ones whose ledgers are not gone yet included, sorted."""
+        return await self._nodes.children(self._paths.ids)
 
     async def delete_log(self, head: LogHead, version: Version) -> Version:
-        """See `LogStore.delete_log`."""
+        """Free the name and replace the head (which says that it is deleted) in one transaction.
+
+        Raises:
+            MetadataVersionError: The head is at another version, or the name is not this log's.
+        """
         name = self._paths.name(head.name)
         try:
             pointer = await self._tree.get(name)
@@ -152,7 +199,7 @@ class TreeLogStore(TreeLogProducers):
             raise MetadataVersionError(
                 f"{head.name!r} is the name of another log now", log=head.name, log_id=head.log_id
             )
-        done = await self._transact(
+        done = await self._nodes.transact(
             [
                 SetNode(self._paths.head(head.log_id), encode_head(head), version),
                 DeleteNode(name, pointer.version),
@@ -162,9 +209,16 @@ class TreeLogStore(TreeLogProducers):
         return version_of(done[0])
 
     async def remove_log(self, log_id: str) -> bool:
-        """See `LogStore.remove_log`."""
+        """Remove a deleted log's last records; fine when they are gone.
+
+        Returns:
+            False when a ledger is still marked: the head and the marks are there.
+
+        Raises:
+            MetadataVersionError: A ledger is still registered, or a producer came back.
+        """
         paths = self._paths
-        if await self._children(paths.marks(log_id)):
+        if await self._nodes.children(paths.marks(log_id)):
             return False
         # A task may register a ledger until its producer record is gone, and a new producer may
         # come until the node above is: both are refused by the store when they are not empty.
@@ -184,23 +238,23 @@ class TreeLogStore(TreeLogProducers):
             return False
         # First the head: without it the rest is only to be removed, whoever dies on the way, while
         # a head whose pages are gone says nothing of its ledgers. Last what says why it is gone.
-        await self._delete(paths.head(log_id))
-        for name in await self._children(paths.log(log_id)):
+        await self._nodes.delete(paths.head(log_id))
+        for name in await self._nodes.children(paths.log(log_id)):
             path = f"{paths.log(log_id)}/{name}"
             if path != paths.deleted(log_id):
-                await self._delete_below(path)
-                await self._delete(path)
+                await self._nodes.delete_below(path)
+                await self._nodes.delete(path)
         for path in (paths.deleted(log_id), paths.log(log_id)):
-            await self._delete(path)
+            await self._nodes.delete(path)
         return True
 
     async def deleted_ms(self, log_id: str) -> int | None:
-        """See `LogStore.deleted_ms`."""
+        """When the log was deleted by the store's clock, None while it lives."""
         stat = await self._tree.stat(self._paths.deleted(log_id))
         return None if stat is None else stat.created_ms
 
     async def read_head(self, log_id: str) -> Versioned[LogHead] | None:
-        """See `LogStore.read_head`."""
+        """The head, None when there is none (as far as this replica of the store knows)."""
         with contextlib.suppress(NodeMissingError):
             node = await self._tree.get(self._paths.head(log_id))
             return Versioned(decode_head(node.value), node.version)
@@ -209,7 +263,7 @@ class TreeLogStore(TreeLogProducers):
     async def read_pages(
         self, log_id: str, pages: Sequence[PageRequest]
     ) -> tuple[tuple[Any, ...], ...] | None:
-        """See `LogStore.read_pages`."""
+        """The records of each page, in that order; None when one is missing."""
         records: list[tuple[Any, ...]] = []
         for first in range(0, len(pages), REQUESTS_AT_ONCE):
             some = pages[first : first + REQUESTS_AT_ONCE]
@@ -225,21 +279,31 @@ class TreeLogStore(TreeLogProducers):
         return tuple(records)
 
     async def write_pages(self, log_id: str, token: str, pages: Sequence[bytes]) -> Version:
-        """See `LogStore.write_pages`."""
+        """Make `pages/<token>` and the pages below it; the version that a commit checks.
+
+        Raises:
+            MetadataVersionError: The token was used before.
+        """
         operations: list[NodeOperation] = [CreateNode(self._paths.pages(log_id, token))]
         version: Version | None = None
         for number, page in enumerate(pages):
             operation = CreateNode(self._paths.page(log_id, token, number), page)
             if operations_size_bytes((*operations, operation)) > TRANSACTION_SIZE_BYTES_MAX:
-                done = await self._transact(operations)
+                done = await self._nodes.transact(operations)
                 version = version or version_of(done[0])
                 operations = []
             operations.append(operation)
-        done = await self._transact(operations)
+        done = await self._nodes.transact(operations)
         return version or version_of(done[0])
 
     async def write_head(self, log_id: str, write: WriteHead) -> Version:
-        """See `LogStore.write_head`."""
+        """Carry out the transaction that `write` describes; the head's new version.
+
+        Raises:
+            MetadataVersionError: Head, producer record or pages' node moved. Nothing was changed.
+            LedgerNotFoundError: A ledger that it lists was claimed (`claim_made`) or is deleted.
+                Nothing was changed, and no change that lists the ledger ever gets through.
+        """
         paths = self._paths
         operations: list[NodeOperation] = [
             SetNode(paths.head(log_id), encode_head(write.head), write.head_version)
@@ -251,27 +315,33 @@ class TreeLogStore(TreeLogProducers):
             operations.append(SetNode(path, record, write.producer_version))
         if write.pages_version is not None:
             operations.append(CheckNode(paths.pages(log_id, write.token), write.pages_version))
-        operations += await self._listings(log_id, write.listed, write.head_version)
-        operations += await self._marks(log_id, write.unlisted, LISTED)
-        return version_of((await self._transact(operations))[0])
+        operations += await self._producers.listings(log_id, write.listed, write.head_version)
+        operations += await self._producers.marks(log_id, write.unlisted, LISTED)
+        return version_of((await self._nodes.transact(operations))[0])
 
     async def touch_pages(self, log_id: str, token: str) -> Version:
-        """See `LogStore.touch_pages`."""
-        done = await self._transact([SetNode(self._paths.pages(log_id, token), b"swept", None)])
+        """Change the pages' node, whatever it is at, so that a commit that checks it fails.
+
+        Raises:
+            MetadataVersionError: There is no such node.
+        """
+        done = await self._nodes.transact(
+            [SetNode(self._paths.pages(log_id, token), b"swept", None)]
+        )
         return version_of(done[0])
 
     async def delete_pages(self, log_id: str, token: str, kept: Sequence[int]) -> None:
-        """See `LogStore.delete_pages`."""
+        """Delete the pages but those numbers, and the node when none is kept."""
         above = self._paths.pages(log_id, token)
-        for number in await self._children(above):
+        for number in await self._nodes.children(above):
             if int(number) not in kept:
-                await self._delete(f"{above}/{number}")
+                await self._nodes.delete(f"{above}/{number}")
         if not kept:
-            await self._delete(above)
+            await self._nodes.delete(above)
 
     async def page_nodes(self, log_id: str) -> Sequence[PagesNode]:
-        """See `LogStore.page_nodes`."""
-        tokens = await self._children(self._paths.pages(log_id))
+        """All tokens that have pages, sorted."""
+        tokens = await self._nodes.children(self._paths.pages(log_id))
         paths = [self._paths.pages(log_id, token) for token in tokens]
         stats = await asked_of_each(self._tree.stat, paths)
         return [
@@ -281,7 +351,13 @@ class TreeLogStore(TreeLogProducers):
         ]
 
     async def now_ms(self, log_id: str) -> int:
-        """See `LogStore.now_ms`."""
+        """The store's clock, of which all times of this port are; costs a write.
+
+        Never ahead of the store: what is deleted or dropped by age is measured with it.
+
+        Raises:
+            LogNotFoundError: The log is gone.
+        """
         try:
             await self._ask_clock(self._paths.clock(log_id))
         except NodeMissingError:
@@ -289,7 +365,14 @@ class TreeLogStore(TreeLogProducers):
         return self.clock_ms()
 
     async def recent_ms(self) -> int:
-        """See `LogStore.recent_ms`."""
+        """The store's clock as its last answer to this process told it, and the time since.
+
+        Never ahead of the store. What is written is dated with it. Costs nothing, or a write when
+        the last answer is more than 10 minutes old.
+
+        Raises:
+            MetadataError: There is no cluster at the root, or the store failed.
+        """
         found_ms = self._tree.clock.estimate_ms(CLOCK_AGE_MS_MAX)
         if found_ms is not None:
             return found_ms
@@ -302,20 +385,24 @@ class TreeLogStore(TreeLogProducers):
         return self.clock_ms()
 
     def clock_ms(self) -> int:
-        """See `LogStore.clock_ms`."""
+        """As `recent_ms`, however old the last answer is; 0 before the first."""
         return self._tree.clock.estimate_ms() or 0
 
-    def queue(self, log_id: str) -> TreeCommitQueue:
-        """See `LogStore.queue`."""
-        return TreeCommitQueue(self._tree, self._paths.queue(log_id))
+    def queue(self, log_id: str) -> CommitQueue:
+        """The log's writers that wait for their turn; costs no request."""
+        return CommitQueue(self._tree, self._paths.queue(log_id))
 
     def watch_head(self, log_id: str, on_change: OnChange) -> CancelWatch:
-        """See `LogStore.watch_head`."""
+        """Call `on_change` after the head changed, and after a session was replaced."""
         return self._tree.watch(self._paths.head(log_id), on_change)
 
     def watch_names(self, on_change: OnChange) -> CancelWatch:
-        """See `LogStore.watch_names`."""
+        """Call `on_change` after a name came or went, and after a session was replaced."""
         return self._tree.watch_children(self._paths.names, on_change)
+
+    async def sync(self) -> None:
+        """Make later reads at least as new as this moment."""
+        await self._tree.sync()
 
     async def _ask_clock(self, path: str) -> None:
         """Write a node that only dates; again while answers are lost, as reads are."""
@@ -330,8 +417,3 @@ class TreeLogStore(TreeLogProducers):
 
     def _page_path(self, log_id: str, page: PageRequest) -> str:
         return self._paths.page(log_id, page.ref.token, page.ref.number)
-
-    async def _delete_below(self, path: str) -> None:
-        for child in await self._children(path):
-            await self._delete_below(f"{path}/{child}")
-            await self._delete(f"{path}/{child}")

@@ -103,7 +103,7 @@ class MemoryTree:
 
     @property
     def is_connected(self) -> bool:
-        """See `Session.is_connected`."""
+        """Whether requests go out at once; may be asked on any thread."""
         return self._is_connected and not self._is_closed
 
     async def is_orphaned(self) -> bool:

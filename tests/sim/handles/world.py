@@ -58,7 +58,7 @@ from tests.sim.log.checks import Violation
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ledgerlog_spark.metadata.ports import LedgerStore
+    from ledgerlog_spark.metadata.ledgers.store import LedgerStore
     from ledgerlog_spark.metadata.stores import MetadataStores
     from tests.sim.handles.story import Story
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledgerlog_spark.metadata.leases import TreeLeases
-from ledgerlog_spark.metadata.logs.commit_queue import TreeCommitQueue
-from ledgerlog_spark.metadata.logs.store import TreeLogStore
+from ledgerlog_spark.metadata.leases import Leases
+from ledgerlog_spark.metadata.logs.commit_queue import CommitQueue
+from ledgerlog_spark.metadata.logs.store import LogStore
 from ledgerlog_spark.metadata.store_clock import StoreClock
 from tests.sim.log.schedules import run_host_schedules
 from tests.sim.log.stores.schedule import store_schedule
@@ -39,18 +39,18 @@ def test_same_seed_gives_the_same_history() -> None:
 
 
 def lease_is_everybodys(patch: pytest.MonkeyPatch) -> None:
-    async def acquire(self: TreeLeases, name: str, holder: Mapping[str, str]) -> bool:
+    async def acquire(self: Leases, name: str, holder: Mapping[str, str]) -> bool:
         del self, name, holder
         return True
 
-    patch.setattr(TreeLeases, "acquire", acquire)
+    patch.setattr(Leases, "acquire", acquire)
 
 
 def queue_forgets_who_was_first(patch: pytest.MonkeyPatch) -> None:
-    async def members(self: TreeCommitQueue) -> Sequence[str]:
+    async def members(self: CommitQueue) -> Sequence[str]:
         return sorted(await self._tree.children(self._directory))
 
-    patch.setattr(TreeCommitQueue, "members", members)
+    patch.setattr(CommitQueue, "members", members)
 
 
 def clock_stands_still(patch: pytest.MonkeyPatch) -> None:
@@ -62,11 +62,11 @@ def clock_stands_still(patch: pytest.MonkeyPatch) -> None:
 
 
 def deleted_log_goes_with_what_is_registered(patch: pytest.MonkeyPatch) -> None:
-    async def remove_log(self: TreeLogStore, log_id: str) -> bool:
-        await self._delete_below(self._paths.log(log_id))
+    async def remove_log(self: LogStore, log_id: str) -> bool:
+        await self._nodes.delete_below(self._paths.log(log_id))
         return True
 
-    patch.setattr(TreeLogStore, "remove_log", remove_log)
+    patch.setattr(LogStore, "remove_log", remove_log)
 
 
 MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LedgerLogError, NeedsOperatorError
 from ledgerlog_spark.log.maintenance import sweeper
-from ledgerlog_spark.metadata.logs.port import MarkedLedger
+from ledgerlog_spark.metadata.logs.producers import MarkedLedger
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome as Outcome
 from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log import seal as log_seal

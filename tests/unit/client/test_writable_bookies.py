@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 from ledgerlog_spark.client.writable_bookies import WritableBookies
-from ledgerlog_spark.metadata.ports import CancelWatch, OnChange, Registration
+from ledgerlog_spark.metadata.bookies.registration import Registration
+from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
 from ledgerlog_spark.metadata.stores import memory_metadata
 from ledgerlog_spark.model import BookieInfo
 

@@ -13,7 +13,7 @@ from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.log.maintenance import sweeper as sweeper_module
 from ledgerlog_spark.log.maintenance.sweep_memory import SweepMemory
 from ledgerlog_spark.log.maintenance.sweeper import ATTEMPTS_MAX, FAILED_SEALS_MAX, Sweeper
-from ledgerlog_spark.metadata.logs.port import MarkedLedger
+from ledgerlog_spark.metadata.logs.producers import MarkedLedger
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode

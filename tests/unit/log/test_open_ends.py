@@ -24,7 +24,7 @@ from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.log.reading.open_ends import LISTINGS_MAX, while_ledgers_go
 from ledgerlog_spark.log.reading.record_log import RecordLog
-from ledgerlog_spark.metadata.logs.port import LogStore
+from ledgerlog_spark.metadata.logs.store import LogStore
 from ledgerlog_spark.metadata.memory.tree import MemoryTree
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.protocol.leader.entry import (

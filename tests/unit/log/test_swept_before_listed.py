@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -23,7 +23,7 @@ from tests.unit.log.log_values import token
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from ledgerlog_spark.metadata.logs.port import LogStore
+    from ledgerlog_spark.metadata.logs.store import LogStore
     from ledgerlog_spark.model import Version
 
 TTL_MS = 3_600_000
@@ -63,7 +63,7 @@ class CutOff:
         clock_ms = world.nodes._clock_ms
         world.nodes._clock_ms = lambda: clock_ms() + self.skipped_ms
         self.store: Any = Late(stores.logs)
-        self.logs = Logs(store=self.store, ledgers=client)
+        self.logs = Logs(store=cast("LogStore", self.store), ledgers=client)
 
     async def lead(self) -> Any:
         await self.world.log(stagingTtlMs=str(TTL_MS))

@@ -11,7 +11,7 @@ from ledgerlog_spark.log.leader.leader import Leader
 from ledgerlog_spark.log.leader.ledger_writer import LeaderWriter
 from ledgerlog_spark.log.leader.rows import LeaderRows
 from ledgerlog_spark.log.reading.record_reader import RecordReader
-from ledgerlog_spark.metadata.logs.store import TreeLogStore
+from ledgerlog_spark.metadata.logs.store import LogStore
 from tests.sim.leader.mutations import Mutation
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "append_times_of_the_local_clock": Mutation(
         "J10",
         "times fall|ahead|before its append",
-        ((TreeLogStore, "clock_ms", lambda _self: clock.now_ms()),),
+        ((LogStore, "clock_ms", lambda _self: clock.now_ms()),),
     ),
     "rows_of_any_columns": Mutation(
         "G6", "of other columns", ((LeaderRows, "check", lambda _self, _schema: None),)

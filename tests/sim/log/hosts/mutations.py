@@ -11,7 +11,8 @@ from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.maintenance import sweeper
 from ledgerlog_spark.log.maintenance.sweeper import _LogSweep
 from ledgerlog_spark.log.retries import Retries
-from ledgerlog_spark.metadata.logs.store import TreeLogStore
+from ledgerlog_spark.metadata.logs.producers import LogProducers
+from ledgerlog_spark.metadata.logs.store import LogStore
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log import password as log_password
 from ledgerlog_spark.protocol.log.commit import commit as log_commit
@@ -47,33 +48,33 @@ def retention_by_local_clock(patch: pytest.MonkeyPatch) -> None:
 
 
 def store_clock_is_the_local_one(patch: pytest.MonkeyPatch) -> None:
-    async def now_ms(self: TreeLogStore, log_id: str) -> int:
+    async def now_ms(self: LogStore, log_id: str) -> int:
         del self, log_id
         return clock.now_ms()
 
-    patch.setattr(TreeLogStore, "now_ms", now_ms)
+    patch.setattr(LogStore, "now_ms", now_ms)
 
 
 def deleted_log_is_removed_from_its_leaves(patch: pytest.MonkeyPatch) -> None:
     """Pages before the head: a crash leaves a head that says nothing of its ledgers."""
 
-    async def remove(self: TreeLogStore, log_id: str) -> bool:
+    async def remove(self: LogStore, log_id: str) -> bool:
         paths = self._paths
         for app in await self.producers(log_id):
             found = await self.read_producer(log_id, app)
             if found is not None:
                 await self.delete_producer(log_id, app, found.version)
-        await self._delete(paths.producers(log_id))
-        for name in await self._children(paths.log(log_id)):
+        await self._nodes.delete(paths.producers(log_id))
+        for name in await self._nodes.children(paths.log(log_id)):
             path = f"{paths.log(log_id)}/{name}"
             if path not in {paths.head(log_id), paths.deleted(log_id)}:
-                await self._delete_below(path)
-                await self._delete(path)
+                await self._nodes.delete_below(path)
+                await self._nodes.delete(path)
         for path in (paths.head(log_id), paths.deleted(log_id), paths.log(log_id)):
-            await self._delete(path)
+            await self._nodes.delete(path)
         return True
 
-    patch.setattr(TreeLogStore, "remove_log", remove)
+    patch.setattr(LogStore, "remove_log", remove)
 
 
 def rebase_concludes_from_an_old_head(patch: pytest.MonkeyPatch) -> None:
@@ -121,35 +122,35 @@ def open_ledgers_are_deleted(patch: pytest.MonkeyPatch) -> None:
 
 def released_ledgers_get_no_mark(patch: pytest.MonkeyPatch) -> None:
     """A job that is forgotten leaves the ledgers that it did not commit to nobody."""
-    delete = TreeLogStore.delete_producer
+    delete = LogProducers.delete_producer
 
     async def unmarked(
         self: Any, log_id: str, app: str, version: Any, gone: Any = (), released: Any = ()
     ) -> None:
         await delete(self, log_id, app, version, (), (*gone, *released))
 
-    patch.setattr(TreeLogStore, "delete_producer", unmarked)
+    patch.setattr(LogProducers, "delete_producer", unmarked)
 
 
 def unlisted_ledgers_get_no_mark(patch: pytest.MonkeyPatch) -> None:
-    write_head = TreeLogStore.write_head
+    write_head = LogStore.write_head
 
     async def unmarked(self: Any, log_id: str, write: Any) -> Any:
         return await write_head(self, log_id, replace(write, unlisted=()))
 
-    patch.setattr(TreeLogStore, "write_head", unmarked)
+    patch.setattr(LogStore, "write_head", unmarked)
 
 
 def registration_ignores_the_producer(patch: pytest.MonkeyPatch) -> None:
     """A run that was replaced makes ledgers still, which nobody seals."""
-    register = TreeLogStore.register_ledger
+    register = LogProducers.register_ledger
 
     async def unchecked(self: Any, log_id: str, app: str, epoch: int, _: Any, *more: Any) -> Any:
         found = await self.read_producer(log_id, app)
         assert found is not None
         return await register(self, log_id, app, epoch, found.version, *more)
 
-    patch.setattr(TreeLogStore, "register_ledger", unchecked)
+    patch.setattr(LogProducers, "register_ledger", unchecked)
 
 
 def mark_is_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     MetadataUnknownError,
 )
-from ledgerlog_spark.metadata.logs.commit_queue import TreeCommitQueue
+from ledgerlog_spark.metadata.logs.commit_queue import CommitQueue
 from ledgerlog_spark.wire.ledger_metadata.record import decode_ledger_metadata
 from tests.sim.log.hosts.base import Hosts
 from tests.sim.log.hosts.ledgers import metadata_of
@@ -108,7 +108,7 @@ async def _count(process: StoreProcess, counted: Counted) -> None:
 async def queue_up(process: StoreProcess) -> None:
     """Joins the queue, waits for whoever is before, and leaves."""
     world, random = process.world, process.world.random
-    queue = TreeCommitQueue(process.tree, QUEUE)
+    queue = CommitQueue(process.tree, QUEUE)
     for _ in range(random.randint(3, 6)):
         await process.sleep(40)
         with contextlib.suppress(TimeoutError), Asked(process) as asked:
