@@ -24,7 +24,7 @@ from ledgerlog_spark.protocol.log.state.records import (
     OpenLedger,
 )
 from ledgerlog_spark.protocol.log.state.rows import ITEMS
-from ledgerlog_spark.protocol.log.transaction import Change, HeadTransaction, Plan
+from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction, Plan
 
 R = TypeVar("R")
 
@@ -78,9 +78,9 @@ class ListEdit:
         """Ledgers that leave the list because they are empty."""
         return tuple(ledger.ledger_id for ledger in self.closed if ledger.end.is_empty)
 
-    def change(self, result: Callable[[LogHead], R]) -> Change[R]:
+    def change(self, result: Callable[[LogHead], R]) -> HeadChange[R]:
         """The edit, for the machine with that result."""
-        return Change(
+        return HeadChange(
             self.build,
             result,
             wanted=tuple(pages_to_merge(ITEMS, self.head.items, self._items)),

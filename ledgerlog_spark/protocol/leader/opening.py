@@ -24,7 +24,7 @@ from ledgerlog_spark.protocol.log.machine import Steps
 from ledgerlog_spark.protocol.log.messages import DropLedger, Finished
 from ledgerlog_spark.protocol.log.properties import LogProperties
 from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind
-from ledgerlog_spark.protocol.log.transaction import Change, HeadTransaction, Plan
+from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction, Plan
 
 _LISTING = "reading or changing the list"
 _PHASES: dict[type[Any], str] = {
@@ -113,7 +113,7 @@ class LeaderOpening(HeadTransaction[Opened]):
             self._own = yield from self._create(LogProperties.from_mapping(head.properties))
         return self._list_own(head, closed)
 
-    def _on_unlistable(self, _: Change[Opened]) -> Steps[None]:
+    def _on_unlistable(self, _: HeadChange[Opened]) -> Steps[None]:
         """It took longer than `stagingTtlMs` to get here; another ledger is needed."""
         return self._drop_own()
 
@@ -152,7 +152,7 @@ class LeaderOpening(HeadTransaction[Opened]):
 
     def _list_own(
         self, head: LogHead, closed: tuple[ClosedLedger, ...]
-    ) -> Change[Opened] | Finished[Opened]:
+    ) -> HeadChange[Opened] | Finished[Opened]:
         assert self._head is not None
         assert self._own is not None
         self._compared = self._head.version

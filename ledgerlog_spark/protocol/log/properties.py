@@ -12,7 +12,7 @@ from ledgerlog_spark.protocol.log.messages import Finished
 from ledgerlog_spark.protocol.log.password import PASSWORD_CHECK
 from ledgerlog_spark.protocol.log.state.codec import PROPERTIES_SIZE_BYTES_MAX
 from ledgerlog_spark.protocol.log.state.records import LogHead
-from ledgerlog_spark.protocol.log.transaction import Change, HeadTransaction, Plan
+from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction, Plan
 
 NAME_LENGTH_MAX = 200
 JOB_APP_PREFIX = "job:"
@@ -313,7 +313,7 @@ class PropertiesMachine(HeadTransaction[dict[str, str]]):
         properties = changed_properties(head.properties, self._changes)
         if properties == head.properties:
             return Finished(user_properties(properties))
-        return Change(
+        return HeadChange(
             lambda token, _: (replace(head, token=token, properties=properties), ()),
             lambda changed: user_properties(changed.properties),
         )

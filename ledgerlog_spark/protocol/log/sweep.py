@@ -28,7 +28,7 @@ from ledgerlog_spark.protocol.log.state.pages import end_key
 from ledgerlog_spark.protocol.log.state.records import LogHead
 from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, SCHEMAS
 from ledgerlog_spark.protocol.log.state.walk import Walk
-from ledgerlog_spark.protocol.log.transaction import Change, HeadTransaction, Plan
+from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction, Plan
 
 STEP_LEDGERS_MAX = 1_000
 """Ledgers of one transaction, so that it stays far below the store's 1 MiB."""
@@ -229,6 +229,6 @@ class OrphansMachine(HeadTransaction[tuple[int, ...]]):
         if not unlisted:
             return Finished(())
         # The head under another token: every change of it that is on its way fails.
-        return Change(
+        return HeadChange(
             lambda token, _: (replace(head, token=token), ()), lambda _: unlisted, unlisted=unlisted
         )

@@ -48,7 +48,7 @@ Build = Callable[[str, Loaded], tuple[LogHead, tuple[bytes, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Generic[R]):
+class HeadChange(Generic[R]):
     """What a plan makes of a head.
 
     Attributes:
@@ -66,7 +66,7 @@ class Change(Generic[R]):
     listed: tuple[int, ...] = ()
 
 
-Plan = Steps[Change[R] | Finished[R] | None]
+Plan = Steps[HeadChange[R] | Finished[R] | None]
 """What to make of the head, or the machine's end, or None to look again in another attempt."""
 
 
@@ -127,7 +127,7 @@ class HeadTransaction(LogMachine[R]):
         head = yield from self._read_head()
         return (yield from self._plan(head))
 
-    def _prepare(self, change: Change[R]) -> Steps[WriteHead | None]:
+    def _prepare(self, change: HeadChange[R]) -> Steps[WriteHead | None]:
         """The transaction, once its pages are written; None when another attempt is needed."""
         loaded: Loaded = {}
         if change.wanted:
@@ -144,7 +144,9 @@ class HeadTransaction(LogMachine[R]):
             return None  # they may be there already, and the sweeper may have touched them
         raise self._read_error(reply.outcome)
 
-    def _write(self, change: Change[R], head: LogHead, pages_version: Version | None) -> WriteHead:
+    def _write(
+        self, change: HeadChange[R], head: LogHead, pages_version: Version | None
+    ) -> WriteHead:
         assert self._head is not None
         return WriteHead(
             token=self._token,
@@ -155,7 +157,7 @@ class HeadTransaction(LogMachine[R]):
             listed=change.listed,
         )
 
-    def _send(self, change: Change[R], write: WriteHead) -> Steps[Finished[R] | None]:
+    def _send(self, change: HeadChange[R], write: WriteHead) -> Steps[Finished[R] | None]:
         """Send the transaction; the machine's end if it passed, None when it has to be retried."""
         reply = yield from self._ask(write)
         match reply.outcome:
@@ -173,7 +175,7 @@ class HeadTransaction(LogMachine[R]):
         self._count_attempt()
         return None
 
-    def _on_unlistable(self, change: Change[R]) -> Steps[None]:
+    def _on_unlistable(self, change: HeadChange[R]) -> Steps[None]:
         """No attempt listed what the change was to list, and none can any more."""
         yield from ()
         raise LedgerNotFoundError(

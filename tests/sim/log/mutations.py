@@ -23,7 +23,7 @@ from ledgerlog_spark.protocol.log.commit.result import CommitResult, CommitStatu
 from ledgerlog_spark.protocol.log.messages import DropLedger, Finished, Written
 from ledgerlog_spark.protocol.log.state.records import NO_SCHEMA
 from ledgerlog_spark.protocol.log.sweep import PagesSweep
-from ledgerlog_spark.protocol.log.transaction import Change, HeadTransaction
+from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +119,7 @@ def truncate_deletes_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TruncateMachine, "_prepare", deleting_first)
 
 
-def deleting_first(self: TruncateMachine, change: Change[Any]) -> Any:
+def deleting_first(self: TruncateMachine, change: HeadChange[Any]) -> Any:
     """Delete what the change takes off the list, then prepare it."""
     for ledger_id in reversed(change.unlisted):
         yield from self._ask(DropLedger(ledger_id))

@@ -29,7 +29,7 @@ from ledgerlog_spark.protocol.log.state.records import (
 )
 from ledgerlog_spark.protocol.log.state.rows import HISTORY
 from ledgerlog_spark.protocol.log.state.walk import Walk
-from ledgerlog_spark.protocol.log.transaction import Change, HeadTransaction, Plan
+from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction, Plan
 
 _IN_USE = "; rows of the ledger in use can be dropped by the leader, which closes it first"
 
@@ -111,7 +111,7 @@ class TruncateMachine(HeadTransaction[Truncated]):
             return Finished(Truncated(head.version, head.start_offset, head.oldest_version))
         shorter = replace(step.applied(head), start_offset=max(head.start_offset, offset))
         new = () if interval is None else (interval,)
-        return Change(
+        return HeadChange(
             lambda token, loaded: _truncated(shorter, interval, token, loaded),
             lambda changed: Truncated(
                 version=changed.version,

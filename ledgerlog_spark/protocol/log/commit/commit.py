@@ -72,7 +72,7 @@ from ledgerlog_spark.protocol.log.state.rows import SCHEMAS
 from ledgerlog_spark.protocol.log.state.walk import Walk
 from ledgerlog_spark.protocol.log.transaction import (
     ATTEMPTS_MAX,
-    Change,
+    HeadChange,
     HeadTransaction,
     Plan,
 )
@@ -87,7 +87,7 @@ LEDGERS_READ_MAX = 8
 """Of the newest that are listed, until the record of one names its password."""
 
 Ended = Finished[CommitResult]
-CommitChange = Change[CommitResult]
+CommitChange = HeadChange[CommitResult]
 
 
 class CommitMachine(HeadTransaction[CommitResult]):
@@ -187,7 +187,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return self._changed(new)
 
     def _changed(self, new: NewVersion) -> CommitChange:
-        return Change(new.build, committed, wanted=new.pages_to_merge())
+        return HeadChange(new.build, committed, wanted=new.pages_to_merge())
 
     def _start_from(self, known: KnownLog) -> Steps[Ended | None]:
         """Spare the reads: the transaction compares both versions (LOGS.md#K11)."""

@@ -20,7 +20,7 @@ from ledgerlog_spark.protocol.log.read.versions import listing_of
 from ledgerlog_spark.protocol.log.state.pages import Loaded, PageWriter, replace_run
 from ledgerlog_spark.protocol.log.state.records import Item, LogHead, StagedRange
 from ledgerlog_spark.protocol.log.state.rows import ITEMS
-from ledgerlog_spark.protocol.log.transaction import Change, Plan
+from ledgerlog_spark.protocol.log.transaction import HeadChange, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class MergeMachine(CommitMachine):
             return replace(head, token=token, items=items), tuple(writer.pages)
 
         unlisted = tuple(ledger for ledger in ledger_ids if ledger not in others)
-        return Change(build, committed, unlisted=unlisted)
+        return HeadChange(build, committed, unlisted=unlisted)
 
     def _found(self, items: Sequence[Item]) -> tuple[Item, ...]:
         """The items that are to be replaced, as the log lists them now."""
