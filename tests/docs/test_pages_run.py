@@ -12,23 +12,8 @@ import yaml
 from bookie_server.config import BookieSettings
 from docs.generate.metrics import meanings
 from tests.docs.blocks import Block, blocks_of, missing_line
+from tests.docs.pages import PAGES, README, RUN, WITH_SPARK, by_name, run
 from tests.docs.reader import Reader
-from tests.fixtures.command_line import ROOT
-
-README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
-
-
-def blocks_to_run(page: Path) -> list[Block]:
-    """Those of a page; README's Python has a test of its own, which reads its warnings too."""
-    return [
-        block
-        for block in blocks_of(page)
-        if not block.reason and not (page == README and block.language == "python")
-    ]
-
-
-RUN = [page for page in PAGES if blocks_to_run(page)]
 
 README_LINES_MAX = 120
 NOT_RUN = {
@@ -41,18 +26,11 @@ NOT_RUN = {
 """Blocks that cannot run here, for each page; the pages give the reasons."""
 
 
-def by_name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
-@pytest.mark.spark
 @pytest.mark.zookeeper
 @pytest.mark.processes
-@pytest.mark.parametrize("page", RUN, ids=by_name)
+@pytest.mark.parametrize("page", [page for page in RUN if page not in WITH_SPARK], ids=by_name)
 def test_commands_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
-    with Reader(tmp_path) as reader:
-        for block in blocks_to_run(page):
-            reader.run(block)
+    run(page, tmp_path)
 
 
 def test_readme_is_short() -> None:
