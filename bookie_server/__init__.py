@@ -4,7 +4,7 @@
 - `storage`: ledgers on one directory, behind `ports`.
 - `service`: the process: servers, registration, cookies, garbage collection.
 - `config`: settings, from the command line, the environment and a file.
-  `descriptors`: how many files and connections may be open.
+  `descriptors`: how many files and connections may be open. `errors`: errors and exit codes.
 
 It imports values, wire formats and metadata stores of `ledgerlog_spark`, which never imports it.
 """

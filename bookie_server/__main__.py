@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bookie_server.config import BookieSettings, load_settings
-from bookie_server.errors import BookieServerError
-from bookie_server.service.exit_code import ExitCode
+from bookie_server.errors import BookieServerError, ExitCode
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LocalProtocolError,

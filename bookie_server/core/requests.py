@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import Struct
+from typing import Protocol
 
 from ledgerlog_spark.model import (
     ENTRY_HEADER_SIZE_BYTES,
@@ -79,6 +80,25 @@ class BatchReadRequest:
     count_max: int
     size_bytes_max: int
     fence_key: bytes | None = None
+
+
+class EntryStorage(Protocol):
+    """Adds and reads of stored entries; LedgerStorage has this shape.
+
+    Callbacks run once each, on the event loop's thread, possibly before the method returned.
+    """
+
+    def add(self, request: AddRequest, on_done: OnAdd) -> None:
+        """Store a run; `on_done` after it is durable, or refused."""
+
+    def read(self, request: ReadRequest, on_done: OnRead) -> None:
+        """One stored entry; fences first when the request has a key."""
+
+    def read_batch(self, request: BatchReadRequest, on_done: OnReadBatch) -> None:
+        """Consecutive stored entries, ending at the first that is missing."""
+
+    def tell_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
+        """Tell watches of a LAC; it may be forgotten."""
 
 
 def entry_head(body: Buffer, offset: int) -> tuple[int, int, int]:

@@ -15,43 +15,43 @@ OPEN_FILES_MIN = 8
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """All of them; the defaults are those of a bookie in production.
+    """What an operator sets has its default in `bookie_server/config.py`, and none here.
 
     Attributes:
         file_size_bytes: Of each entry-log file, allocated ahead.
+        in_flight_bytes_max: Adds accepted and not yet answered; beyond it they are refused BUSY.
+        free_bytes_min: No file is allocated when the device would have less left; the bookie is
+            read-only then.
+        open_files_max: Files open at the same time; others are opened when they are read.
         pieces_max: Of the index of a file; a file that would have more is finished first.
         lists_bytes_max: A file is finished when the ids and lengths of its runs take so much
             memory; those of the groups under way come on top.
-        in_flight_bytes_max: Adds accepted and not yet answered; beyond it they are refused BUSY.
         group_bytes_max: Written and synced at once at most; an eighth of a file where that is less.
         recent_bytes_max: Bodies written last that are kept in memory for tailing readers.
-        free_bytes_min: No file is allocated when the device would have less left; the bookie is
-            read-only then.
         idle_watermark_ms: A watermark record vouches for the last group after so much idleness.
         metadata_check_ms: How long an add waits for the metadata check.
         allocation_retry_ms: How often a full disk is tried again.
         pool_files_max: Freed files kept for reuse.
         state_deltas_bytes_min: Changes of ledger states appended before their file is written anew.
-        open_files_max: Files open at the same time; others are opened when they are read.
         tombstone_keep_s: A dropped ledger is remembered at least so long.
 
     Raises:
         ConfigurationError: A value out of range; names it.
     """
 
-    file_size_bytes: int = 256 * MEBIBYTE
+    file_size_bytes: int
+    in_flight_bytes_max: int
+    free_bytes_min: int
+    open_files_max: int
     pieces_max: int = 100_000
     lists_bytes_max: int = 64 * MEBIBYTE
-    in_flight_bytes_max: int = 64 * MEBIBYTE
     group_bytes_max: int = 8 * MEBIBYTE
     recent_bytes_max: int = 16 * MEBIBYTE
-    free_bytes_min: int = 64 * MEBIBYTE
     idle_watermark_ms: int = 50
     metadata_check_ms: int = 5_000
     allocation_retry_ms: int = 5_000
     pool_files_max: int = 4
     state_deltas_bytes_min: int = 16 * KIBIBYTE
-    open_files_max: int = 1_024
     tombstone_keep_s: int = 7 * 24 * 3_600
 
     def __post_init__(self) -> None:

@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bookie_server.core.settings import StorageSettings
 from bookie_server.descriptors import CALLERS_MAX, FILES_MAX, divided, raise_limit
+from bookie_server.errors import ExitCode
 from bookie_server.service.collector import Collected, Collector
-from bookie_server.service.exit_code import ExitCode
 from bookie_server.service.limits.lanes import Lanes
 from bookie_server.service.logging import get_logger
 from bookie_server.service.membership.cookie_check import check_cookies
-from bookie_server.service.membership.ledger_listing import StoreLedgerListing
-from bookie_server.service.membership.metadata_check import StoreMetadataCheck
+from bookie_server.service.membership.ledger_records import StoreLedgerListing, StoreMetadataCheck
 from bookie_server.service.membership.registration import BookieRegistration
 from bookie_server.service.membership.session_file import SessionFile
 from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters, flat_numbers

@@ -201,7 +201,7 @@ class Boot:
         vouched = vouched_upto(scans, manifest.durable_upto)
         finished = [e.last_sequence for e in manifest.files if e.state is FileState.FINISHED]
         seen = max([vouched, manifest.durable_upto, *finished])
-        self.shared.progress.next_sequence = largest_sequence(scans, seen) + 1
+        self.shared.sequences.next_sequence = largest_sequence(scans, seen) + 1
         for number, file in enumerate(replayed):
             file.verdict = judge(
                 file.scan,
@@ -280,7 +280,7 @@ class Boot:
         """Copy what nobody vouches for; durable on return."""
         active = self.active
         assert active is not None
-        active.first_sequence = self.shared.progress.next_sequence
+        active.first_sequence = self.shared.sequences.next_sequence
         buffers: list[Buffer] = []
         start = active.end
         for file in replayed:
@@ -292,8 +292,8 @@ class Boot:
                 if record.body_size:
                     record.body = await finish(read_body(file.handle, record, 0, record.body_size))
                 record.identity, record.offset = active.identity, active.end
-                record.sequence, record.durable_upto = self.shared.progress.next_sequence, vouched
-                self.shared.progress.next_sequence += 1
+                record.sequence, record.durable_upto = self.shared.sequences.next_sequence, vouched
+                self.shared.sequences.next_sequence += 1
                 active.end += append_encoded(record, buffers)
                 record.body = None
                 if record.kind is RecordKind.RUN:

@@ -80,7 +80,7 @@ class Journal:
         self._tasks = shared.tasks
         self._clock = shared.clock
         self._settings = shared.settings
-        self._progress = progress = shared.progress
+        self._sequences = sequences = shared.sequences
         self._counters = shared.counters.log
         self._on_durable = on_durable
         self._on_failed = on_failed
@@ -99,7 +99,7 @@ class Journal:
         self._waiter_number = 0
         self._is_closing = False
         self._watermark_is_due = False
-        self._vouched_sequence = progress.durable_sequence = progress.next_sequence - 1
+        self._vouched_sequence = sequences.durable_sequence = sequences.next_sequence - 1
         self.failure: StorageError | None = None
         self.last_ticket = 0
         self.durable_ticket = 0
@@ -247,7 +247,7 @@ class Journal:
         buffers: list[Buffer] = []
         queue, files = self._queue, self._files
         size_max = self._settings.group_bytes
-        sequence, durable_upto = self._progress.next_sequence, self._progress.durable_sequence
+        sequence, durable_upto = self._sequences.next_sequence, self._sequences.durable_sequence
         identity = active.identity
         stretches, under_way = 0, self._stretches_under_way
         while queue and offset - start < size_max and len(group) < GROUP_RECORDS_MAX:
@@ -267,7 +267,7 @@ class Journal:
             sequence += 1
             active.end = offset = offset + append_encoded(record, buffers)
             group.append(record)
-        self._progress.next_sequence = sequence
+        self._sequences.next_sequence = sequence
         self._counters.bytes_written += offset - start + append_end_mark(active, buffers)
         return group, stretches, start, buffers
 
@@ -277,7 +277,7 @@ class Journal:
         counters.groups += 1
         counters.syncs += 1
         last = group[-1]
-        self._progress.durable_sequence = last.sequence
+        self._sequences.durable_sequence = last.sequence
         self.durable_ticket = last.ticket
         if last.kind is RecordKind.WATERMARK and last.durable_upto == last.sequence - 1:
             self._vouched_sequence = last.sequence
@@ -297,7 +297,7 @@ class Journal:
 
     def _vouch_when_idle(self) -> None:
         """After a while without records, one record says that the last group was synced."""
-        if self._watermark_is_due or self._vouched_sequence >= self._progress.durable_sequence:
+        if self._watermark_is_due or self._vouched_sequence >= self._sequences.durable_sequence:
             return
         self._watermark_is_due = True
         self._tasks.spawn("watermark", self._vouch_later())

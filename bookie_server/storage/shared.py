@@ -99,8 +99,8 @@ class StorageCounters:
 
 
 @dataclass(slots=True)
-class Progress:
-    """How far the records of a directory are.
+class Sequences:
+    """How far the records of a directory go.
 
     Attributes:
         next_sequence: Of the next record written.
@@ -128,7 +128,7 @@ class Shared:
     metadata: MetadataCheck
     health: Health = field(default_factory=Health)
     states: LedgerStates = field(default_factory=LedgerStates)
-    progress: Progress = field(default_factory=Progress)
+    sequences: Sequences = field(default_factory=Sequences)
     counters: StorageCounters = field(default_factory=StorageCounters)
 
     @classmethod

@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from bookie_server.config import BookieSettings
-from bookie_server.service.exit_code import ExitCode
+from bookie_server.errors import ExitCode
 from docs.generate.docstrings import attributes
 from docs.generate.markdown import code, table, thousands
 from ledgerlog_spark.client.settings import ClientSettings

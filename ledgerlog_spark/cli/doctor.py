@@ -31,7 +31,8 @@ from ledgerlog_spark.local.zookeeper import find_jars, find_java, port_is_free
 from ledgerlog_spark.model import BookieInfo
 
 PACKAGES = ("crc32c", "grpcio", "kazoo", "lz4", "pyarrow", "pyspark", "uvloop")
-FREE_BYTES_MIN = 2 << 30
+CLUSTER_BYTES_MIN = 2 << 30
+"""For a local cluster; each bookie keeps the `free_bytes_min` of its settings free."""
 OPEN_FILES_MIN = 2_048
 CONNECT_TIMEOUT_SECONDS = 2.0
 ADVICE_INDENT = 10
@@ -142,10 +143,10 @@ def _disk() -> Iterator[Finding]:
     free = shutil.disk_usage(".").free
     yield Finding(
         "disk",
-        "ok" if free >= FREE_BYTES_MIN else "warning",
+        "ok" if free >= CLUSTER_BYTES_MIN else "warning",
         f"{free / 1e9:,.1f} GB free here",
         ""
-        if free >= FREE_BYTES_MIN
+        if free >= CLUSTER_BYTES_MIN
         else "bookies become read-only when the disk is nearly full: free some space",
     )
 

@@ -100,7 +100,6 @@ BEHIND_PORTS = "bookie_server/storage"
 ADAPTERS_OF_PORTS = {
     "bookie_server/storage/device/filesystem.py",
     "bookie_server/storage/device/runtime.py",
-    "bookie_server/storage/device/thread.py",
 }
 CHECKSUM_LIBRARIES = {"crc32c"}
 ONLY_HERE = {

@@ -18,7 +18,7 @@ from bookie_server.service.collector import Collector
 from bookie_server.service.grpc.server import GrpcServer
 from bookie_server.service.grpc.service import BookieServicer
 from bookie_server.service.limits.lanes import Lanes
-from bookie_server.service.membership.ledger_listing import StoreLedgerListing
+from bookie_server.service.membership.ledger_records import StoreLedgerListing
 from bookie_server.service.metrics.counters import ServiceCounters
 from bookie_server.service.v2.server import V2Server, listen
 from bookie_server.storage.device.filesystem import OsFileSystem
@@ -147,7 +147,7 @@ async def bookie_storage(tmp_path: Path) -> AsyncIterator[Any]:
         files=files,
         clock=OsClock(),
         tasks=tasks,
-        settings=StorageSettings(file_size_bytes=16 << 20, free_bytes_min=0),
+        settings=StorageSettings(16 << 20, 64 << 20, free_bytes_min=0, open_files_max=64),
         metadata=EveryLedgerIsOpen(),
     )
     try:

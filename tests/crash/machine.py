@@ -28,6 +28,7 @@ SMALL = StorageSettings(
     group_bytes_max=1 << 14,
     recent_bytes_max=1 << 13,
     free_bytes_min=1 << 14,
+    open_files_max=1_024,
 )
 """Sizes at which rolls, evictions and cold reads happen within a few dozen adds."""
 

@@ -336,8 +336,8 @@ _STORAGE = [
     Mutation(
         "log_vouches_for_itself",
         f"{STORAGE}/journal.py",
-        "durable_upto = self._progress.next_sequence, self._progress.durable_sequence",
-        "durable_upto = self._progress.next_sequence, self._progress.next_sequence",
+        "durable_upto = self._sequences.next_sequence, self._sequences.durable_sequence",
+        "durable_upto = self._sequences.next_sequence, self._sequences.next_sequence",
         "a torn group is taken for damage",
     ),
     Mutation(

@@ -283,7 +283,7 @@ MUTATIONS = [
     ),
     Mutation(
         "half_append_counts_what_came",
-        f"{SERVICE}/grpc/parts.py",
+        f"{SERVICE}/grpc/stream.py",
         "len(request.body) + request.more_size_bytes",
         "len(request.body)",
         "150 half appends of 5 MB over gRPC make a bookie 1 GB large",
@@ -339,16 +339,16 @@ MUTATIONS = [
     ),
     Mutation(
         "large_replies_are_made_in_one_turn",
-        f"{SERVICE}/grpc/turns.py",
+        f"{SERVICE}/grpc/stream.py",
         "                await asyncio.sleep(0)",
         "                pass",
         "sixteen replies of 3 MB hold the loop up for 90 ms",
     ),
     Mutation(
         "batch_ended_before_its_turn_keeps_its_bytes",
-        f"{SERVICE}/grpc/turns.py",
-        "        except BaseException:",
-        "        except TimeoutError:",
+        f"{SERVICE}/grpc/stream.py",
+        "            await self.wait(taken[1])\n        except BaseException:",
+        "            await self.wait(taken[1])\n        except TimeoutError:",
         "the lane of reads is full for ever after some cancelled batches",
     ),
     Mutation(

@@ -226,8 +226,8 @@ _ORDER = [
     Mutation(
         "boot_uses_the_last_sequence_again",
         f"{STORAGE}/boot.py",
-        "self.shared.progress.next_sequence = largest_sequence(scans, seen) + 1",
-        "self.shared.progress.next_sequence = largest_sequence(scans, seen)",
+        "self.shared.sequences.next_sequence = largest_sequence(scans, seen) + 1",
+        "self.shared.sequences.next_sequence = largest_sequence(scans, seen)",
         "two records have one sequence",
     ),
     Mutation(

@@ -31,6 +31,7 @@ SETTINGS = StorageSettings(
     in_flight_bytes_max=1 << 20,
     recent_bytes_max=1 << 12,
     free_bytes_min=0,
+    open_files_max=1_024,
     metadata_check_ms=200,
     allocation_retry_ms=20,
     pool_files_max=1,

@@ -13,9 +13,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from bookie_server.config import ANSWERS_RESERVE_BYTES
-from bookie_server.core.requests import BatchReadRequest
+from bookie_server.core.requests import BatchReadRequest, EntryStorage
 from bookie_server.errors import TooManyRangesError
-from bookie_server.service.grpc.stream import Taken, give_back, taken_of
+from bookie_server.service.grpc.stream import Taken, Turns, give_back, taken_of
 from bookie_server.service.grpc.stuck_calls import Stuck
 from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES
 from bookie_server.storage import slices
@@ -25,10 +25,8 @@ from ledgerlog_spark.transport import control_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bookie_server.service.grpc.turns import Turns
     from bookie_server.service.limits.budget import Budget, Share
     from bookie_server.service.metrics.counters import ServiceCounters
-    from bookie_server.service.storage_port import EntryStorage
     from bookie_server.storage.ledger_storage import LedgerStorage
     from bookie_server.storage.spans import Spans
 

@@ -9,8 +9,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from bookie_server.descriptors import CALLERS_MAX
-from bookie_server.service.grpc.calls import CallBounds
-from bookie_server.service.grpc.fair_slots import FairSlots
+from bookie_server.service.grpc.calls import CallBounds, FairSlots
 from bookie_server.service.port_claim import port_in_use
 from ledgerlog_spark.transport import control_pb2_grpc
 from ledgerlog_spark.transport.grpc.append_parts import REQUEST_SIZE_BYTES_MAX

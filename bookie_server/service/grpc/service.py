@@ -14,13 +14,17 @@ import grpc
 
 from bookie_server.core import requests as storage_requests
 from bookie_server.errors import StorageError, TooManyRangesError
-from bookie_server.service.grpc.fair_slots import FairSlots
-from bookie_server.service.grpc.parts import BadStreamError, complete, size_bytes_of
+from bookie_server.service.grpc.calls import FairSlots
 from bookie_server.service.grpc.peer_sockets import close_connections
 from bookie_server.service.grpc.replies import Batches, HeldReplies, Listings
-from bookie_server.service.grpc.stream import ReplyStream
+from bookie_server.service.grpc.stream import (
+    BadStreamError,
+    ReplyStream,
+    Turns,
+    complete,
+    size_bytes_of,
+)
 from bookie_server.service.grpc.stuck_calls import Stuck, StuckCalls
-from bookie_server.service.grpc.turns import Turns
 from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES
 from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import (

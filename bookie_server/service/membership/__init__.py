@@ -2,5 +2,5 @@
 
 - `registration`: announces the bookie. `session_file`: ends the session of its last run.
   `cookie_check`: whether a directory is this bookie's.
-- `metadata_check`, `ledger_listing`: what storage and garbage collection ask the metadata store.
+- `ledger_records`: what storage and garbage collection read of ledgers.
 """

@@ -9,7 +9,6 @@ from bookie_server.config import ANSWERS_RESERVE_BYTES
 from bookie_server.core import requests as storage_requests
 from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES, WRITE_COST_BYTES, ReadReserve
 from bookie_server.service.logging import get_logger
-from bookie_server.service.v2.auth import answer_to_auth
 from bookie_server.service.v2.connection import V2Connection
 from bookie_server.service.v2.receive_memory import buffer_of
 from bookie_server.service.v2.requests import (
@@ -41,6 +40,7 @@ from ledgerlog_spark.wire.requests import (
     RefusedRequest,
     TellLacRequest,
     decode_request,
+    encode_auth,
 )
 from ledgerlog_spark.wire.version_3 import FIRST_BYTE, refusal_of_version_3
 
@@ -55,6 +55,15 @@ _logger = get_logger("v2")
 
 GATHERED_BYTES_MIN: Final = 8_192
 """Buffers of this size on average are cheaper to gather in the kernel than to copy here."""
+
+_PLUGIN_NAME: Final = b"AuthDisabledPlugin"
+_NAME_TAG: Final = 0x0A
+_PAYLOAD_TAG: Final = 0x12
+_AUTH_DISABLED: Final = (
+    bytes([_NAME_TAG, len(_PLUGIN_NAME)]) + _PLUGIN_NAME + bytes([_PAYLOAD_TAG, 0])
+)
+"""An AuthMessage is `1: plugin name (string), 2: payload (bytes)`. Apache's bookies name this
+plugin when authentication is off, and its clients then go ahead."""
 
 
 class V2Operations(V2Connection):
@@ -299,12 +308,11 @@ class V2Operations(V2Connection):
 
     def _auth(self, request: AuthMessage, share: Share, taken_bytes: int) -> None:
         self._shared.counters.auth_requests += 1
-        answer = answer_to_auth(request)
-        if answer is None:
+        if request.message[:1] not in (bytes([_NAME_TAG]), bytes([_PAYLOAD_TAG])):
             self._done(share, taken_bytes)
             self._close_on_bad_bytes(WireFormatError("an AUTH frame without a message"))
             return
-        self._answer(Code.OK, answer, share, taken_bytes)
+        self._answer(Code.OK, encode_auth(_AUTH_DISABLED, request.version), share, taken_bytes)
 
 
 def _refusal(request: ReadRequest | BatchReadRequest, code: Code) -> bytes:

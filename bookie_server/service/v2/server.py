@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bookie_server.config import BookieSettings
+    from bookie_server.core.requests import EntryStorage
     from bookie_server.service.limits.budget import Budget
     from bookie_server.service.limits.lanes import Lanes
     from bookie_server.service.metrics.counters import ServiceCounters
-    from bookie_server.service.storage_port import EntryStorage
     from bookie_server.service.v2.connection import V2Connection
 
 LISTEN_BACKLOG: Final = 512

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bookie_server.config import BookieSettings
+    from bookie_server.core.requests import EntryStorage
     from bookie_server.service.limits.budget import Budget
     from bookie_server.service.limits.lanes import Lanes
     from bookie_server.service.metrics.counters import ServiceCounters
-    from bookie_server.service.storage_port import EntryStorage
 
 RECEIVE_POOL_BYTES: Final = 64 << 20
 BATCH_COUNT_MAX: Final = 65_536

@@ -1,5 +1,5 @@
 """The ports of storage on a real directory and under asyncio.
 
-- `filesystem`, `runtime`: files; clock and tasks. `thread`: a thread that works in order.
-- `written_cache`: what writes leave in the page cache.
+- `filesystem`: files, and what writes leave in the page cache.
+- `runtime`: clock, tasks, and a thread that works in order.
 """

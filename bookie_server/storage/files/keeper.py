@@ -77,7 +77,7 @@ class FileKeeper:
         self._store = shared.store
         self._tasks = shared.tasks
         self._health = shared.health
-        self._progress = shared.progress
+        self._sequences = shared.sequences
         self._on_failed = on_failed
         self._on_state_change = on_state_change
         self._slots = boot.slots
@@ -170,15 +170,15 @@ class FileKeeper:
             await self._changed
         self._retire_active()
         self.active, self.spare = self.spare, None
-        self.active.first_sequence = self._progress.next_sequence
+        self.active.first_sequence = self._sequences.next_sequence
         self.wake()
 
     def _retire_active(self) -> None:
         """The active file takes no further record but the finish; no group is under way."""
         assert self.full is None
         self.full = self.active
-        self.full.finish_sequence = self._progress.next_sequence
-        self._progress.next_sequence += 1
+        self.full.finish_sequence = self._sequences.next_sequence
+        self._sequences.next_sequence += 1
 
     async def finish_all(self) -> None:
         """At a clean stop: give the files that have entries their indexes, durably."""
@@ -433,7 +433,7 @@ class FileKeeper:
         return replace(
             before,
             next_file_id=max([before.next_file_id, *(e.file_id + 1 for e in (*files, *opened))]),
-            durable_upto=max(before.durable_upto, self._progress.durable_sequence),
+            durable_upto=max(before.durable_upto, self._sequences.durable_sequence),
             check_epoch=self._health.check_epoch,
             highest_dropped_ledger_id=self._health.highest_dropped_ledger_id,
             files=tuple(sorted(files, key=lambda entry: entry.file_id)),

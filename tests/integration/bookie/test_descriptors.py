@@ -40,7 +40,8 @@ from tests.crash.machine import FixedMetadata, add_request, entry
 
 COUNT = 1_000
 SETTINGS = StorageSettings(
-    file_size_bytes=1 << 16, pieces_max=1, recent_bytes_max=1, free_bytes_min=0, open_files_max=16
+    file_size_bytes=1 << 16, in_flight_bytes_max=64 << 20, free_bytes_min=0, open_files_max=16,
+    pieces_max=1, recent_bytes_max=1,
 )
 
 async def main(directory):

@@ -246,7 +246,7 @@ class Bookie:
             files=files,
             clock=OsClock(),
             tasks=self.tasks,
-            settings=StorageSettings(file_size_bytes=1 << 20, free_bytes_min=0),
+            settings=StorageSettings(1 << 20, 64 << 20, free_bytes_min=0, open_files_max=64),
             metadata=FixedMetadata(Standing.OPEN_WITH_ME),
         )
         return self.storage

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
 
@@ -26,6 +27,7 @@ from tests.sim.runtime import Host, Scheduler, SimFuture
 
 GROUP = 1 << 14
 FULL = GROUP + 1
+SETTINGS = StorageSettings(256 << 20, 64 << 20, free_bytes_min=0, open_files_max=8)
 
 
 class HeldDevice:
@@ -89,7 +91,7 @@ class World:
         self.device = self.files.device
         self.durable: list[list[int]] = []
         self.lost: list[int] = []
-        settings = StorageSettings(group_bytes_max=GROUP, idle_watermark_ms=1_000_000)
+        settings = replace(SETTINGS, group_bytes_max=GROUP, idle_watermark_ms=1_000_000)
         self.shared = Shared.of(Mock(), self.host, self.host, settings, Mock())
         self.journal = Journal(
             self.shared,
@@ -279,7 +281,7 @@ def test_a_watermark_that_travels_with_others_vouches_for_nothing(world: World) 
     world.journal.submit(JournalRecord(RecordKind.WATERMARK))
     world.end()
     world.end()
-    assert world.shared.progress.durable_sequence == 3
+    assert world.shared.sequences.durable_sequence == 3
     world.scheduler.run_for(2_000_000)
     assert [len(world.device.under_way), world.journal.last_ticket] == [1, 4]
     world.end()
@@ -299,7 +301,7 @@ async def test_cancelled_writers_and_a_cancelled_close_are_no_crash() -> None:
     crashes: list[str] = []
     tasks = OsTasks(lambda name, _error: crashes.append(name))
     files = OneFile(Host(Scheduler(), "unused"))
-    shared = Shared.of(Mock(), OsClock(), tasks, StorageSettings(), Mock())
+    shared = Shared.of(Mock(), OsClock(), tasks, SETTINGS, Mock())
     journal = Journal(shared, files, lambda _group: None, lambda _error, _records: None)
     journal.start()
     await asyncio.sleep(0)
@@ -312,5 +314,5 @@ async def test_cancelled_writers_and_a_cancelled_close_are_no_crash() -> None:
 
 
 def test_groups_are_small_enough_for_the_file_that_they_go_to() -> None:
-    assert StorageSettings().group_bytes == 8 << 20
-    assert StorageSettings(file_size_bytes=8 << 20).group_bytes == 1 << 20
+    assert SETTINGS.group_bytes == 8 << 20
+    assert replace(SETTINGS, file_size_bytes=8 << 20).group_bytes == 1 << 20

@@ -10,8 +10,7 @@ import pytest
 
 from bookie_server.core.settings import StorageSettings
 from bookie_server.service.collector import Collected, Collector
-from bookie_server.service.membership.ledger_listing import StoreLedgerListing
-from bookie_server.service.membership.metadata_check import StoreMetadataCheck
+from bookie_server.service.membership.ledger_records import StoreLedgerListing, StoreMetadataCheck
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.manifest import initialize_directory
@@ -76,7 +75,7 @@ async def a_world(directory: Path) -> AsyncIterator[World]:
         files=files,
         clock=OsClock(),
         tasks=tasks,
-        settings=StorageSettings(file_size_bytes=1 << 20, free_bytes_min=0),
+        settings=StorageSettings(1 << 20, 64 << 20, free_bytes_min=0, open_files_max=64),
         metadata=StoreMetadataCheck(stores.ledgers, BOOKIE, 1_000),
     )
     world = World(storage, stores, tasks)

@@ -13,8 +13,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from bookie_server.config import BookieSettings
 from bookie_server.service.grpc import calls as grpc_calls
 from bookie_server.service.grpc import server as grpc_server
-from bookie_server.service.grpc.calls import CallBounds
-from bookie_server.service.grpc.fair_slots import FairSlots
+from bookie_server.service.grpc.calls import CallBounds, FairSlots
 from bookie_server.service.grpc.server import GrpcServer
 from bookie_server.service.grpc.stream import ReplyStream, taken_of
 from bookie_server.service.limits.budget import Budget

@@ -10,9 +10,9 @@ import pytest
 
 from bookie_server.config import BookieSettings
 from bookie_server.service.grpc import stream as grpc_stream
-from bookie_server.service.grpc.parts import BadStreamError, complete, size_bytes_of
 from bookie_server.service.grpc.server import GrpcServer
 from bookie_server.service.grpc.service import BookieServicer
+from bookie_server.service.grpc.stream import BadStreamError, complete, size_bytes_of
 from bookie_server.service.limits.lanes import Lanes
 from bookie_server.service.metrics.counters import ServiceCounters
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, RUN_ENTRIES_MAX

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bookie_server.ports import Standing
-from bookie_server.service.membership.metadata_check import StoreMetadataCheck
+from bookie_server.service.membership.ledger_records import StoreMetadataCheck
 from ledgerlog_spark.metadata.stores import memory_metadata
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
 

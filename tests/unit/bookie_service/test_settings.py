@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bookie_server.__main__ import settings_parser
-from bookie_server.config import load_settings
+from bookie_server.config import BookieSettings, load_settings
+from bookie_server.core.settings import StorageSettings
 from ledgerlog_spark.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -37,6 +39,13 @@ def test_command_line_wins_over_environment_over_file_over_default(
     settings = load_settings(config, {"port": "21"})
     assert (settings.port, settings.grpc_port, settings.connections_max) == (21, 12, 3)
     assert settings.bind_address == "127.0.0.1"
+
+
+def test_a_limit_has_one_default() -> None:
+    of_storage = {field.name: field.default for field in fields(StorageSettings)}
+    shared = of_storage.keys() & BookieSettings.model_fields
+    assert shared == {"file_size_bytes", "free_bytes_min", "in_flight_bytes_max"}
+    assert {of_storage[name] for name in (*shared, "open_files_max")} == {MISSING}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie_server.service.grpc.fair_slots import FairSlots
+from bookie_server.service.grpc.calls import FairSlots
 from bookie_server.service.v2.connection_slots import is_full, to_replace
 from bookie_server.service.v2.peer_watch import PeerWatch
 
