@@ -156,7 +156,7 @@ class BookieSettings(BaseSettings):
         if not address.is_loopback and not self.insecure:
             raise ValueError(
                 f"bind_address {self.bind_address} can be reached from other machines, and traffic "
-                "is neither encrypted nor authenticated; give --insecure to allow it, or bind to "
+                "is neither encrypted nor authenticated; set --insecure to allow it, or bind to "
                 "127.0.0.1"
             )
         if address.is_unspecified and self.advertised_address is None:

@@ -63,13 +63,13 @@ class StorageSettings:
                 )
         if self.open_files_max < OPEN_FILES_MIN:
             raise ConfigurationError(
-                f"open_files_max = {self.open_files_max}: give at least {OPEN_FILES_MIN}",
+                f"open_files_max = {self.open_files_max}: set at least {OPEN_FILES_MIN}",
                 key="open_files_max",
                 value=self.open_files_max,
             )
         if self.file_size_bytes < FILE_SIZE_BYTES_MIN or self.file_size_bytes % 4096:
             raise ConfigurationError(
-                f"file_size_bytes = {self.file_size_bytes}: give a multiple of 4096, at least "
+                f"file_size_bytes = {self.file_size_bytes}: set a multiple of 4096, at least "
                 f"{FILE_SIZE_BYTES_MIN}",
                 key="file_size_bytes",
                 value=self.file_size_bytes,

@@ -82,8 +82,9 @@ def leader_schema(schema: object) -> bytes:
     """
     if not isinstance(schema, pa.Schema):
         raise ConfigurationError(
-            f"the schema of a log is a pyarrow.Schema, not {type(schema).__name__}: make one with "
-            "pyarrow.schema, or take that of a table"
+            f"the schema of a log must be a pyarrow.Schema, not {type(schema).__name__}: make "
+            "one with "
+            "pyarrow.schema, or use that of a table"
         )
     return stored_schema(storable(schema_json_of(schema)))
 
@@ -142,8 +143,9 @@ class RowSplitter(threading.local):
         """
         if not isinstance(rows, pa.Table | pa.RecordBatch):
             raise LocalProtocolError(
-                f"rows are a pyarrow.Table or a pyarrow.RecordBatch, not {type(rows).__name__}: "
-                "make one, for example with pyarrow.Table.from_pylist",
+                "rows must be a pyarrow.Table or a pyarrow.RecordBatch, not "
+                f"{type(rows).__name__}: "
+                "create one, for example with pyarrow.Table.from_pylist",
                 type=type(rows).__name__,
             )
         self.check(rows.schema)

@@ -200,7 +200,8 @@ def decode_entries(
         if source.failure is not None:
             raise source.failure from None
         raise WireFormatError(
-            f"entry {source.count} of those read is not an Arrow record batch of the ledger's "
+            f"entry {source.count} of the read entries is not an Arrow record batch of the "
+            "ledger's "
             f"schema: {error}"
         ) from error
 
@@ -213,12 +214,12 @@ def _next_batch(reader: Any, source: _EntrySource) -> Any:
             return None
         # Believed, an end mark in an entry would hide every row behind it.
         raise WireFormatError(
-            f"entry {source.count} of those read is an Arrow end mark, not a record batch"
+            f"entry {source.count} of the read entries is an Arrow end mark, not a record batch"
         ) from None
     decoded.batch.validate()
     if source.left_in_entry:
         raise WireFormatError(
-            f"entry {source.count} of those read holds more than one Arrow message"
+            f"entry {source.count} of the read entries holds more than one Arrow message"
         )
     return decoded
 
@@ -302,7 +303,7 @@ class _EntrySource:
             raise
         self.is_exhausted = entry is None
         if entry is not None and not len(entry):
-            self.failure = WireFormatError(f"entry {self.count + 1} of those read is empty")
+            self.failure = WireFormatError(f"entry {self.count + 1} of the read entries is empty")
             raise self.failure
         return entry
 

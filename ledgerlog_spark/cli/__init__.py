@@ -1,7 +1,7 @@
-"""The `ledgerlog` command: one module a group of commands, tables by rich, `--json` for scripts.
+"""The `ledgerlog` command: one module for each group of commands, tables, `--json` for scripts.
 
-- `main`: the groups, and what an error becomes. `logs`, `ledgers`, `bookies`, `local`, `servers`,
-  `doctor`, `demo`: the groups.
-- `options`: those that many commands have. `output`, `drawing`: tables, JSON and pictures.
-- `stop_signals`, `closed_output`: how commands end.
+- `main`: the groups, and the exit code of an error. `logs`, `ledgers`, `bookies`, `local`,
+  `servers`, `doctor`, `demo`: the groups.
+- `options`: options that several commands have. `output`, `drawing`: tables, JSON and pictures.
+- `stop_signals`, `closed_output`: the end of commands.
 """

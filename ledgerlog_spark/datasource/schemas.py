@@ -77,7 +77,7 @@ def scan_schema(
         except SchemaMismatchError as error:
             raise SchemaMismatchError(
                 f"column {error.column!r} is {error.got} in log {name!r}, and {error.expected} in "
-                "the logs read with it: read it by a query of its own",
+                "the logs read with it: read it by a separate query",
                 **error.fields,
             ) from error
     fields = _pick(struct_of(merged)["fields"], columns)

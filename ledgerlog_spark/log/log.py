@@ -462,7 +462,8 @@ class Log(LogRecords):
             except MetadataVersionError:
                 continue
         raise ConcurrentCommitError(
-            f"producer {job.app!r} of log {self.name!r} was changed by others at every attempt, so "
+            f"producer {job.app!r} of log {self.name!r} was changed by other processes at every "
+            "attempt, so "
             "no ledger could be registered: stop the other runs of the producer, then retry",
             log=self.name,
             app=job.app,

@@ -195,6 +195,6 @@ def logs_of(client: LedgerClient) -> Logs:
     """
     if client.services.logs is None:
         raise ConfigurationError(
-            "this client was made for ledgers alone: connect with ledgerlog_spark.connect"
+            "this client supports ledgers only: connect with ledgerlog_spark.connect"
         )
     return Logs(store=client.services.logs, ledgers=client, random=client.services.random)

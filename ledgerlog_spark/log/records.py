@@ -114,7 +114,8 @@ def offset_of(place: object, log_id: str, log: str) -> int:
         return place.offset
     if isinstance(place, bool) or not isinstance(place, int) or place < 0:
         raise ConfigurationError(
-            f"{place!r} is not a position in log {log!r}: give a position, or an offset from 0 on",
+            f"{place!r} is not a position in log {log!r}: pass a position, or an offset of 0 or "
+            "more",
             log=log,
         )
     return place

@@ -285,7 +285,7 @@ def _leases_of(client: LedgerClient) -> Leases:
     leases = client.services.leases
     if leases is None:
         raise ConfigurationError(
-            "this client was made without leases: connect with ledgerlog_spark.connect"
+            "this client does not support leases: connect with ledgerlog_spark.connect"
         )
     return leases
 

@@ -211,7 +211,7 @@ class _Place:
             await self._context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 f"this bookie serves {self._slots.count_max} calls at once, and this connection "
-                "has its part of them: close calls that are not needed, and retry",
+                "has its share of them: close calls that are not needed, and retry",
             )
         if self._is_kept:
             self._context.add_done_callback(lambda _: self._leave())

@@ -138,7 +138,7 @@ def _check_stored(stored: Cookie, wanted: Cookie) -> None:
         raise CookieMismatchError(
             f"{place} is of bookie {stored.bookie_id} in instance {stored.instance_id}, not of "
             f"bookie {wanted.bookie_id} in instance {wanted.instance_id}; it was edited or copied, "
-            "and an operator has to look at it",
+            "and an operator must inspect it",
             bookie_id=wanted.bookie_id,
             path=place,
         )
@@ -160,7 +160,7 @@ def _other_directories(place: str, found: Cookie, wanted: Cookie) -> CookieMisma
 def _missing_file(path: Path, bookie_id: str) -> CookieMismatchError:
     return CookieMismatchError(
         f"bookie {bookie_id} is registered in the cluster, but {path} does not exist: its data is "
-        "missing (is the disk mounted?); bring all files of the directory back. "
+        "missing (is the disk mounted?); restore all files of the directory. "
         f"{REPLACEMENT_ADVICE}",
         bookie_id=bookie_id,
         path=str(path),

@@ -112,7 +112,7 @@ class ManifestStore:
         if name not in names:
             raise DamagedDirectoryError(
                 f"the ledger-state file {name!r} that the MANIFEST names does not exist; it holds "
-                f"keys and fences. Bring it back. {REPLACEMENT_ADVICE}",
+                f"keys and fences. Restore it. {REPLACEMENT_ADVICE}",
                 path=name,
                 reason="missing",
             )
@@ -285,7 +285,8 @@ class ManifestStore:
 
 def _missing_manifest() -> DamagedDirectoryError:
     return DamagedDirectoryError(
-        "there is no MANIFEST, which lists the files that count; bring all files of the directory "
+        "the MANIFEST, which lists the valid files, does not exist; bring all files of the "
+        "directory "
         f"back. {REPLACEMENT_ADVICE}",
         path=NAME,
         reason="missing",

@@ -91,7 +91,7 @@ class FilePool:
                 continue
             if file.is_closed or self._is_closed:
                 raise FreedFileError(
-                    f"{file.name} was closed while it was read; look again",
+                    f"{file.name} was closed while it was read; retry",
                     path=file.name,
                     offset_bytes=-1,
                     reason="closed",

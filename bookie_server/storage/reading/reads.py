@@ -209,7 +209,7 @@ class Reader:
             self._rebuilds.on_damage(index_of)
             return error
         return FreedFileError(
-            f"{identity.name} was freed while it was read; look again",
+            f"{identity.name} was freed while it was read; retry",
             path=identity.name,
             offset_bytes=-1,
             reason="freed",

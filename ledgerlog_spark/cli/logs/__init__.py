@@ -1,5 +1,5 @@
 """`ledgerlog logs`: the commands on named logs.
 
 - `commands`: list, show, read, draw. `changes`: set, history, restore, truncate, delete.
-- `records`: create, append, tail. `maintenance`: sweep, merge, check. `lookup`: what they share.
+- `records`: create, append, tail. `maintenance`: sweep, merge, check. `lookup`: shared code.
 """

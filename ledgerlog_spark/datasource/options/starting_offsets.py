@@ -171,7 +171,7 @@ def start_or_else(
     newest = datetime.fromtimestamp(newest_ms / 1000, UTC).isoformat()
     raise ConfigurationError(
         f'no row of log {log!r} was committed at "startingTimestamp" or later: its newest commit '
-        f'is of {newest}. Give an earlier time, or set "startingOffsetsByTimestampStrategy" to '
+        f'is of {newest}. Set an earlier time, or set "startingOffsetsByTimestampStrategy" to '
         f'"latest" to begin at the end.',
         option="startingTimestamp",
         log=log,

@@ -213,7 +213,7 @@ class SourceOptions:
         if self.values["ledger_id"] is not None and values["include_metadata"]:
             raise ConfigurationError(
                 'option "includeMetadata" adds columns to the rows of logs, and "ledgerId" reads '
-                "entries, which show their ledger and entry anyway: leave it out",
+                "entries, which have these columns already: leave it out",
                 option="includeMetadata",
             )
         _reject_backward_times(values["starting_timestamp"], values["ending_timestamp"])
@@ -306,7 +306,7 @@ class SourceOptions:
         _reject_jvm(self.values)
         if self.values["log"] is None:
             raise ConfigurationError(
-                'name the log to write by save("name"), or start("name") of a stream',
+                'select the log to write with save("name"), or start("name") of a stream',
                 option="log",
             )
 

@@ -64,7 +64,7 @@ def offsets_of(value: Any) -> dict[str, LogOffset]:
         raise ConfigurationError(
             f'the checkpoint has the offset {value!r}, and format("ledger") writes offsets such as '
             f'{{"flights": {{"id": "...", "offset": 1000}}}}: it is the checkpoint of another '
-            f"source. Give this query a checkpointLocation of its own.",
+            f"source. Set a separate checkpointLocation for this query.",
             option="checkpointLocation",
         ) from None
 

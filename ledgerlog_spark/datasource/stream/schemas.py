@@ -55,7 +55,7 @@ class StreamSchemas:
                 f"log {view.name!r} does not fit the columns of the query: {what}. "
                 f"An overwrite replaced the log's columns (overwriteSchema), or this is another "
                 f"log than those that the query began with, or the query's own schema: leave the "
-                f"log out, or read it by a query of its own.",
+                f"log out, or read it by a separate query.",
                 **{**error.fields, "log": view.name},
             ) from error
         known = self._known.setdefault(view.log_id, {*schema.names, *self._target.names})
@@ -85,6 +85,6 @@ class StreamSchemas:
 def new_columns_notice(name: str, columns: Sequence[str]) -> str:
     """What to do about columns that came after the query began."""
     return (
-        f"log {name!r} has new columns: {', '.join(columns)}. The query goes on without them, as "
+        f"log {name!r} has new columns: {', '.join(columns)}. The query continues without them, as "
         f"its columns are fixed while it runs; restart it to read them (older rows read as null)."
     )

@@ -138,7 +138,7 @@ class WatchedLog:
             self._has_changed.set()
             if known is None or is_fresh or not error.retriable:
                 raise
-            _logger.warning("log %s is read as it was: %s", self.name, error)
+            _logger.warning("log %s is read in its last known state: %s", self.name, error)
             return known
         if self._view.kind is LogKind.LEADER:
             self._arrivals.note(self._view.items)

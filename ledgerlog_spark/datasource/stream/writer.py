@@ -80,7 +80,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         from ledgerlog_spark.protocol.log.commit.epoch import JobKind
 
         if self._plan is None:
-            raise LocalProtocolError("this writer was made to commit, not to write")
+            raise LocalProtocolError("this writer can commit, but not write")
         batch = running_batch()
         options = self._write.options
         job = self._write.plan_of_batch(self._plan, batch.batch_id).job(

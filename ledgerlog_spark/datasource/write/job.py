@@ -65,7 +65,8 @@ def begin_job(
                 check_bookies(client, LogProperties.from_mapping(state.head.properties))
             return job
     raise ConcurrentCommitError(
-        f"the schema of log {options.log!r} was changed by others at every attempt", log=options.log
+        f"the schema of log {options.log!r} was changed by other processes at every attempt",
+        log=options.log,
     )
 
 
@@ -177,6 +178,7 @@ def check_head(options: WriteOptions, head: LogHead) -> None:
         if wanted != found:
             raise ConfigurationError(
                 f'option "{name}" is {wanted}, and log {options.log!r} was made with {found}. '
-                f"Leave the option out: it is of new logs; `ledgerlog logs set` changes this one.",
+                "Leave the option out: it applies to new logs only; `ledgerlog logs set` "
+                "changes this one.",
                 option=name,
             )

@@ -87,7 +87,8 @@ def rows_of(log: str, state: LogState, schema: bytes | None) -> LeaderRows:
         )
     if state.schema is None:
         raise SchemaMismatchError(
-            f"log {log!r} was made without a schema, so it takes no rows: make another one with "
+            f"log {log!r} was created without a schema, so it accepts no rows: create another "
+            "log with "
             "open_log(name, lead=True, schema=...)",
             log=log,
         )

@@ -341,7 +341,7 @@ class LogMaintenance:
                     continue
                 return
         raise MetadataVersionError(
-            f"log {self.name!r} was changed by others at every attempt: stop its writers, "
+            f"log {self.name!r} was changed by other processes at every attempt: stop its writers, "
             "then delete it",
             log=self.name,
         )

@@ -46,7 +46,7 @@ def check_close(ledger_id: int, *, last_entry_id: int, floor_entry_id: int) -> N
     if last_entry_id < floor_entry_id:
         raise NeedsOperatorError(
             f"ledger {ledger_id} would be closed at entry {last_entry_id}, and its log lists "
-            f"entries up to {floor_entry_id}: bring back the bookies that hold them, then seal it "
+            f"entries up to {floor_entry_id}: start the bookies that hold them, then seal it "
             "again",
             ledger_id=ledger_id,
             last_entry_id=last_entry_id,

@@ -197,7 +197,7 @@ def test_schema_that_spark_cannot_read_back_is_refused(schema: pa.Schema, says: 
 def test_what_is_no_schema_and_no_rows_is_named_as_what_it_is() -> None:
     with pytest.raises(ConfigurationError, match=re.escape("a pyarrow.Schema, not str")):
         leader_schema("n long")
-    with pytest.raises(LocalProtocolError, match="not list: make one"):
+    with pytest.raises(LocalProtocolError, match="not list: create one"):
         splitter().split([{"n": 1}])
 
 

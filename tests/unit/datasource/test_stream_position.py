@@ -62,7 +62,7 @@ def test_offsets_are_written_with_sorted_names_so_that_equal_ones_are_equal_text
     ],
 )
 def test_a_checkpoint_of_another_source_is_refused_with_what_to_do(stored: Any) -> None:
-    with pytest.raises(ConfigurationError, match="a checkpointLocation of its own"):
+    with pytest.raises(ConfigurationError, match="a separate checkpointLocation"):
         offsets_of(stored)
 
 

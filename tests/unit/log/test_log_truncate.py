@@ -94,7 +94,7 @@ def test_truncation_to_an_offset_that_the_log_does_not_have_is_refused(offset: i
     log = OneLog()
     log.commit(staged(1))
     before = log.head
-    with pytest.raises(ConfigurationError, match=r"end at 100\. Give an offset from 0 to 100$"):
+    with pytest.raises(ConfigurationError, match=r"end at 100\. Set an offset from 0 to 100$"):
         truncate(log, offset)
     assert log.head == before
 

@@ -31,7 +31,7 @@ from ledgerlog_spark.protocol.log.state.rows import HISTORY
 from ledgerlog_spark.protocol.log.state.walk import Walk
 from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction, Plan
 
-_IN_USE = "; rows of the ledger in use can be dropped by the leader, which closes it first"
+_IN_USE = "; only the leader can delete rows of the ledger in use, which it closes first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class TruncateMachine(HeadTransaction[Truncated]):
         if not 0 <= self._offset <= head.end_offset:
             raise ConfigurationError(
                 f"log {head.name!r} cannot be truncated to offset {self._offset}: its rows that "
-                f"can be dropped end at {head.end_offset}. Give an offset from "
+                f"can be dropped end at {head.end_offset}. Set an offset from "
                 f"{head.start_offset} to {head.end_offset}{_IN_USE if is_leader_log else ''}",
                 log=head.name,
                 offset=self._offset,

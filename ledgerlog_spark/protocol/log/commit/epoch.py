@@ -157,7 +157,7 @@ class EpochMachine(LogMachine[Joined]):
             whose = "is another query's" if record.runs else "may be another query's"
             raise StaleCheckpointError(
                 f"batch {record.last_batch_id} of {self._app!r} in log {self.log!r} {whose}, and "
-                f"this query begins with {self._batch_id}: give every query a txnAppId of its own",
+                f"this query begins with {self._batch_id}: set a different txnAppId for each query",
                 **self._batches_of(record),
             )
         return False
@@ -179,7 +179,7 @@ class EpochMachine(LogMachine[Joined]):
         """A stream counts its batches alone: its number does not count the job (LOGS.md#P4)."""
         return StaleCheckpointError(
             f"a streaming query writes to log {self.log!r} as {self._app!r}, and this job is its "
-            f"number {self._batch_id}: give the job a txnAppId of its own",
+            f"number {self._batch_id}: set a different txnAppId for the job",
             **self._batches_of(record),
         )
 
@@ -219,8 +219,8 @@ class EpochMachine(LogMachine[Joined]):
         self._attempts += 1
         if self._attempts > ATTEMPTS_MAX:
             raise MetadataVersionError(
-                f"producer {self._app!r} of log {self.log!r} was changed by others at every "
-                "attempt",
+                f"producer {self._app!r} of log {self.log!r} was changed by other processes "
+                "at every attempt",
                 app=self._app,
             )
 
