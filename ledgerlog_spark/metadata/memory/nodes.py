@@ -46,7 +46,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class NodeChange:
     """What a watch may wait for: a node's own change, or one among its children."""
 
     path: str
@@ -129,7 +129,7 @@ class MemoryNodes:
         self.current = NodeMap()
         self._clock_ms = clock_ms or (lambda: time.time_ns() // 1_000_000)
         self._transaction_id = 0
-        self._listeners: list[Callable[[list[Change]], None]] = []
+        self._listeners: list[Callable[[list[NodeChange]], None]] = []
         self._last_session_id = 0
         self._owners: dict[int, Callable[[], None]] = {}
         self.current.put("/", Node(b"", Version(0, 0), 0, 0, 0))
@@ -145,7 +145,7 @@ class MemoryNodes:
         self._owners[self._last_session_id] = on_expired
         return self._last_session_id
 
-    def listen(self, on_commit: Callable[[list[Change]], None]) -> Callable[[], None]:
+    def listen(self, on_commit: Callable[[list[NodeChange]], None]) -> Callable[[], None]:
         """Call `on_commit` with the changes of each transaction; returns how to end that."""
         self._listeners.append(on_commit)
         return lambda: self._listeners.remove(on_commit)
@@ -158,7 +158,7 @@ class MemoryNodes:
         """
         self._transaction_id += 1
         undo: list[tuple[str, Node | None]] = []
-        changes: list[Change] = []
+        changes: list[NodeChange] = []
         outcomes: list[Outcome] = []
         for index, operation in enumerate(operations):
             try:
@@ -185,7 +185,7 @@ class MemoryNodes:
         if owned:
             self.commit([DeleteNode(path) for path in owned], session_id)
 
-    def _announce(self, changes: list[Change]) -> None:
+    def _announce(self, changes: list[NodeChange]) -> None:
         if changes:
             for listener in list(self._listeners):
                 listener(changes)
@@ -202,13 +202,13 @@ class MemoryNodes:
         operation: NodeOperation,
         session_id: int,
         undo: list[tuple[str, Node | None]],
-        changes: list[Change],
+        changes: list[NodeChange],
     ) -> Outcome:
         match operation:
             case CreateNode():
                 created = self._create(operation, session_id, undo)
-                changes.append(Change(created.path, is_of_children=False))
-                changes.append(Change(parent_of(created.path), is_of_children=True))
+                changes.append(NodeChange(created.path, is_of_children=False))
+                changes.append(NodeChange(parent_of(created.path), is_of_children=True))
                 return created
             case CheckNode(path, version):
                 _check(path, self.current.node(path), version)
@@ -219,16 +219,16 @@ class MemoryNodes:
                 after = Version(node.version.incarnation, node.version.number + 1)
                 changed = replace(node, data=data, version=after, changed_ms=self._clock_ms())
                 self._put(path, changed, undo)
-                changes.append(Change(path, is_of_children=False))
+                changes.append(NodeChange(path, is_of_children=False))
                 return after
             case DeleteNode(path, version):
                 _check(path, self.current.node(path), version)
                 if self.current.names.get(path):
                     raise NodeNotEmptyError(f"{path} has children", path=path)
                 self._put(path, None, undo)
-                changes.append(Change(path, is_of_children=False))
-                changes.append(Change(path, is_of_children=True))
-                changes.append(Change(parent_of(path), is_of_children=True))
+                changes.append(NodeChange(path, is_of_children=False))
+                changes.append(NodeChange(path, is_of_children=True))
+                changes.append(NodeChange(parent_of(path), is_of_children=True))
                 return None
 
     def _create(

@@ -18,7 +18,7 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.memory.nodes import Change, MemoryNodes, NodeMap, Outcome
+from ledgerlog_spark.metadata.memory.nodes import MemoryNodes, NodeChange, NodeMap, Outcome
 from ledgerlog_spark.metadata.tree import (
     Created,
     CreateNode,
@@ -66,13 +66,13 @@ class MemoryTree:
         self._session_timeout_ms = session_timeout_ms
         self._session_id = self.nodes.new_session_id(self.expire_session)
         self._held: NodeMap | None = None
-        self._held_changes: list[Change] = []
+        self._held_changes: list[NodeChange] = []
         self._faults: deque[Fault] = deque()
         self._delayed: list[tuple[list[NodeOperation], int]] = []
         self._is_connected = True
         self._is_closed = False
         self._keys = itertools.count()
-        self._watches: dict[Change, dict[int, OnChange]] = {}
+        self._watches: dict[NodeChange, dict[int, OnChange]] = {}
         self._session_watches: dict[int, OnChange] = {}
         self._stop_listening = self.nodes.listen(self._committed)
 
@@ -160,11 +160,11 @@ class MemoryTree:
 
     def watch(self, path: str, on_change: OnChange) -> CancelWatch:
         """See `ZnodeTree.watch`."""
-        return self._watch(Change(checked_path(path), is_of_children=False), on_change)
+        return self._watch(NodeChange(checked_path(path), is_of_children=False), on_change)
 
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
         """See `ZnodeTree.watch_children`."""
-        return self._watch(Change(checked_path(path), is_of_children=True), on_change)
+        return self._watch(NodeChange(checked_path(path), is_of_children=True), on_change)
 
     async def until_gone(self, path: str) -> bool:
         """See `ZnodeTree.until_gone`."""
@@ -296,10 +296,10 @@ class MemoryTree:
                 found=node.version,
             )
 
-    def _watch(self, change: Change, on_change: OnChange) -> CancelWatch:
+    def _watch(self, change: NodeChange, on_change: OnChange) -> CancelWatch:
         return _add(self._watches.setdefault(change, {}), next(self._keys), on_change)
 
-    def _committed(self, changes: list[Change]) -> None:
+    def _committed(self, changes: list[NodeChange]) -> None:
         if self._held is None:
             self._deliver(changes)
         else:
@@ -311,7 +311,7 @@ class MemoryTree:
             changes, self._held_changes = self._held_changes, []
             self._deliver(changes)
 
-    def _deliver(self, changes: list[Change]) -> None:
+    def _deliver(self, changes: list[NodeChange]) -> None:
         for change in changes:
             for key in list(self._watches.get(change, ())):
                 _soon(self._watches[change], key)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.log.leader.leader import Leader
-    from ledgerlog_spark.metadata.memory.nodes import Change
+    from ledgerlog_spark.metadata.memory.nodes import NodeChange
     from tests.sim.leader.hosts.ledgers import SimReader, SimWriter
 
 GRACES = {"deletedRetentionMs": "1500", "stagingTtlMs": "3000"}
@@ -227,7 +227,7 @@ class LeaderHosts(Hosts):
 
     # --- what the store says ---
 
-    def _look(self, changes: list[Change]) -> None:
+    def _look(self, changes: list[NodeChange]) -> None:
         below = f"{self.paths.ids}/"
         touched: dict[str, None] = {}
         for change in changes:

@@ -22,7 +22,7 @@ from tests.sim.log.hosts.process import CURRENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from ledgerlog_spark.metadata.memory.nodes import Change
+    from ledgerlog_spark.metadata.memory.nodes import NodeChange
 
 BEGAN_MS = 1_700_000_000_000
 PAGES_GRACE_MS = 10
@@ -92,7 +92,7 @@ class Hosts:
 
     # --- what the store says ---
 
-    def _changed(self, changes: list[Change]) -> None:
+    def _changed(self, changes: list[NodeChange]) -> None:
         if self.failure is not None:
             return
         try:
@@ -100,7 +100,7 @@ class Hosts:
         except Violation as violation:
             self.failure = violation
 
-    def _look(self, changes: list[Change]) -> None:
+    def _look(self, changes: list[NodeChange]) -> None:
         """What the store has just committed."""
         raise AssertionError(changes)
 

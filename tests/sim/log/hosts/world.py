@@ -26,7 +26,7 @@ from tests.sim.log.world import Ledger
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.metadata.memory.nodes import Change
+    from ledgerlog_spark.metadata.memory.nodes import NodeChange
     from tests.sim.log.hosts.writers import SimWriter
 
 DAMAGED = "0" * 32
@@ -133,7 +133,7 @@ class HostWorld(Hosts):
 
     # --- what the store says ---
 
-    def _look(self, changes: list[Change]) -> None:
+    def _look(self, changes: list[NodeChange]) -> None:
         below = f"{self.paths.ids}/"
         touched: dict[str, None] = {}
         for change in changes:

@@ -21,7 +21,7 @@ from tests.unit.log.log_values import token
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from ledgerlog_spark.metadata.memory.nodes import Change
+    from ledgerlog_spark.metadata.memory.nodes import NodeChange
     from ledgerlog_spark.model import Version
 
 HARMS = (1, 1, 2, 2, 8)
@@ -201,7 +201,7 @@ class StoreWorld(Hosts):
 
     # --- after each change ---
 
-    def _look(self, changes: list[Change]) -> None:
+    def _look(self, changes: list[NodeChange]) -> None:
         self.moment += 1
         self.events += 1
         before: dict[str, bytes | None] = {}
