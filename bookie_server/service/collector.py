@@ -1,11 +1,11 @@
-"""Garbage collection: lets go of ledgers that were deleted.
+"""Garbage collection: deletes the entries of deleted ledgers.
 
-A ledger is dropped only when three things hold, in this order: it was held before the listing
-began (else a ledger made meanwhile would look deleted), the listing does not have it, and a lookup
-by its id after a sync finds no record (else a stale listing would delete what somebody just made).
-Whatever cannot be told is left for the next pass (PROTOCOL.md#F6).
+A ledger is dropped only if three conditions hold, in this order. It was held before the listing
+began, or else a ledger created meanwhile would seem deleted. The listing does not contain it. A
+lookup by its id after a sync finds no record, or else a stale listing would delete a new ledger. A
+ledger whose state is unknown stays until the next pass (PROTOCOL.md#F6).
 
-A ledger whose record no longer names this bookie keeps its entries: only a deleted one is let go.
+A ledger whose record does not name this bookie any more keeps its entries here.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ BATCH_LEDGERS = 256
 
 
 class CollectedStorage(Protocol):
-    """What a collector needs of storage; LedgerStorage has this shape."""
+    """The part of LedgerStorage that a collector uses."""
 
     async def droppable(self) -> Sequence[int]:
-        """Ledgers that a drop would change something of, in rising order."""
+        """Ledgers with anything to drop, in rising order."""
 
     def drop(self, ledger_id: int, on_done: Callable[[Code], None]) -> None:
         """Write a tombstone; `on_done` after it is durable, or refused."""
@@ -37,11 +37,11 @@ class CollectedStorage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What one pass did.
+    """The result of one pass.
 
     Attributes:
-        is_whole: The metadata store could be asked; otherwise nothing was dropped.
-        ledgers_held: Before the pass, dropped ones not counted.
+        is_whole: The metadata store answered; otherwise nothing was dropped.
+        ledgers_held: Before the pass, without dropped ones.
         ledgers_dropped: By it, durably.
     """
 
@@ -51,14 +51,14 @@ class Collected:
 
 
 class Collector:
-    """Collects every so often and whenever it is asked to, one pass after the other.
+    """Runs passes at an interval and on request, one after the other.
 
     Args:
         storage: Of this bookie.
-        listing: The metadata store.
+        listing: Of the ledgers in the metadata store.
         tasks: Where passes run.
-        interval_ms: Between two passes that nobody asked for.
-        on_pass: Told what each pass did.
+        interval_ms: Between two passes without a request.
+        on_pass: Called with the result of each pass.
     """
 
     def __init__(
@@ -81,17 +81,17 @@ class Collector:
         self._asked: list[Future[Collected]] = []
 
     def start(self) -> None:
-        """Begin the passes; the first one is an interval away, or asked for."""
+        """Begin the passes; the first one comes after an interval, or on request."""
         self._tasks.spawn("collector", self._run())
         self._tasks.spawn("collector's clock", self._tick())
 
     def stop(self) -> None:
-        """Drop nothing more; a pass that runs ends at its next step."""
+        """Drop no further ledger; a running pass ends at its next step."""
         self._is_stopped = True
         self._wake()
 
     async def collect(self) -> Collected:
-        """Ask for a pass that begins after this call, and wait for it."""
+        """Request a pass that begins after this call, and wait for it."""
         asked: Future[Collected] = self._tasks.future()
         self._asked.append(asked)
         self._wake()
@@ -134,7 +134,7 @@ class Collector:
         return Collected(is_whole=True, ledgers_held=len(held), ledgers_dropped=dropped)
 
     async def _look_up(self, unlisted: Sequence[int]) -> Sequence[int]:
-        """Those that are deleted: a listing alone proves nothing."""
+        """Those that are deleted: to be missing in a listing is no proof."""
         return await self._listing.deleted(unlisted)
 
     async def _drop_deleted(self, unlisted: Sequence[int]) -> int:
@@ -156,6 +156,6 @@ class Collector:
 
 
 def answer(asked: list[Future[Collected]], collected: Collected) -> None:
-    """Tell everybody who still waits."""
+    """Resolve the requests of a pass."""
     for future in asked:
         resolve(future, collected)

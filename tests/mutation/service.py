@@ -195,7 +195,7 @@ MUTATIONS = [
     Mutation(
         "who_leaves_the_line_wakes_nobody",
         f"{SERVICE}/limits/budget.py",
-        "            self.leave_line()\n            self._budget.grant_waiting()\n",
+        "            self.leave_line()\n            self.budget.grant_waiting()\n",
         "            self.leave_line()\n",
         "those behind a peer that left the line wait although there is room",
     ),

@@ -1,7 +1,7 @@
-"""Replies of entries that the control service has made and that clients have not taken yet.
+"""Replies with entries, and the bytes that they hold until clients take them.
 
-Each holds bytes of a lane until it is sent. A client that does not take one for a while is in the
-way of others when the lane is full (`service/grpc/stuck_calls.py`).
+A reply holds bytes of a lane until it is sent. If the lane is full, calls whose clients do not take
+their replies are ended (`service/grpc/stuck_calls.py`).
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ if TYPE_CHECKING:
     from bookie_server.storage.spans import Spans
 
 ATTEMPTS: Final = 2
-"""Of a batch: the second one has room for a first entry that was larger than expected."""
+"""To read a batch: the second one has room for a first entry that was larger than expected."""
 LISTINGS_MAX: Final = 4
-"""Lists of entries that are put together at the same time."""
+"""Lists of entries that are built at the same time."""
 RANGE_COST_BYTES: Final = 96
-"""What a range of entries costs in memory until its reply is sent: 16 in the list, 44 in the
-reply, and up to 22 in its message, which may be there twice once the list is gone."""
+"""Memory of a range of entries until its reply is sent: 16 in the list, 44 in the reply, and up to
+22 in its message, which may exist twice after the list is freed."""
 
 
 class HeldReplies:
-    """What replies hold until they are sent."""
+    """The bytes that replies hold until they are sent."""
 
     def __init__(self) -> None:
         self._held: dict[object, tuple[Taken, float, Stuck]] = {}
 
     def hold(self, taken: Taken, peer: str) -> Callable[[], None]:
-        """Keep what a reply of the call that runs holds.
+        """Note the bytes that a reply of the current call holds.
 
         Args:
             taken: Bytes of a lane.
             peer: The client, as gRPC names it.
 
         Returns:
-            To be called when the reply is sent or dropped: gives the bytes back, once.
+            A function to call after the reply was sent or dropped: it gives the bytes back, once.
         """
         task = asyncio.current_task()
         assert task is not None, "calls are handled by tasks"
@@ -73,7 +73,7 @@ class HeldReplies:
             give_back(held[0])
 
     def stuck(self, lane: Budget, seconds: float) -> list[Stuck]:
-        """Those that hold a lane's bytes and were not taken for so long."""
+        """Calls whose replies hold bytes of a lane and were not taken in this time."""
         now = asyncio.get_running_loop().time()
         return [
             stuck
@@ -86,9 +86,9 @@ class Batches:
     """Reads consecutive entries, as far as there is room for them.
 
     Args:
-        storage: Where they are.
+        storage: Has the entries.
         counters: Of reads.
-        turns: A read of what is in the page cache and its reply are made in one.
+        turns: A read from the page cache and its reply are made in one turn.
     """
 
     def __init__(self, storage: EntryStorage, counters: ServiceCounters, turns: Turns) -> None:
@@ -99,13 +99,13 @@ class Batches:
     async def in_line(
         self, request: BatchReadRequest, share: Share
     ) -> tuple[Code, list[bytes], Taken]:
-        """Entries, once it is the share's turn, as with reads of the v2 protocol.
+        """Entries, after the share's turn in line came, as with reads of the v2 protocol.
 
-        A short answer does where the lane is nearly full. BUSY only where the first entry alone
-        turned out larger than there was room for, twice.
+        The answer is shorter if the lane is nearly full. It is BUSY only if the first entry alone
+        was larger than the room for it, twice.
 
         Returns:
-            Code, entries, and what the caller has to give back.
+            Code, entries, and the bytes that the caller has to give back.
         """
         wanted = request.size_bytes_max + REQUEST_OVERHEAD_BYTES
         least = 0
@@ -125,7 +125,7 @@ class Batches:
     async def at_once(
         self, request: BatchReadRequest, share: Share
     ) -> tuple[Sequence[bytes], Taken]:
-        """Entries where there is room for all that is asked for now; else none."""
+        """Entries if there is room for all requested bytes now; else none."""
         size_bytes = request.size_bytes_max + REQUEST_OVERHEAD_BYTES
         if not share.take(size_bytes):
             return (), (share, 0)
@@ -138,9 +138,9 @@ class Batches:
     async def _read(
         self, request: BatchReadRequest, share: Share, size_bytes: int
     ) -> tuple[Code, list[bytes], Taken]:
-        """What storage has, and what is taken for it: `size_bytes` before.
+        """Entries from storage, and the bytes taken for them, which were `size_bytes` before.
 
-        Less than the entries need where there is no room for them.
+        Fewer bytes than the entries need are taken if there is no room for more.
         """
         counters = self._counters
         counters.read_requests += 1
@@ -150,7 +150,7 @@ class Batches:
 
         def answer(code: Code, entries: Sequence[bytes]) -> None:
             if answered.done():
-                # The call is over; until now storage was at work for it.
+                # The call has ended; its bytes were in use until now.
                 share.give_back(size_bytes)
             else:
                 answered.set_result((code, entries))
@@ -181,7 +181,7 @@ class Listings:
     """Lists the entries of ledgers, a few at a time, each in many turns of the loop.
 
     Args:
-        storage: Where they are.
+        storage: Has the entries.
         size_bytes_max: Of a reply.
     """
 
@@ -191,10 +191,10 @@ class Listings:
         self._places = asyncio.Semaphore(LISTINGS_MAX)
 
     async def in_line(self, ledger_id: int, share: Share) -> tuple[pb.ListEntriesReply, Taken]:
-        """A reply without its code, once there is room for it, and what has to be given back.
+        """A reply without its code, and the bytes to give back; waits for room.
 
         Raises:
-            StorageError: That cannot be told.
+            StorageError: The entries are unknown.
             TooManyRangesError: The list does not fit a reply, or the lane; it was not built.
         """
         count_max = share.size_bytes_max // RANGE_COST_BYTES
@@ -231,6 +231,6 @@ async def _reply_of(held: Spans) -> pb.ListEntriesReply:
 
 
 def range_size_bytes(last_id: int) -> int:
-    """What a range up to an id takes in a message at most: two numbers with their tags, framed."""
+    """Maximum size of a range up to an id in a message: two numbers with their tags, framed."""
     number_size_bytes = max(last_id.bit_length() + 6, 7) // 7
     return 2 + 2 * (1 + number_size_bytes)

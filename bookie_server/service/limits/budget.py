@@ -1,99 +1,83 @@
-"""Shares a bound of bytes among peers: nobody above the bound, nobody starved, no peer too much.
+"""Shares a bound of bytes among peers: the bound holds, and every peer gets bytes in the end.
 
-A `Budget` is the bound of one lane (what is received, answers to reads, recovery and fencing). A
-`Share` is what one connection or stream holds of it. The rules, all decided here and nowhere else:
+A `Budget` is the bound of one lane (received bytes, answers to reads, recovery and fencing). A
+`Share` is the part of it that one connection or stream holds. All rules are applied here:
 
-1. A share has a small reserve of its own. Within it, bytes are always granted.
-2. Beyond it, a share may hold half as much as the lane has free: one alone gets a third of the
-   lane, of n greedy ones each gets an (n + 2)th, and something stays free for the next one. A host
-   (an address) may hold twice what is free: a third of the lane is left to other hosts.
-3. A share is trusted with four times the most that it held and finished with. What is larger it
-   gets only while the lane is less than half full: the other half is left to those who are known
-   to finish.
-4. Who does not fit waits in line. The line is one of fair queueing: each share's place is the
-   virtual time plus the bytes that it wants, a multiple of them where it is not trusted, so those
-   who want little, or have proved themselves, wait for few of the others, and everybody's turn
-   comes. Nobody overtakes a share that holds nothing yet and whose host has no more than its part.
+1. A share has a small reserve of its own. Bytes within it are always granted.
+2. Beyond its reserve, a share may hold half as many bytes as are free. One share alone gets a third
+   of the lane, and each of n shares that want more gets an (n + 2)th. A host (an address) may hold
+   twice as many bytes as are free, so a third of the lane is left to other hosts.
+3. A share is trusted with four times the largest number of bytes that it held and finished with. It
+   gets more only while the lane is less than half full. The other half is for trusted requests.
+4. A request that does not fit waits in line. The order is that of fair queueing: the place of a
+   share is the virtual time plus the cost of the bytes that it wants. A byte costs more where the
+   share is not trusted. So small and trusted requests wait for few others, and every share gets
+   its turn. No request overtakes a share that holds nothing yet on a host that has no more than
+   its part.
 
-A budget whose bytes always come back soon, whatever peers do (`is_draining`), needs neither rule 2
-nor rule 3: all of it may be held by one, and the line decides who is next.
+A budget with `is_draining` gets its bytes back soon, whatever peers do. Rules 2 and 3 do not apply
+to it: one share may hold all of it, and the line alone decides.
 
-The machine is pure: no clock, no sockets. What ends a wait is that others give back; who never
-gives back is found by `sweeper.py`, which a budget calls when somebody begins to wait.
+The module is pure: it has no clock and no sockets. A wait ends when other shares give bytes back.
+`sweeper.py` closes peers that never do; a budget calls it when a share begins to wait.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final
 
 HOST_PART_OF_FREE: Final = 2
 FREE_PARTS_OF_SHARE: Final = 2
 TRUST_FACTOR: Final = 4
 TRUSTED_BYTES_FIRST: Final = 65_536
 COST_OF_UNTRUSTED: Final = 16
-"""What a byte that a share is not trusted with counts in line."""
+"""Cost in line of a byte for which its share is not trusted."""
 
 
+@dataclass(slots=True, eq=False)
 class Budget:
     """The bytes of one lane.
 
-    Invariant: `shared_bytes` is the sum of what the shares hold beyond their reserves, and never
-    above `size_bytes_max`, save by what `Share.force` took.
+    Invariant: `shared_bytes` is the sum of what the shares hold beyond their reserves. It exceeds
+    `size_bytes_max` only by the bytes of `Share.force`.
 
     Attributes:
-        name: Of the lane, for metrics.
-        size_bytes_max: Of what is held beyond reserves.
-        is_draining: Whether what is held comes back without any peer's help.
+        name: In metrics.
+        size_bytes_max: Maximum of `shared_bytes`.
+        is_draining: Whether all bytes come back without any peer's help.
         held_bytes: All that the shares hold, reserves included.
-        shared_bytes: What they hold beyond their reserves.
-        waits: How often a share had to wait; only ever rising.
-        refusals: How often a share got nothing and did not wait; only ever rising.
+        waits: How often a share had to wait.
+        refusals: How often a share got nothing and did not wait.
         on_pressure: Called when a share begins to wait, or was refused.
-        waiting: The shares that wait, in their order.
-        virtual_time: What each share in line would have got by now if all were served at once.
+        waiting: The shares that wait, in order.
+        virtual_time: Cost that each waiting share would have been served by now, all at once.
     """
 
-    __slots__ = (
-        "_hosts",
-        "_is_granting",
-        "held_bytes",
-        "is_draining",
-        "name",
-        "on_pressure",
-        "refusals",
-        "shared_bytes",
-        "size_bytes_max",
-        "virtual_time",
-        "waiting",
-        "waits",
-    )
-
-    def __init__(self, name: str, size_bytes_max: int, *, is_draining: bool = False) -> None:
-        self.name = name
-        self.is_draining = is_draining
-        self.size_bytes_max = size_bytes_max
-        self.held_bytes = 0
-        self.shared_bytes = 0
-        self.waits = 0
-        self.refusals = 0
-        self.on_pressure: Callable[[], None] = lambda: None
-        self._hosts: dict[str, int] = {}
-        self.waiting: list[Share] = []
-        self.virtual_time = 0
-        self._is_granting = False
+    name: str
+    size_bytes_max: int
+    is_draining: bool = field(default=False, kw_only=True)
+    held_bytes: int = field(default=0, init=False)
+    shared_bytes: int = field(default=0, init=False)
+    waits: int = field(default=0, init=False)
+    refusals: int = field(default=0, init=False)
+    on_pressure: Callable[[], None] = field(default=lambda: None, init=False)
+    waiting: list[Share] = field(default_factory=list, init=False)
+    virtual_time: int = field(default=0, init=False)
+    _hosts: dict[str, int] = field(default_factory=dict, init=False)
+    _is_granting: bool = field(default=False, init=False)
 
     @property
     def free_bytes(self) -> int:
-        """What nobody holds."""
+        """Bytes that no share holds."""
         return self.size_bytes_max - self.shared_bytes
 
     @property
     def is_ample(self) -> bool:
-        """Whether at least half is free and nobody waits: holding bytes ahead harms no one."""
+        """Whether at least half is free and no share waits: bytes may be held ahead of use."""
         return not self.waiting and 2 * self.shared_bytes <= self.size_bytes_max
 
     @property
@@ -102,18 +86,18 @@ class Budget:
         return len(self.waiting)
 
     def share(self, host: str, reserve_bytes: int = 0) -> Share:
-        """What one connection or stream of a host will hold; it holds nothing yet.
+        """A share for one connection or stream, which holds nothing yet.
 
         Args:
             host: The peer's address, without its port.
-            reserve_bytes: Granted always; the caller bounds how many shares there are.
+            reserve_bytes: Always granted; the caller bounds the number of shares.
         """
         return Share(self, host, reserve_bytes)
 
     # Called by shares only.
 
     def allowance_of(self, share: Share) -> int:
-        """The most that may be added to a share's bytes now, with no regard to the line."""
+        """Maximum number of bytes that a share may add now, without regard to the line."""
         free = self.size_bytes_max - self.shared_bytes
         own = max(0, share.held_bytes - share.reserve_bytes)
         in_reserve = max(0, share.reserve_bytes - share.held_bytes)
@@ -125,26 +109,27 @@ class Budget:
         return in_reserve + max(0, min(max(trusted, others), of_host))
 
     def is_overtaking(self, share: Share, place: int) -> bool:
-        """Whether a share that waits is entitled to what comes free before this one."""
+        """Whether a share at `place` would overtake one that must not be overtaken."""
         for other in self.waiting:
             if other is share or other.place > place:
                 return False
-            if self._is_entitled(other):
+            if self._is_first(other):
                 return True
         return False
 
-    def _is_entitled(self, share: Share) -> bool:
+    def _is_first(self, share: Share) -> bool:
+        """Whether no later share may overtake this one (rule 4)."""
         if share.held_bytes > share.reserve_bytes:
             return False
         hosts = len(self._hosts) + (share.host not in self._hosts)
         return self._hosts.get(share.host, 0) * hosts <= self.size_bytes_max
 
     def count(self, share: Share, size_bytes: int) -> None:
-        """Add to what a share holds, or take away from it."""
+        """Change what a share holds."""
         before = max(0, share.held_bytes - share.reserve_bytes)
         share.held_bytes += size_bytes
         self.held_bytes += size_bytes
-        assert share.held_bytes >= 0, "more bytes were returned than taken"
+        assert share.held_bytes >= 0, "more bytes were given back than taken"
         change = max(0, share.held_bytes - share.reserve_bytes) - before
         if change:
             self.shared_bytes += change
@@ -155,7 +140,7 @@ class Budget:
                 del self._hosts[share.host]
 
     def grant_waiting(self) -> None:
-        """Give shares in line what has come free, in their order."""
+        """Grant free bytes to the shares in line, in order."""
         if self._is_granting:
             return
         self._is_granting = True
@@ -167,60 +152,41 @@ class Budget:
                     granted = share.leave_line()
                     self.count(share, size_bytes)
                     granted()
-                elif self._is_entitled(share):
+                elif self._is_first(share):
                     return
         finally:
             self._is_granting = False
 
 
+@dataclass(slots=True, eq=False)
 class Share:
     """What one connection or stream holds of a budget. Made by `Budget.share`.
 
     Attributes:
-        host: Whose it is.
-        reserve_bytes: Its own part, always granted.
-        held_bytes: What it holds now.
-        trusted_bytes: What it may hold although the lane is more than half full.
-        wanted_bytes: What it waits for; 0 while it does not.
-        place: In line, the smallest first; of the last wait where it does not wait.
-        unsent_bytes: Of `held_bytes`, answers that the peer has not taken; kept by the holder.
-        unwritten_bytes: Of these, what the peer could not take yet; kept by the holder.
+        host: The peer's address.
+        reserve_bytes: Always granted.
+        trusted_bytes: Maximum that it may hold while the lane is more than half full.
+        wanted_bytes: Bytes that it waits for; 0 while it does not wait.
+        place: In line, smallest first; that of its last wait while it does not wait.
+        unsent_bytes: Part of `held_bytes`: answers that the peer did not take. Kept by the holder.
+        unwritten_bytes: Part of `unsent_bytes` that the peer could not take. Kept by the holder.
     """
 
-    __slots__ = (
-        "_budget",
-        "_granted",
-        "held_bytes",
-        "host",
-        "place",
-        "reserve_bytes",
-        "trusted_bytes",
-        "unsent_bytes",
-        "unwritten_bytes",
-        "wanted_bytes",
-    )
-
-    def __init__(self, budget: Budget, host: str, reserve_bytes: int) -> None:
-        self._budget = budget
-        self._granted: Callable[[], None] | None = None
-        self.wanted_bytes = 0
-        self.host = host
-        self.reserve_bytes = reserve_bytes
-        self.trusted_bytes = TRUSTED_BYTES_FIRST
-        self.place = 0
-        self.held_bytes = 0
-        self.unsent_bytes = 0
-        self.unwritten_bytes = 0
-
-    @property
-    def budget(self) -> Budget:
-        """What it is a share of."""
-        return self._budget
+    budget: Budget
+    host: str
+    reserve_bytes: int
+    trusted_bytes: int = field(default=TRUSTED_BYTES_FIRST, init=False)
+    held_bytes: int = field(default=0, init=False)
+    wanted_bytes: int = field(default=0, init=False)
+    place: int = field(default=0, init=False)
+    unsent_bytes: int = field(default=0, init=False)
+    unwritten_bytes: int = field(default=0, init=False)
+    _granted: Callable[[], None] | None = field(default=None, init=False)
 
     @property
     def size_bytes_max(self) -> int:
-        """What it may hold at most, all others idle, to begin with nothing."""
-        return self._budget.size_bytes_max // FREE_PARTS_OF_SHARE
+        """Maximum number of bytes that it can hold while all other shares hold nothing."""
+        return self.budget.size_bytes_max // FREE_PARTS_OF_SHARE
 
     @property
     def is_waiting(self) -> bool:
@@ -229,19 +195,19 @@ class Share:
 
     @property
     def allowance_bytes(self) -> int:
-        """The most that `take` would grant now."""
-        budget = self._budget
+        """Maximum number of bytes that `take` would grant now."""
+        budget = self.budget
         if budget.waiting and budget.is_overtaking(self, budget.virtual_time):
             return max(0, self.reserve_bytes - self.held_bytes)
         return budget.allowance_of(self)
 
     def trust(self, size_bytes: int) -> None:
-        """Note that it held so many bytes and finished with them."""
+        """Note that it held this many bytes and finished with them."""
         self.trusted_bytes = max(self.trusted_bytes, TRUST_FACTOR * size_bytes)
 
     def take(self, size_bytes: int) -> bool:
-        """Hold so many more bytes, at once or not at all."""
-        budget = self._budget
+        """Hold this many more bytes, all or nothing; returns whether they were granted."""
+        budget = self.budget
         held = self.held_bytes + size_bytes
         if held <= self.reserve_bytes:
             self.held_bytes = held
@@ -251,28 +217,27 @@ class Share:
             budget.waiting and budget.is_overtaking(self, self._place_for(size_bytes))
         ):
             return False
-        self._hold(size_bytes)
+        self.force(size_bytes)
         return True
 
     def extend(self, size_bytes: int) -> bool:
-        """Hold so many more bytes for what was granted and turned out larger: ahead of the line."""
-        if size_bytes > self._budget.allowance_of(self):
+        """As `take`, ahead of the line: for what was granted and turned out larger."""
+        if size_bytes > self.budget.allowance_of(self):
             return False
-        self._hold(size_bytes)
+        self.force(size_bytes)
         return True
 
     def refuse(self) -> None:
-        """Note that something was not done for want of bytes."""
-        self._budget.refusals += 1
-        self._budget.on_pressure()
+        """Count a request that was refused because bytes were missing."""
+        self.budget.refusals += 1
+        self.budget.on_pressure()
 
     def force(self, size_bytes: int) -> None:
-        """Hold so many more bytes, which exist already; the caller bounds them."""
-        self._hold(size_bytes)
+        """Hold this many more bytes, which exist already; the caller bounds them.
 
-    def _hold(self, size_bytes: int) -> None:
-        """More bytes of a host entitle it to less, so whoever stood behind it may have his."""
-        budget = self._budget
+        They reduce what the host may have, so a share that waited behind it may get its bytes.
+        """
+        budget = self.budget
         budget.count(self, size_bytes)
         if budget.waiting:
             budget.grant_waiting()
@@ -282,30 +247,30 @@ class Share:
 
         Args:
             size_bytes: At most half of the budget, or the wait never ends.
-            granted: Called once, when the bytes were taken for this share.
+            granted: Called once, after the bytes were taken for this share.
         """
         assert self._granted is None, "one wait at a time"
-        budget = self._budget
+        budget = self.budget
         self.place = self._place_for(size_bytes)
         self.wanted_bytes = size_bytes
         self._granted = granted
-        insort(budget.waiting, self, key=_place)
+        insort(budget.waiting, self, key=attrgetter("place"))
         budget.waits += 1
         budget.on_pressure()
 
     def stop_waiting(self) -> None:
-        """Wait no longer; does nothing where nothing is waited for."""
+        """End a wait, if there is one."""
         if self._granted is not None:
             self.leave_line()
-            self._budget.grant_waiting()
+            self.budget.grant_waiting()
 
     def give_back(self, size_bytes: int) -> None:
-        """Hold so many bytes less; shares that wait may be granted theirs within the call."""
-        budget = self._budget
+        """Hold this many bytes less; shares that wait may be granted theirs within the call."""
+        budget = self.budget
         if self.held_bytes <= self.reserve_bytes:
             self.held_bytes -= size_bytes
             budget.held_bytes -= size_bytes
-            assert self.held_bytes >= 0, "more bytes were returned than taken"
+            assert self.held_bytes >= 0, "more bytes were given back than taken"
         else:
             budget.count(self, -size_bytes)
         if budget.waiting:
@@ -317,20 +282,16 @@ class Share:
         assert granted is not None
         self._granted = None
         self.wanted_bytes = 0
-        self._budget.waiting.remove(self)
+        self.budget.waiting.remove(self)
         return granted
 
     def cost_of(self, size_bytes: int) -> int:
-        """What so many bytes count in line."""
+        """Cost of this many bytes in line."""
         is_trusted = size_bytes <= self.trusted_bytes
         return size_bytes if is_trusted else COST_OF_UNTRUSTED * size_bytes
 
     def _place_for(self, size_bytes: int) -> int:
-        """The place in line of a share that wants so many bytes now."""
+        """Place in line for a request of this many bytes that is made now."""
         if self._granted is not None:
             return self.place
-        return max(self._budget.virtual_time, self.place) + self.cost_of(size_bytes)
-
-
-def _place(share: Share) -> int:
-    return share.place
+        return max(self.budget.virtual_time, self.place) + self.cost_of(size_bytes)

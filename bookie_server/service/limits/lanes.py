@@ -1,12 +1,12 @@
 """Everything that a bookie holds for its peers, as lanes with a bound each.
 
-    adds      bytes received: frames that are not whole yet, requests that are not answered
-    writes    of these, adds that were handed to storage: how far the disk may be behind
-    reads     answers to reads: being made, or not taken by the peer
-    control   all of this of recovery and fencing
+    adds      received bytes: incomplete frames, and requests without an answer
+    writes    the part of these that storage writes: how far the disk may be behind
+    reads     answers to reads, until the peer has taken them
+    control   the same three for recovery and fencing
 
-A lane that is full stops nothing in the others: adds wait for the disk only, never for a peer that
-does not take its answers, and recovery and fencing wait for neither.
+A full lane does not stop the others. Adds wait for the disk only, and not for a peer that does not
+take its answers. Recovery and fencing wait for neither.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from bookie_server.config import BookieSettings
 
 REQUEST_OVERHEAD_BYTES: Final = 1_024
-"""What an accepted request costs in memory beside its bytes."""
+"""Memory that an accepted request takes beside its bytes."""
 
 WRITE_COST_BYTES: Final = 4_096
-"""What an add counts in `writes` beside its bytes: the time that storage needs for it."""
+"""Time that storage needs for an add, as bytes of `writes` beside its own."""
 
 QUANTUM_BYTES: Final = 1 << 20
-"""Of requests that one connection gets handled before others have their turn of the loop."""
+"""Requests of one connection that are handled before other connections have their turn."""
 
 REQUEST_COST_BYTES: Final = 16_384
-"""What a request counts of a quantum at least: its time, as bytes."""
+"""Time that a request takes at least, as bytes of a quantum."""
 
 
 class Lanes:
@@ -44,10 +44,10 @@ class Lanes:
 
     Args:
         connections_max: Each has reserves.
-        in_flight_bytes_max: Of all lanes and reserves; `writes` is a part of `adds`.
+        in_flight_bytes_max: All lanes and reserves together; `writes` is a part of `adds`.
 
     Attributes:
-        held: The lanes whose bytes depend on peers to come back.
+        held: The lanes whose bytes come back only if peers do something.
     """
 
     def __init__(self, connections_max: int, in_flight_bytes_max: int) -> None:
@@ -61,22 +61,17 @@ class Lanes:
 
     @classmethod
     def of(cls, settings: BookieSettings) -> Lanes:
-        """As a bookie's settings have them."""
+        """The lanes of a bookie with these settings."""
         return cls(settings.connections_max, settings.in_flight_bytes_max)
 
     @property
     def held_bytes(self) -> int:
-        """What is held for peers now."""
+        """Bytes that are held for peers now."""
         return sum(lane.held_bytes for lane in self.held)
 
 
 class PeerShares:
-    """What one connection holds of the lanes.
-
-    Attributes:
-        adds: See the module, as for the others.
-        held: Those that depend on its peer, in the order of `Lanes.held`.
-    """
+    """What one connection holds of the lanes; `held` has the order of `Lanes.held`."""
 
     __slots__ = ("adds", "control", "held", "reads", "writes")
 
@@ -93,26 +88,26 @@ class PeerShares:
         return self.writes.is_waiting or any(share.is_waiting for share in self.held)
 
     def stop_waiting(self) -> None:
-        """None of them waits any longer."""
+        """End the waits of all of them."""
         self.writes.stop_waiting()
         for share in self.held:
             share.stop_waiting()
 
     def trust(self, frame_size_bytes: int) -> None:
-        """A frame of this size was completed."""
+        """Note that a frame of this size was completed."""
         self.adds.trust(frame_size_bytes)
         self.control.trust(frame_size_bytes)
 
 
 def shared_bytes_of(connections_max: int, in_flight_bytes_max: int) -> int:
-    """What the lanes share out beyond the connections' reserves."""
+    """Bytes of all lanes beyond the connections' reserves."""
     return in_flight_bytes_max - connections_max * CONNECTION_RESERVE_BYTES
 
 
 class ReadReserve:
-    """How many bytes a read is counted in with before its answer is known.
+    """Bytes that are taken for a read before its answer is known.
 
-    It follows the largest recent answer of one peer: fast up, an eighth a read down.
+    They follow the largest recent answer of one peer: up at once, down by an eighth with each read.
     """
 
     __slots__ = ("size_bytes",)
@@ -121,13 +116,13 @@ class ReadReserve:
         self.size_bytes = ANSWERS_RESERVE_BYTES
 
     def learn(self, answer_size_bytes: int) -> None:
-        """An answer of this size was sent."""
+        """Note that an answer of this size was sent."""
         fading = self.size_bytes - (self.size_bytes >> 3)
         self.size_bytes = max(answer_size_bytes + REQUEST_OVERHEAD_BYTES, fading)
 
 
 def lane_gauges(lanes: Lanes) -> dict[str, Callable[[], float]]:
-    """What the metrics show of each lane, by name."""
+    """The gauges of each lane, by name."""
     gauges: dict[str, Callable[[], float]] = {"in_flight_bytes": lambda: lanes.held_bytes}
     for lane in lanes.all:
         name = f"in_flight_{lane.name}"

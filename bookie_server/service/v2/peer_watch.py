@@ -1,11 +1,12 @@
-"""Whether a peer moves: takes its answers, completes its frames, asks for anything at all.
+"""Whether a peer makes progress: takes its answers, completes its frames, sends a request at all.
 
-A `PeerWatch` is shown what a connection did so far, every so often, and compares. It is pure: the
-time comes with each look.
+A `PeerWatch` gets the totals of a connection now and then, and compares them. It is pure: the time
+comes with each call.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
 MOVED_BYTES_MIN: Final = 16_384
@@ -15,36 +16,30 @@ FRAME_STALLS_MAX: Final = 10
 """Stall time-outs that one frame may take in all, however steadily it comes."""
 
 
+@dataclass(slots=True, eq=False)
 class PeerWatch:
     """What was seen of one peer.
 
     Attributes:
         opened_at: Seconds on the loop's clock, as all times here.
         heard_at: When bytes of the peer were last noticed.
-        took_at: When it last took answers, or owed it to nobody to take any.
-        sent_at: When it last sent some of a frame, or owed nobody the rest of one.
-        frame_began_at: When the frame that it has begun was first noticed; None without one.
+        took_at: When it last took answers, or had none to take.
+        sent_at: When it last sent some of a frame, or had no frame to complete.
+        frame_began_at: When its incomplete frame was first noticed; None without one.
     """
 
-    __slots__ = (
-        "_frames_received",
-        "_received_bytes",
-        "_received_bytes_moved",
-        "_taken_bytes",
-        "frame_began_at",
-        "heard_at",
-        "opened_at",
-        "sent_at",
-        "took_at",
-    )
+    opened_at: float
+    heard_at: float = field(init=False)
+    took_at: float = field(init=False)
+    sent_at: float = field(init=False)
+    frame_began_at: float | None = field(default=None, init=False)
+    _received_bytes: int = field(default=0, init=False)
+    _received_bytes_moved: int = field(default=0, init=False)
+    _taken_bytes: int | None = field(default=None, init=False)
+    _frames_received: int = field(default=0, init=False)
 
-    def __init__(self, now: float) -> None:
-        self.opened_at = self.heard_at = self.took_at = self.sent_at = now
-        self.frame_began_at: float | None = None
-        self._received_bytes = 0
-        self._received_bytes_moved = 0
-        self._taken_bytes: int | None = None
-        self._frames_received = 0
+    def __post_init__(self) -> None:
+        self.heard_at = self.took_at = self.sent_at = self.opened_at
 
     def look(
         self,

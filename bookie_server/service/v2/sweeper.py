@@ -1,11 +1,10 @@
-"""Closes connections that hold what others need and do not move.
+"""Closes connections that hold bytes which others need and make no progress.
 
-Every second it looks at all connections, and closes those whose peers have had `stall_timeout_ms`
-to take some of their answers or to send some of a frame, and those that never began to ask for
-anything. A frame that comes steadily may take ten times as long. When a lane is full it looks more
-often, and a grace of a quarter of a second is all that a peer gets: of those that did not move for
-so long, the ones that hold most of the lane are closed until a quarter of it is free and nobody
-waits.
+Every second the sweeper checks all connections. It closes those whose peers took no answer, or
+sent no part of a frame, for `stall_timeout_ms`, and those that never sent a request. A frame that
+comes steadily may take ten times as long. While a lane is full the sweeper checks more often, and a
+peer has a quarter of a second to make progress. Of the connections that made none it closes those
+that hold most of the lane, until a quarter of the lane is free and no share waits.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ PERIOD_SECONDS: Final = 1.0
 PERIOD_SECONDS_FULL: Final = 0.1
 RELIEF_PERIOD_SECONDS: Final = 0.05
 GRACE_SECONDS: Final = 0.25
-"""What a peer gets to move while others wait for what it holds."""
+"""Time for progress of a peer that holds bytes for which others wait."""
 
 WAIT_SECONDS_MAX: Final = 5.0
-"""After so long in line a connection that holds more than its reserve meanwhile is closed."""
+"""A connection that waits longer in line, and holds more than its reserve, is closed."""
 
 FREE_PARTS: Final = 4
 
@@ -40,14 +39,17 @@ _logger = get_logger("v2")
 
 
 class Sweeper:
-    """Looks after the connections of one server.
+    """Checks the connections of one server.
 
     Args:
         connections: Those that are open; closed ones leave it.
-        lanes: What they hold.
-        settings: Times.
+        lanes: Their budgets.
+        settings: Time-outs.
         counters: Of the service.
-        clock: Seconds that never go back, as the event loop's.
+        clock: Monotonic time in seconds.
+
+    Attributes:
+        others: Called, too, to make room in a lane: with the lane, and the time for progress.
     """
 
     def __init__(
@@ -87,10 +89,10 @@ class Sweeper:
                 self._pressed.set()
 
     def sweep(self) -> None:
-        """Look at all connections, close the overdue ones, relieve lanes that are full.
+        """Check all connections, close the overdue ones, make room in full lanes.
 
-        What fails for one of them is reported and stops nothing: without its sweeper a bookie can
-        be stopped by anyone.
+        An error with one of them is reported, and the others are checked: without its sweeper any
+        peer can stop a bookie.
         """
         now = self._clock()
         looks = [partial(self._sweep, connection, now) for connection in self._connections]
@@ -117,7 +119,7 @@ class Sweeper:
             self._close(connection, reason)
 
     def relieve(self, lane: Budget) -> None:
-        """Close what does not move, largest holder first, until a quarter of the lane is free."""
+        """Close stalled connections, largest first, until a quarter of the lane is free."""
         now = self._clock()
         if now - self._relieved_at.get(lane.name, now - 1) < RELIEF_PERIOD_SECONDS:
             return
@@ -131,7 +133,7 @@ class Sweeper:
             if _shared_bytes(connection.shares.held[number])
         ]
         for connection in holders:
-            # The last look may be long ago, and who moved since is not in the way.
+            # The last check may be long ago: the peer may have made progress since.
             self._look(connection, now)
         holders = [connection for connection in holders if self._is_in_the_way(connection, now)]
         holders.sort(key=lambda connection: -connection.shares.held[number].held_bytes)
@@ -144,7 +146,7 @@ class Sweeper:
     def _is_in_the_way(self, connection: V2Connection, now: float) -> bool:
         waits_since = connection.waits_since
         if waits_since is not None:
-            # It waits for others, and what it holds meanwhile others may wait for.
+            # It waits for others, which may wait for the bytes that it holds.
             return now - waits_since >= WAIT_SECONDS_MAX and connection.memory.is_beyond_reserve
         return connection.watch.is_stalled(now, GRACE_SECONDS)
 

@@ -139,7 +139,7 @@ class ServiceWorld:
             for share in lane.waiting:
                 is_in_vain = share.wanted_bytes <= lane.allowance_of(share)
                 self.require(not is_in_vain, f"somebody in line waits for {lane.name} in vain")
-                if lane._is_entitled(share):
+                if lane._is_first(share):
                     break
 
     def check_relief(self) -> None:
