@@ -158,7 +158,7 @@ def test_a_commit_by_somebody_else_fails_an_overwrite(
         ({"subscribe": "x"}, 'unknown option "subscribe"'),
         ({"endingOffsets": "3"}, 'option "endingOffsets" is for batch reads'),
         ({"versionAsOf": "1"}, 'option "versionAsOf" is for batch reads'),
-        ({"log": "another"}, "the path names .* and the option"),
+        ({"log": "another"}, "the path is .* but the option"),
         ({"maxBytesPerTrigger": "much"}, '"maxBytesPerTrigger"'),
     ],
     ids=lambda value: str(value)[:20],

@@ -211,7 +211,7 @@ def test_a_checkpoint_of_another_log_is_refused(
     write(0, 10, log=f"{log_name}-b")
     reading.run()
     stopped(
-        reading, "the checkpoint is of log .* checkpointLocation of its own", log=f"{log_name}-b"
+        reading, "the checkpoint belongs to log .* separate checkpointLocation", log=f"{log_name}-b"
     )
 
 

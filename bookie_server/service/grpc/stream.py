@@ -268,7 +268,7 @@ def size_bytes_of(request: pb.AppendRequest) -> int:
     size_bytes = len(request.body) + request.more_size_bytes
     if size_bytes > FRAME_SIZE_BYTES_MAX:
         raise BadStreamError(
-            f"a run of {size_bytes} bytes is larger than any ({FRAME_SIZE_BYTES_MAX})"
+            f"a run has {size_bytes} bytes, more than the maximum of {FRAME_SIZE_BYTES_MAX}"
         )
     return size_bytes
 

@@ -186,8 +186,8 @@ def _refuse_data_nobody_knows(
             continue
         if directory in without_cookie:
             message = (
-                f"{directory} holds files, but no {COOKIE_FILE} that names their owner; give "
-                f"bookie {bookie_id}, which never stored anything, a new directory"
+                f"{directory} contains files, but no {COOKIE_FILE} with their owner. Bookie "
+                f"{bookie_id} has never stored entries: start it with a new directory"
             )
         else:
             message = (

@@ -107,7 +107,7 @@ class Inbox:
         if is_far_beyond and not self.condition.may_wait:
             raise LocalProtocolError(
                 f"{self._entries:,} appends of {self._size_bytes:,} bytes wait to be sent, and a "
-                "callback of an append adds more and cannot wait: append from another thread",
+                "callback cannot wait for them: append from another thread",
                 entries=self._entries,
                 size_bytes=self._size_bytes,
             )

@@ -133,7 +133,7 @@ def test_interrupt_stops_what_serves_also_what_another_command_restarted(cluster
     os.killpg(serving.pid, signal.SIGINT)
     output, errors = serving.communicate(timeout=PATIENCE_SECONDS)
     assert serving.returncode == 0, errors
-    assert "the data are in" in output
+    assert "its data is in" in output
     assert processes_of(directory) == []
     assert {m.state for m in Cluster(directory).status()} == {"down"}
 
