@@ -10,7 +10,14 @@ __all__ = ["connect"]
 
 
 async def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -> LogClient:
-    """A client on the running event loop; like `ledgerlog_spark.connect`, with `await`.
+    """A client of the cluster at `uri`, on the running event loop.
+
+    Close it, or use it in an `async with` statement.
+
+    Args:
+        uri: Such as `zk://127.0.0.1:2181/ledgers`; None takes the environment variable
+            `LEDGERLOG_METADATA_SERVICE_URI`, else `zk://localhost:2181/ledgers`.
+        settings: Time-outs and limits; None for the defaults.
 
     Raises:
         ConfigurationError: The URI is wrong, before any I/O.

@@ -16,6 +16,7 @@ from ledgerlog_spark.client.drawn_ids import DrawnIds
 from ledgerlog_spark.client.errors_from_codes import error_from_failure
 from ledgerlog_spark.client.handles.creation import (
     CreateRecord,
+    check_ledger_password,
     checked_ledger_id,
     checked_password,
     create_record,
@@ -41,7 +42,6 @@ from ledgerlog_spark.errors import (
     LedgerRecoveryError,
     LocalProtocolError,
     NotEnoughBookiesError,
-    UnauthorizedError,
 )
 from ledgerlog_spark.model import NO_ENTRY, Code, DigestType, LedgerMetadata, Quorum, Versioned
 from ledgerlog_spark.protocol.ledger.messages import Indication, LedgerClosed, LedgerFailed, Start
@@ -236,7 +236,7 @@ class LedgerClient:
             metadata = (await self._load_checked(ledger_id, password)).value
             self._recent.put(ledger_id, metadata)
         else:
-            _check_password(ledger_id, metadata, password)
+            check_ledger_password(ledger_id, metadata, password)
         handle = ReadHandle(
             ledger_id=ledger_id,
             metadata=metadata,
@@ -291,7 +291,11 @@ class LedgerClient:
         await self.services.ledgers.delete(checked_ledger_id(ledger_id))
 
     async def list_ledgers(self) -> AsyncIterator[int]:
-        """All ledger ids, rising; a snapshot of no single moment. An error ends it loudly."""
+        """All ledger ids, rising; a snapshot of no single moment.
+
+        Raises:
+            MetadataError: There is no cluster at the root, or the store failed. Ids may be missing.
+        """
         self.check_open()
         async for ledger_id in self.services.ledgers.ids():
             yield ledger_id
@@ -345,7 +349,18 @@ class LedgerClient:
     async def entry_copies(
         self, ledger_id: int, metadata: LedgerMetadata, entry_id: int
     ) -> Mapping[str, Code]:
-        """What each bookie of an entry's write set says of it; see `entry_copies.entry_copies`."""
+        """The answer of each bookie of an entry's write set: OK, or why it has no copy.
+
+        The digest is not verified; a bookie verifies its own checksums before it answers OK.
+
+        Args:
+            ledger_id: The ledger.
+            metadata: Its record.
+            entry_id: The entry.
+
+        Raises:
+            LocalProtocolError: The client is closed.
+        """
         self.check_open()
         return await entry_copies(self.services, ledger_id, metadata, entry_id)
 
@@ -424,7 +439,7 @@ class LedgerClient:
     ) -> Versioned[LedgerMetadata]:
         checked_password(password)
         loaded = await self._load(ledger_id, sync_first=sync_first)
-        _check_password(ledger_id, loaded.value, password)
+        check_ledger_password(ledger_id, loaded.value, password)
         return loaded
 
     async def _load(self, ledger_id: int, *, sync_first: bool = False) -> Versioned[LedgerMetadata]:
@@ -481,11 +496,3 @@ class LedgerClient:
             )
         finally:
             host.stop()
-
-
-def _check_password(ledger_id: int, metadata: LedgerMetadata, password: bytes) -> None:
-    if metadata.has_password and metadata.password != password:
-        raise UnauthorizedError(
-            f"ledger {ledger_id}: wrong password; use the one it was created with",
-            ledger_id=ledger_id,
-        )

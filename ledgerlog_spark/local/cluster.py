@@ -178,6 +178,10 @@ class Cluster:
     def kill(self, member_id: str, signal_number: int = signal.SIGKILL) -> Member:
         """Sends a signal to one process; after SIGKILL and SIGTERM returns when it has ended.
 
+        Args:
+            member_id: Such as `bookie-1` or `zookeeper`.
+            signal_number: SIGKILL by default.
+
         Raises:
             ConfigurationError: There is no such process, or it does not run.
             LocalProtocolError: It did not end in time.

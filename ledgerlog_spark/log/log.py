@@ -17,7 +17,7 @@ from ledgerlog_spark.errors import (
     LedgerNotFoundError,
     MetadataVersionError,
 )
-from ledgerlog_spark.log.committing.job import Job, plan_job
+from ledgerlog_spark.log.committing.job import Job, checked_app, plan_job
 from ledgerlog_spark.log.committing.range_writer import RangeWriter
 from ledgerlog_spark.log.committing.staged_ledger import StagedLedger
 from ledgerlog_spark.log.driver import CHANGE_TIMEOUT_MS, Driver
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log.read.view import LogView
 
 REGISTER_ATTEMPTS_MAX = 20
-APP_SIZE_BYTES_MAX = 200
 
 
 class Log(LogRecords):
@@ -163,6 +162,8 @@ class Log(LogRecords):
     def watch_end(self, on_change: OnChange) -> CancelWatch:
         """Call `on_change` on the event loop when the log may have more rows, or others.
 
+        It must not block.
+
         Also after a lost session, when nobody knows. Returns what ends the watch, which the close
         of the client ends too. Costs one watch
         of the head and, in a leader log, one of the record of each open ledger and one of a bookie.
@@ -210,7 +211,7 @@ class Log(LogRecords):
             ProducerFencedError: A later run took over.
             UnauthorizedError: The log has another password.
         """
-        app = f"{JOB_APP_PREFIX}{uuid.uuid4()}" if app is None else _checked_app(app)
+        app = f"{JOB_APP_PREFIX}{uuid.uuid4()}" if app is None else checked_app(app)
         if batch_id < 0:
             raise ConfigurationError(f"txnVersion {batch_id}: it counts from 0", key="txnVersion")
         checked_new_password(password)
@@ -284,7 +285,14 @@ class Log(LogRecords):
         return ledger
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        """Ids for `open_ledger`, taken at once; see `Ledgers.new_ledger_ids`."""
+        """Rising ids for `open_ledger`, which no other ledger has; each is used once.
+
+        Args:
+            count: 1 to 64.
+
+        Raises:
+            MetadataUnavailableError: None were taken.
+        """
         return await self._ledgers.new_ledger_ids(count)
 
     async def join(self, job: Job) -> Joined:
@@ -295,11 +303,15 @@ class Log(LogRecords):
             ProducerFencedError: A later run took over.
             ConfigurationError: A bad app.
         """
-        _checked_app(job.app)
+        checked_app(job.app)
         return await self._join(app=job.app, run=job.run, batch_id=job.batch_id, kind=job.kind)
 
     async def seal_before(self, app: str, epoch: int) -> int:
         """Seal the producer's open ledgers of epochs before `epoch`; how many (LOGS.md#P6).
+
+        Args:
+            app: The producer.
+            epoch: Of the run that took over.
 
         Raises:
             MetadataError: The registrations could not be read.
@@ -392,6 +404,10 @@ class Log(LogRecords):
     async def seal(self, ledger_id: int, *, password: bytes = b"") -> LedgerMetadata:
         """Fence, recover and close a ledger of this log, never below what the log lists.
 
+        Args:
+            ledger_id: The ledger.
+            password: The ledger's password.
+
         Raises:
             NeedsOperatorError: Less than the listed entries could be found. Not closed.
             LedgerRecoveryError: Too few bookies answered. Not closed.
@@ -410,7 +426,21 @@ class Log(LogRecords):
         password: bytes = b"",
         place: ReadPlace | None = None,
     ) -> AsyncGenerator[Sequence[Any], None]:
-        """Entries of a listed range, in batches and in order; see `committed_range.read_range`."""
+        """Entries of a listed range from first to last, both inclusive, in batches and in order.
+
+        Args:
+            ledger_id: The ledger.
+            first_entry_id: At least the listed range's first.
+            last_entry_id: At most the listed range's last.
+            password: The ledger's password.
+            place: Bounds what this and other reads hold together; None for 64 MiB of its own.
+
+        Raises:
+            DataLossError: Every replica answered twice that it does not have an entry, also after
+                a sync; or the ledger was closed below the range's end, or does not exist.
+            EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
+            DigestMismatchError: No replica had a good copy.
+        """
         return read_range(
             self._ledgers,
             ledger_id,
@@ -469,18 +499,3 @@ class Log(LogRecords):
             app=job.app,
             retriable=True,
         )
-
-
-def _checked_app(app: str) -> str:
-    if not 1 <= len(app.encode()) <= APP_SIZE_BYTES_MAX or not app.isprintable():
-        raise ConfigurationError(
-            f"txnAppId must have 1 to {APP_SIZE_BYTES_MAX} bytes of printable text, got {app!r}",
-            key="txnAppId",
-        )
-    if app.startswith(JOB_APP_PREFIX):
-        raise ConfigurationError(
-            f"txnAppId {app!r} begins with {JOB_APP_PREFIX!r}, which is reserved for jobs without "
-            "a txnAppId: choose another one",
-            key="txnAppId",
-        )
-    return app

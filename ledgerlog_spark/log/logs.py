@@ -100,7 +100,22 @@ class Logs:
         kind: LogKind = LogKind.TRANSACTIONAL,
         content: LogContent = LogContent.ROWS,
     ) -> Log:
-        """The log of that name, made when there is none; errors as of `create`."""
+        """The log of that name, made when there is none; durable on return.
+
+        Args:
+            name: 1 to 200 of letters, digits, `.`, `_` and `-`.
+            schema: The first schema of a log that is made, as an Arrow schema message; empty for
+                none yet.
+            properties: Of a log that is made, by option name; the others have their defaults.
+            kind: Who writes a log that is made: jobs that commit, or one leader at a time.
+            content: What a log that is made holds: rows, or records.
+
+        Raises:
+            ConfigurationError: A bad name or property; nothing was done.
+            SchemaMismatchError: The schema is too large to be stored.
+            MetadataError: There is no cluster at the root, or the store failed.
+            MetadataUnknownError: Not known whether it was made; calling it again is safe.
+        """
         try:
             return await self.open(name)
         except LogNotFoundError:
@@ -113,11 +128,20 @@ class Logs:
             return await self.open(name)
 
     def open_by_id(self, name: str, log_id: str) -> Log:
-        """The log of that id, without asking the store: for tasks of a job."""
+        """The log of that id, without asking the store: for tasks of a job.
+
+        Args:
+            name: For messages, and for `Log.name`.
+            log_id: As `Log.log_id` has it.
+        """
         return self._log(name, log_id)
 
     async def names(self) -> Sequence[str]:
-        """Names of all logs, sorted."""
+        """Names of all logs, sorted.
+
+        Raises:
+            MetadataUnavailableError: They could not be read.
+        """
         return await self.store.names()
 
     async def now_ms(self) -> int:
@@ -129,7 +153,10 @@ class Logs:
         return await self.store.recent_ms()
 
     def watch_names(self, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` on the event loop when logs were made or deleted, or may have been."""
+        """Call `on_change` on the event loop when logs were made or deleted, or may have been.
+
+        It must not block. Returns what ends the watch.
+        """
         return self.store.watch_names(on_change)
 
     async def delete(self, name: str) -> None:
@@ -151,6 +178,10 @@ class Logs:
 
     async def seal(self, ledger_id: int, *, password: bytes = b"") -> LedgerMetadata:
         """Fence, recover and close any ledger, never below what a log lists of it.
+
+        Args:
+            ledger_id: The ledger.
+            password: The ledger's password.
 
         Raises:
             NeedsOperatorError: Less than the listed entries could be found. Not closed.
@@ -174,7 +205,12 @@ class Logs:
     def sweeper(
         self, *, memory: SweepMemory | None = None, clock: PassClock | None = None
     ) -> Sweeper:
-        """What deletes everything that no version of any log names; see `Sweeper`."""
+        """What deletes everything that no version of any log names.
+
+        Args:
+            memory: What earlier passes found, which saves requests; None for none.
+            clock: The store's clock of the pass; None reads it from the store.
+        """
         return Sweeper(
             store=self.store,
             ledgers=self._ledgers,

@@ -17,6 +17,7 @@ from ledgerlog_spark.errors import (
     LedgerExistsError,
     MetadataUnknownError,
     NotEnoughBookiesError,
+    UnauthorizedError,
 )
 from ledgerlog_spark.model import (
     PASSWORD_SIZE_BYTES_MAX,
@@ -87,6 +88,15 @@ def checked_new_password(password: object) -> bytes:
             key="password",
         )
     return checked
+
+
+def check_ledger_password(ledger_id: int, metadata: LedgerMetadata, password: bytes) -> None:
+    """Raises UnauthorizedError unless the ledger has this password, or none."""
+    if metadata.has_password and metadata.password != password:
+        raise UnauthorizedError(
+            f"ledger {ledger_id}: wrong password; use the one it was created with",
+            ledger_id=ledger_id,
+        )
 
 
 def checked_ledger_id(ledger_id: Any) -> int:

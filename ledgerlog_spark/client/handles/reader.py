@@ -172,7 +172,11 @@ class ReadHandle:
     def told_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Entry]:
         """Entries of the range that a follower brought along last, from the first on, or none.
 
-        Both ends are inclusive. Fewer than asked for says nothing of the others: read them.
+        Fewer than asked for says nothing of the others: read them.
+
+        Args:
+            first_entry_id: The first one wanted.
+            last_entry_id: The last one wanted, inclusive.
         """
         told = self._told
         if told is None or not told.first_entry_id <= first_entry_id <= told.last_entry_id:
@@ -219,7 +223,11 @@ class ReadHandle:
     async def read(
         self, first_entry_id: int = 0, last_entry_id: int | None = None
     ) -> AsyncGenerator[Entry, None]:
-        """Entries first to last, both inclusive, in order; see `read_batches`."""
+        """Entries first to last, both inclusive, in order.
+
+        Reads ahead of its consumer by what the settings say: 64 MiB at most by default. Arguments
+        and errors as of `read_batches`.
+        """
         async with contextlib.aclosing(self.read_batches(first_entry_id, last_entry_id)) as batches:
             async for batch in batches:
                 for entry in batch:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.protocol.log.commit.epoch import JobKind
+from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX
 from ledgerlog_spark.protocol.log.state.records import NO_SCHEMA, WriteMode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ledgerlog_spark.protocol.log.read.versions import LogState
+
+APP_SIZE_BYTES_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +124,23 @@ class Job:
     properties: Mapping[str, str] = field(default_factory=dict)
     password: bytes = field(repr=False, default=b"")
     since_offset: int = 0
+
+
+def checked_app(app: str) -> str:
+    """The name of a producer that a user gives.
+
+    Raises:
+        ConfigurationError: It cannot be one.
+    """
+    if not 1 <= len(app.encode()) <= APP_SIZE_BYTES_MAX or not app.isprintable():
+        raise ConfigurationError(
+            f"txnAppId must have 1 to {APP_SIZE_BYTES_MAX} bytes of printable text, got {app!r}",
+            key="txnAppId",
+        )
+    if app.startswith(JOB_APP_PREFIX):
+        raise ConfigurationError(
+            f"txnAppId {app!r} begins with {JOB_APP_PREFIX!r}, which is reserved for jobs without "
+            "a txnAppId: choose another one",
+            key="txnAppId",
+        )
+    return app

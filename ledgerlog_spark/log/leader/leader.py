@@ -348,12 +348,12 @@ class Leader:
     # --- what the machine says ---
 
     def entry_of(self, order: AppendEntry) -> bytes:
-        """See `leader_host.Owner`."""
+        """The bytes of an entry that the machine orders. For the host of this leader."""
         self._is_ledger_empty = False
         return self._sent.entry_of(order)
 
     def on_indication(self, indication: Any) -> None:
-        """See `leader_host.Owner`."""
+        """Take what the machine reports. For the host of this leader."""
         kind = type(indication)
         if kind is AppendsAcknowledged:
             self.queue.complete(self._sent.acknowledged(indication))
@@ -377,11 +377,11 @@ class Leader:
         self._wake()
 
     def on_crash(self, crash: LedgerLogError) -> None:
-        """See `leader_host.Owner`."""
+        """End with this error, which the machine raised. For the host of this leader."""
         self._end(crash, 0, len(self.queue.in_flight))
 
     def on_settled(self) -> None:
-        """See `leader_host.Owner`."""
+        """Send what waits, after the machine's effects. For the host of this leader."""
         self.queue.send_now()
 
     def _on_stopped(self, stopped: LeaderStopped) -> None:

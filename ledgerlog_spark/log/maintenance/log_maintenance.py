@@ -130,15 +130,22 @@ class LogMaintenance:
     async def retain(
         self, *, page_sizes: PageSizes | None = None, untimed_to: int = 0
     ) -> Truncated:
-        """Drop what `retentionMs` and `retentionBytes` let go; errors as of `truncate`.
+        """Drop what `retentionMs` and `retentionBytes` let go.
 
         Args:
-            page_sizes: Of earlier calls for this log; it saves requests. See `RetentionMachine`.
+            page_sizes: Of earlier calls for this log; it saves requests.
             untimed_to: As an earlier call returned it; it saves requests too.
 
         Returns:
             With `is_more_due` when there was more to drop than some 8,000 ranges. Not complete
             when others overtook it all the time: the sweeper drops what is left.
+
+        Raises:
+            LogNotFoundError: The log was deleted.
+            ConcurrentCommitError: Others changed the log all the time; retriable.
+            MetadataUnknownError: Not definite; calling it again is safe.
+            LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
+                the change was sent.
         """
         state = await self._state()
         properties = LogProperties.from_mapping(state.head.properties)
@@ -171,7 +178,8 @@ class LogMaintenance:
 
         Args:
             version: The version.
-            copy: Writes such a part again; see `ledgerlog_spark.upkeep`.
+            copy: A coroutine function that writes such a part again, in a ledger of the job that it
+                gets; the command `ledgerlog logs restore` has one. None if no part is to be copied.
             overwrite_if_changed: Replace also what others commit during this call.
 
         Raises:

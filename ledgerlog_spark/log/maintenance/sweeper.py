@@ -114,7 +114,14 @@ class Sweeper:
         self._random = random
 
     async def sweep_all(self) -> tuple[list[Swept], list[LedgerLogError]]:
-        """One pass over every log; one that fails does not keep the others waiting."""
+        """One pass over every log; one that fails does not keep the others waiting.
+
+        Returns:
+            What was done for each log, and the errors of the logs that could not be swept.
+
+        Raises:
+            MetadataError: There is no cluster at the root, or the names could not be read.
+        """
         swept, errors = [], []
         for log_id in await self._store.ids():
             try:

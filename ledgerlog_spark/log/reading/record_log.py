@@ -61,11 +61,25 @@ class RecordLog:
         return decode_schema(self._schema)
 
     async def state(self) -> LogState:
-        """Head and schemas as they are now; see `Log.state`."""
+        """Head and schemas as they are now.
+
+        Raises:
+            LogNotFoundError: The log was deleted.
+            MetadataFormatError: A later ledgerlog wrote it.
+            MetadataUnavailableError: It could not be read.
+        """
         return await self._log.state()
 
     async def snapshot(self) -> LogSnapshot:
-        """What is readable now, as ranges of ledgers; see `Log.snapshot`."""
+        """What is readable now, as ranges of ledgers.
+
+        Each open ledger of a leader log is a range that is cut at its last add confirmed.
+
+        Raises:
+            LogNotFoundError: The log was deleted.
+            EntryUnknownError: Too few bookies of an open ledger answered; retriable.
+            MetadataUnavailableError: The log could not be read.
+        """
         return await self._log.snapshot()
 
     async def read(
@@ -132,13 +146,13 @@ class RecordLog:
     def read_batches(
         self, start: Position | int | None = None, end: Position | int | None = None
     ) -> AsyncGenerator[list[Record], None]:
-        """The same as `read`, in batches."""
+        """The same as `read`, in batches; arguments and errors as of `read`."""
         return self._reader().read(self._offset(start), self._offset(end))
 
     def tail_batches(
         self, start: Position | int | None = None
     ) -> AsyncGenerator[list[Record], None]:
-        """The same as `tail`, in batches."""
+        """The same as `tail`, in batches; arguments and errors as of `tail`."""
         return self._reader().tail(self._offset(start))
 
     def _reader(self) -> RecordReader[Record]:

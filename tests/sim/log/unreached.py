@@ -82,7 +82,7 @@ REASONS: dict[str, str] = {
     "*/driver.py:_attempt": "errors that no machine has a reply for: test_log_host",
     "*/log.py:Log.begin": CALLER,
     "*/log.py:Log._register": GIVES_UP,
-    "*/log.py:_checked_app": CALLER,
+    "*/job.py:checked_app": CALLER,
     "*/log_maintenance.py:LogMaintenance.restore": "does not happen",
     "*/log_maintenance.py:LogMaintenance.truncate": GIVES_UP,
     "*/log_maintenance.py:LogMaintenance._drop": GIVES_UP,

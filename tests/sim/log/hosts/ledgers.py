@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.client.client import _check_password
+from ledgerlog_spark.client.handles.creation import check_ledger_password
 from ledgerlog_spark.errors import LedgerNotFoundError, LedgerRecoveryError
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
 from ledgerlog_spark.protocol.log import seal as log_seal
@@ -139,7 +139,7 @@ class SimLedgers:
         may_be_outdated: bool = False,
     ) -> SimReader:
         del is_listed, may_be_outdated
-        _check_password(ledger_id, await self.ledger_metadata(ledger_id), password)
+        check_ledger_password(ledger_id, await self.ledger_metadata(ledger_id), password)
         return SimReader(self, ledger_id)
 
     async def seal(
@@ -148,7 +148,7 @@ class SimLedgers:
         """Finds all that was acknowledged, unless bookies are missing."""
         world, ledger = self.world, self.world.ledgers[ledger_id]
         metadata = await self.ledger_metadata(ledger_id)
-        _check_password(ledger_id, metadata, password)
+        check_ledger_password(ledger_id, metadata, password)
         if ledger.sealed_at is None:
             chance = 0.1 if world.views[world.log_of[ledger_id]].deleted_at_ms is None else 0.3
             if world.is_faulty and world.random.random() < chance:

@@ -170,7 +170,7 @@ def any_password_begins_a_job(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_password_reads_a_ledger(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ledgers, "_check_password", lambda *_: None)
+    patch.setattr(ledgers, "check_ledger_password", lambda *_: None)
 
 
 def password_is_kept_in_the_head(patch: pytest.MonkeyPatch) -> None:
