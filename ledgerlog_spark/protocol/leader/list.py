@@ -172,11 +172,9 @@ class ListChange(HeadTransaction[LogHead]):
         """Machine of one change.
 
         Args:
-            log: Name, for messages.
             mine: All open ledgers of the list before the change, oldest first.
             closed: The oldest of those, which become items or leave the list.
             added: A ledger that becomes the youngest open one, None for none.
-            token: 32 random hexadecimal digits.
         """
         super().__init__(log, token=token)
         self._mine = tuple(mine)

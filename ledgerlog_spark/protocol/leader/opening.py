@@ -58,12 +58,6 @@ class LeaderOpening(HeadTransaction[Opened]):
     """
 
     def __init__(self, log: str, *, token: str) -> None:
-        """Machine of one opening.
-
-        Args:
-            log: Name, for messages.
-            token: 32 random hexadecimal digits.
-        """
         super().__init__(log, token=token)
         self._ends: dict[int, LedgerEnd] = {}
         self._own: int | None = None

@@ -301,9 +301,7 @@ class PropertiesMachine(HeadTransaction[dict[str, str]]):
         """Machine of one change.
 
         Args:
-            log: Name, for messages.
             changes: By option name in any case; None brings back the default.
-            token: 32 random hexadecimal digits.
         """
         super().__init__(log, token=token)
         self._changes = changes

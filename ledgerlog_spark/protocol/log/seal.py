@@ -72,7 +72,6 @@ class FloorMachine(LogMachine[dict[int, int]]):
         """Machine of one look.
 
         Args:
-            log: Name, for messages.
             since_offsets: By ledger, the first offset at which it may be listed; 0 for any.
         """
         super().__init__(log)

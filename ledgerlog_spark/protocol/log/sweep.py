@@ -164,7 +164,6 @@ class LedgerSweep(LogMachine[tuple[int, ...]]):
         """Machine of one step.
 
         Args:
-            log: Name, for messages.
             marked_ms: When each ledger that is due was marked; the first 1,000 are taken.
         """
         super().__init__(log)
@@ -216,9 +215,7 @@ class OrphansMachine(HeadTransaction[tuple[int, ...]]):
         """Machine of one change.
 
         Args:
-            log: Name, for messages.
             ledger_ids: At most 1,000, registered nowhere.
-            token: 32 random hexadecimal digits.
         """
         super().__init__(log, token=token)
         self._ledger_ids = ledger_ids

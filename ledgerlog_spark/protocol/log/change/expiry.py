@@ -82,10 +82,8 @@ class ExpiryMachine(LogMachine[Expired]):
         """Machine of one step.
 
         Args:
-            log: Name, for messages.
             version_retention_ms: Versions that were replaced longer ago expire; None expires none,
                 and only drops items that no retained version names.
-            token: 32 random hexadecimal digits.
             is_fresh: Synchronise first.
         """
         super().__init__(log, is_fresh=is_fresh)

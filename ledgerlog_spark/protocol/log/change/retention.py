@@ -57,10 +57,8 @@ class RetentionMachine(TruncateMachine):
         """Machine of one pass.
 
         Args:
-            log: Name, for messages.
             retention_ms: Items whose youngest row is older than this may go; -1 keeps them.
             retention_bytes: Items may go as long as so many bytes are left; -1 keeps them.
-            token: 32 random hexadecimal digits.
             page_sizes: Payload bytes of pages of this log, which never change: those are not read.
                 Left with those of the pages that there are now.
             untimed_to: As an earlier pass left it: what lies before is not read again. It goes with

@@ -71,9 +71,7 @@ class TruncateMachine(HeadTransaction[Truncated]):
         """Machine of one truncation.
 
         Args:
-            log: Name, for messages.
             offset: The first row that stays.
-            token: 32 random hexadecimal digits.
         """
         super().__init__(log, token=token)
         self._offset = offset

@@ -46,6 +46,7 @@ from ledgerlog_spark.protocol.log.commit.result import (
     CommitResult,
     CommitStatus,
     KnownLog,
+    forgotten,
     left_by,
     unknown,
 )
@@ -114,9 +115,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         """Machine of one commit.
 
         Args:
-            log: Name, for messages.
             request: What to commit.
-            token: 32 random hexadecimal digits; later attempts count on from it.
             known: What the app's last commit left, None to read everything. It may be old.
             now_ms: By the store's clock; only looked at with `known`.
         """
@@ -221,12 +220,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
     def _check(self) -> Steps[Ended | None]:
         """Whether the batch is still to be committed, and by this run (LOGS.md#K2, LOGS.md#K3)."""
         if self._producer is None:
-            raise ProducerFencedError(
-                f"log {self.log!r} no longer has producer {self._request.app!r}: the job took "
-                "longer than stagingTtlMs; run it again",
-                log=self.log,
-                app=self._request.app,
-            )
+            raise forgotten(self.log, self._request.app)
         record = self._producer.value
         if self._is_replay(record):
             return Finished(CommitResult(CommitStatus.ALREADY_COMMITTED))

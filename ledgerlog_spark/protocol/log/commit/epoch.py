@@ -20,6 +20,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log.commit.result import forgotten
 from ledgerlog_spark.protocol.log.machine import LogMachine, Steps
 from ledgerlog_spark.protocol.log.messages import AskedTime, ReadProducer, Sync, WriteProducer
 from ledgerlog_spark.protocol.log.state.records import RUNS_REMEMBERED_MAX, ProducerRecord
@@ -87,7 +88,6 @@ class EpochMachine(LogMachine[Joined]):
         """Machine of one run.
 
         Args:
-            log: Name, for messages.
             app: The producer.
             run: The query run; `query/run` for a query that writes under another app's name.
             batch_id: That the run begins with.
@@ -195,12 +195,7 @@ class EpochMachine(LogMachine[Joined]):
     def _take_over(self, found: Versioned[ProducerRecord] | None, now_ms: int) -> Steps[None]:
         """Ask for the next epoch; the record is read again, whatever became of that."""
         if found is None and not self._may_create:
-            raise ProducerFencedError(
-                f"log {self.log!r} no longer has producer {self._app!r}: the job took longer "
-                "than stagingTtlMs; run it again",
-                log=self.log,
-                app=self._app,
-            )
+            raise forgotten(self.log, self._app)
         record = found.value if found is not None else ProducerRecord()
         taken = replace(
             record,

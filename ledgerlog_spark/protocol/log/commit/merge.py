@@ -68,9 +68,7 @@ class MergeMachine(CommitMachine):
         """Machine of one switch.
 
         Args:
-            log: Name, for messages.
             merge: What to switch.
-            token: 32 random hexadecimal digits; later attempts count on from it.
         """
         request = CommitRequest(
             app=merge.app,

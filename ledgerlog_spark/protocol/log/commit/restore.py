@@ -94,9 +94,7 @@ class RestoreMachine(CommitMachine):
         """Machine of one restore.
 
         Args:
-            log: Name, for messages.
             restore: What to restore.
-            token: 32 random hexadecimal digits; later attempts count on from it.
         """
         request = CommitRequest(
             app=restore.app,

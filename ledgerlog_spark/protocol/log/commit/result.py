@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from ledgerlog_spark.errors import CommitUnknownError
+from ledgerlog_spark.errors import CommitUnknownError, ProducerFencedError
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
 from ledgerlog_spark.protocol.log.messages import WriteHead
@@ -34,6 +34,16 @@ class CommitResult:
     status: CommitStatus
     version: int | None = None
     end_offset: int | None = None
+
+
+def forgotten(log: str, app: str) -> ProducerFencedError:
+    """The error for a producer whose record the sweeper deleted before its job ended."""
+    return ProducerFencedError(
+        f"log {log!r} no longer has producer {app!r}: the job took longer than stagingTtlMs; run "
+        "it again",
+        log=log,
+        app=app,
+    )
 
 
 def unknown(
