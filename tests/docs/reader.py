@@ -43,6 +43,8 @@ for line in sys.stdin:
 """
 PORT = re.compile(r"(--(?:metrics-)?port |_PORT=|127\.0\.0\.1:)(\d{4})\b")
 USUAL_PORT = "2181"
+BLOCK_SECONDS = 300
+"""A block may start Spark twice, on a machine that runs other tests."""
 MACHINE = re.compile(r"\b10\.0\.0\.(\d+)\b")
 
 
@@ -118,7 +120,7 @@ class Reader:
         assert process.stdin is not None
         process.stdin.write(words)
         process.stdin.flush()
-        patience.until(lambda: ended.exists() or process.poll() is not None)
+        patience.until(lambda: ended.exists() or process.poll() is not None, seconds=BLOCK_SECONDS)
         printed = output.read_text(errors="replace")
         assert ended.exists(), f"line {block.line}:\n{block.code}\n{printed}"
         expected = tuple(map(self._here, block.output))
