@@ -8,6 +8,7 @@ in case alone are one name where Spark takes them for one, and an error elsewher
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ from ledgerlog_spark.arrow.names import place_of
 from ledgerlog_spark.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     Convert = Callable[[pa.Array], pa.Array]
 
 
@@ -39,11 +38,7 @@ class Conformer:
         self._steps: list[tuple[int, Convert] | None] | None = None
 
     def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The same rows with the target's columns; the batch's own buffers where they fit.
-
-        Raises:
-            SchemaMismatchError: A column cannot become the target's; names column, expected, got.
-        """
+        """The same rows with the target's columns; the batch's own buffers where they fit."""
         if self._source is None or not batch.schema.equals(self._source):
             self._steps = self._decide(batch.schema)
             self._source = batch.schema
@@ -109,11 +104,7 @@ def conversion(
     column: str,
     ignores_case: bool = False,
 ) -> Convert:
-    """How arrays of type `got` become `wanted` without changing a value.
-
-    Raises:
-        SchemaMismatchError: Values of `got` are not values of `wanted`.
-    """
+    """How arrays of type `got` become `wanted` without changing a value."""
     if got == wanted:
         return _unchanged
     if types.is_dictionary(got):

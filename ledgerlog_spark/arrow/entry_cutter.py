@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -14,8 +15,6 @@ from ledgerlog_spark.arrow.stream_codec import (
 from ledgerlog_spark.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     Encode = Callable[[pa.RecordBatch], bytes]
 
 _FIRST_GUESS_RATIO = 1.0
@@ -64,11 +63,7 @@ class EntryCutter:
         self._encoded_ratio = _FIRST_GUESS_RATIO
 
     def add(self, batch: pa.RecordBatch) -> Iterator[CutEntry]:
-        """Take in a batch of the schema; the entries that are full with it.
-
-        Raises:
-            LocalProtocolError: A row is larger than an entry can be; names its size.
-        """
+        """Take in a batch of the schema; the entries that are full with it."""
         if batch.num_rows:
             self._pending.append(batch)
             self._pending_rows += batch.num_rows

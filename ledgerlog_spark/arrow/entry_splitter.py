@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ledgerlog_spark.arrow.entry_cutter import EntryCutter
+from ledgerlog_spark.arrow.entry_cutter import CutEntry, EntryCutter
 from ledgerlog_spark.arrow.statistics import RangeStatistics, batch_statistics
 from ledgerlog_spark.arrow.stream_codec import (
     TARGET_ENTRY_BYTES_DEFAULT,
@@ -15,11 +16,7 @@ from ledgerlog_spark.protocol.log.state.records import STATISTICS_SIZE_BYTES_MAX
 from ledgerlog_spark.protocol.log.state.statistics import encode_statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
-
-    from ledgerlog_spark.arrow.entry_cutter import CutEntry
 
 
 class EncodedEntry(NamedTuple):
@@ -64,19 +61,11 @@ class EntrySplitter:
         return encode_statistics(self._statistics.columns, size_bytes_max=STATISTICS_SIZE_BYTES_MAX)
 
     def add(self, batch: pa.RecordBatch) -> Iterator[EncodedEntry]:
-        """Take in a batch of the schema; the entries that are full with it.
-
-        Raises:
-            LocalProtocolError: A row is larger than an entry can be; names its size.
-        """
+        """Take in a batch of the schema; the entries that are full with it."""
         return map(self._indexed, self._cutter.add(batch))
 
     def finish(self) -> Iterator[EncodedEntry]:
-        """What is left, then the index entry; nothing at all for a range without rows.
-
-        Raises:
-            LocalProtocolError: A row is larger than an entry can be; names its size.
-        """
+        """What is left, then the index entry; nothing at all for a range without rows."""
         yield from map(self._indexed, self._cutter.finish())
         if self.rows:
             payload = self._encoder.encode_index(self._index)

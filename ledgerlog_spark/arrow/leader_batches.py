@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,9 +24,6 @@ from ledgerlog_spark.protocol.leader.entry import (
     LeaderEntryHeader,
     decode_entry_header,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 VALUE_COLUMN = "value"
 RECORDS_SCHEMA = pa.schema([(VALUE_COLUMN, pa.binary())])
@@ -119,11 +117,7 @@ class _Joined:
         return is_next and self._size_bytes + size_bytes <= BATCH_SIZE_BYTES_MAX
 
     def add(self, header: LeaderEntryHeader, body: memoryview) -> None:
-        """Take the entry in.
-
-        Raises:
-            WireFormatError: Its lengths are not those of the body.
-        """
+        """Take the entry in."""
         lengths = _lengths(body, header.count)
         data = body[header.count * _LENGTH_SIZE_BYTES :]
         if not _add_up(lengths, len(data)):
@@ -156,10 +150,6 @@ def decode_row_entries(
         schema: The schema message of the rows; it lies in the log's head.
         entries: Payloads.
         columns: Names of the columns to decode, as of `decode_entries`.
-
-    Raises:
-        WireFormatError: An entry is none of rows of this schema.
-        MetadataFormatError: A later version of ledgerlog wrote it.
     """
     headers: deque[LeaderEntryHeader] = deque()
 

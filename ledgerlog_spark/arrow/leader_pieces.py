@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ledgerlog_spark.arrow.conform import Conformer
-from ledgerlog_spark.arrow.entry_cutter import EntryCutter
+from ledgerlog_spark.arrow.entry_cutter import CutEntry, EntryCutter
 from ledgerlog_spark.arrow.schema_evolution import merge, storable
 from ledgerlog_spark.arrow.schema_records import spark_schema, stored_schema
 from ledgerlog_spark.arrow.spark_types import schema_json_of
@@ -28,11 +28,6 @@ from ledgerlog_spark.arrow.stream_codec import (
 )
 from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError, SchemaMismatchError
 from ledgerlog_spark.protocol.leader.entry import HEADER_SIZE_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.arrow.entry_cutter import CutEntry
 
 BODY_SIZE_BYTES_MAX = ENTRY_SIZE_BYTES_MAX - HEADER_SIZE_BYTES
 """Of a body: what an entry holds beside the header."""
@@ -74,12 +69,7 @@ class RowPiece:
 
 
 def leader_schema(schema: object) -> bytes:
-    """The schema record of a leader log of such rows, with the metadata that Spark gave its fields.
-
-    Raises:
-        ConfigurationError: No Arrow schema.
-        SchemaMismatchError: It has no columns, two of one name, or a type that Spark has not.
-    """
+    """The schema record of a leader log of such rows, with the metadata of Spark's fields."""
     if not isinstance(schema, pa.Schema):
         raise ConfigurationError(
             f"the schema of a log must be a pyarrow.Schema, not {type(schema).__name__}: make "
@@ -97,12 +87,7 @@ class RowSplitter(threading.local):
     """
 
     def __init__(self, log: str, schema: bytes) -> None:
-        """A splitter for one log.
-
-        Args:
-            log: Name, for messages.
-            schema: Its schema record.
-        """
+        """A splitter for one log."""
         super().__init__()
         self.schema = decode_schema(schema)
         self._log = log
@@ -114,12 +99,7 @@ class RowSplitter(threading.local):
         self._cutter = EntryCutter(self._packed.encode_rows, size_bytes_max=BODY_SIZE_BYTES_MAX)
 
     def check(self, schema: pa.Schema) -> None:
-        """Let pass a schema whose rows can be appended: its columns are the log's, or some of them.
-
-        Raises:
-            SchemaMismatchError: A column is not the log's, or has a type that cannot become the
-                log's; names column, expected and got.
-        """
+        """Raise SchemaMismatchError unless the schema's columns are the log's, or some of them."""
         if self._checked is not None and schema.equals(self._checked):
             return
         merged = merge(
@@ -134,13 +114,7 @@ class RowSplitter(threading.local):
         self._checked = schema
 
     def split(self, rows: object) -> list[RowPiece]:
-        """The pieces of an append, in order; none for no rows.
-
-        Raises:
-            LocalProtocolError: Neither a table nor a record batch, or a row that is larger than an
-                entry can be.
-            SchemaMismatchError: As of `check`, or a value cannot become one of the column's type.
-        """
+        """The pieces of an append, in order; none for no rows."""
         if not isinstance(rows, pa.Table | pa.RecordBatch):
             raise LocalProtocolError(
                 "rows must be a pyarrow.Table or a pyarrow.RecordBatch, not "

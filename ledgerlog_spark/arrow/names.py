@@ -6,10 +6,7 @@ name in any case means one of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 
 def place_of(name: str, names: Sequence[str]) -> int | None:

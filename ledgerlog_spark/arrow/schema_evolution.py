@@ -38,9 +38,6 @@ def storable(schema_json: str) -> str:
     """The schema of a new log for rows of a Spark schema: nullable everywhere.
 
     Metadata of fields stays, but for what Spark or this source uses within one query.
-
-    Raises:
-        SchemaMismatchError: It has no columns, two of one name, or a type that cannot be stored.
     """
     struct = struct_of(schema_json)
     if not struct["fields"]:
@@ -66,10 +63,6 @@ def merge(
     Columns that the rows lack are stored as nulls. New columns, and new fields of structs, go to
     the end, if `add_columns`. Known fields keep the log's metadata and spelling. A known name in
     another case is the same column, or an error unless `ignores_case`.
-
-    Raises:
-        SchemaMismatchError: A column's type cannot become the log's, or a column is new and
-            `add_columns` is false; names column, expected and got.
     """
     old = struct_of(log_schema)
     new = struct_of(storable(rows_schema))
@@ -78,11 +71,7 @@ def merge(
 
 
 def reject_collations(one_schema: str, other_schema: str, *, log: str) -> None:
-    """Returns when strings that both schemas have are compared alike in both.
-
-    Raises:
-        SchemaMismatchError: They are not; `log` is where the other schema is from.
-    """
+    """Returns when strings that both schemas have are compared alike in both."""
     one, other = (_collations(struct_of(text), "") for text in (one_schema, other_schema))
     for column in sorted(one.keys() & other.keys()):
         if one[column] != other[column]:

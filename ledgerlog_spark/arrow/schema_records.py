@@ -23,12 +23,7 @@ def stored_schema(schema_json: str) -> bytes:
 
 
 def spark_schema(stored: bytes) -> str:
-    """The Spark schema, as JSON, of a schema record.
-
-    Raises:
-        WireFormatError: The record is no schema message.
-        SchemaMismatchError: Spark has no types for it.
-    """
+    """The Spark schema, as JSON, of a schema record."""
     schema = decode_schema(stored)
     told = (schema.metadata or {}).get(_SPARK_SCHEMA)
     if told is not None:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import types
 
 from ledgerlog_spark.errors import SchemaMismatchError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 SparkType = str | dict[str, Any]
 """A data type as Spark's JSON has it: a name, or an object with `type` array, map, struct, udt."""
@@ -60,11 +58,7 @@ _FIELD_METADATA = b"SPARK::metadata::json"
 
 
 def struct_of(schema_json: str) -> dict[str, Any]:
-    """The parsed struct of a Spark schema's JSON.
-
-    Raises:
-        SchemaMismatchError: It is not the JSON of a struct.
-    """
+    """The parsed struct of a Spark schema's JSON."""
     try:
         parsed = json.loads(schema_json)
     except ValueError as error:
@@ -75,21 +69,13 @@ def struct_of(schema_json: str) -> dict[str, Any]:
 
 
 def arrow_schema_of(schema_json: str) -> pa.Schema:
-    """The Arrow schema that Spark exchanges for a Spark schema, given as JSON.
-
-    Raises:
-        SchemaMismatchError: A column has a type that cannot be stored; names it.
-    """
+    """The Arrow schema that Spark exchanges for a Spark schema, given as JSON."""
     fields = struct_of(schema_json)["fields"]
     return pa.schema([_field_of(field, field["name"]) for field in fields])
 
 
 def arrow_type_of(data_type: SparkType, column: str) -> pa.DataType:
-    """The Arrow type of one Spark type; `column` is the path named in errors.
-
-    Raises:
-        SchemaMismatchError: The type cannot be stored.
-    """
+    """The Arrow type of one Spark type; `column` is the path named in errors."""
     if isinstance(data_type, dict):
         return _nested_type_of(data_type, column)
     if (simple := _SIMPLE.get(data_type)) is not None:
@@ -144,21 +130,13 @@ def _unsupported(column: str, got: str) -> SchemaMismatchError:
 
 
 def schema_json_of(schema: pa.Schema) -> str:
-    """The JSON of the Spark schema of an Arrow schema.
-
-    Raises:
-        SchemaMismatchError: A column has an Arrow type that Spark has no type for; names it.
-    """
+    """The JSON of the Spark schema of an Arrow schema."""
     fields = [_spark_field_of(field, field.name) for field in schema]
     return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
 
 
 def spark_type_of(arrow_type: pa.DataType, column: str) -> SparkType:
-    """The Spark type, in its JSON form, of one Arrow type.
-
-    Raises:
-        SchemaMismatchError: There is none.
-    """
+    """The Spark type, in its JSON form, of one Arrow type."""
     if (name := _NAMES.get(arrow_type)) is not None:
         return name
     if types.is_decimal128(arrow_type):

@@ -8,19 +8,15 @@ column's scale. A bound that would be text that is not UTF-8 is left out.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from ledgerlog_spark.protocol.log.state.statistics import COLUMNS_MAX, ColumnStatistics
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ledgerlog_spark.protocol.log.state.statistics import Bound
+from ledgerlog_spark.protocol.log.state.statistics import COLUMNS_MAX, Bound, ColumnStatistics
 
 
 def batch_statistics(batch: pa.RecordBatch) -> tuple[ColumnStatistics, ...]:

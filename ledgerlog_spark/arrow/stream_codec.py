@@ -14,17 +14,15 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from ledgerlog_spark.errors import ConfigurationError, WireFormatError
 from ledgerlog_spark.model import ENTRY_HEADER_SIZE_BYTES
 from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX as STORED_SIZE_BYTES_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 ENTRY_ROWS_MAX = 65_536
 _DIGEST_SIZE_BYTES_MAX = 20
@@ -73,11 +71,7 @@ class DecodedEntry:
 
 
 def write_options(compression: str) -> pa.ipc.IpcWriteOptions:
-    """How bodies are written.
-
-    Raises:
-        ConfigurationError: The compression is none of zstd, lz4, none.
-    """
+    """How bodies are written."""
     if compression not in COMPRESSIONS:
         raise ConfigurationError(
             f"compression must be one of {', '.join(COMPRESSIONS)}, got {compression!r}",
@@ -97,11 +91,7 @@ def encode_schema(schema: pa.Schema) -> bytes:
 
 
 def decode_schema(data: bytes | memoryview) -> pa.Schema:
-    """The schema of a schema message.
-
-    Raises:
-        WireFormatError: The bytes are none.
-    """
+    """The schema of a schema message."""
     try:
         return pa.ipc.read_schema(pa.py_buffer(data))
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
@@ -179,9 +169,6 @@ def decode_entries(
         entries: Payloads of entries from 1 on, gaps allowed.
         columns: Names of the top-level columns to decode, in any case, None for all; the batches
             have them in the ledger's order, and names that it lacks are passed over.
-
-    Raises:
-        WireFormatError: An entry is not a record batch message of that schema.
     """
     schema = decode_schema(schema_entry)
     source = _EntrySource(schema_entry, entries)
@@ -238,11 +225,7 @@ def _place_of(metadata: Any) -> tuple[int, tuple[IndexedEntry, ...] | None]:
 
 
 def decode_index(text: bytes) -> tuple[IndexedEntry, ...]:
-    """The index of a range from the JSON that `BatchEncoder.encode_index` wrote.
-
-    Raises:
-        WireFormatError: It is something else, or of a later format.
-    """
+    """The index of a range from the JSON that `BatchEncoder.encode_index` wrote."""
     try:
         index = json.loads(text)
         if index["format"] != INDEX_FORMAT:

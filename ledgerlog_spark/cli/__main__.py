@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from typing import TYPE_CHECKING, NoReturn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
+from typing import NoReturn
 
 
 def main() -> NoReturn:

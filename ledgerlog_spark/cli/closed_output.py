@@ -12,11 +12,8 @@ import signal
 import stat
 import sys
 import threading
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
+from collections.abc import Iterator
+from types import FrameType
 
 
 @contextlib.contextmanager
@@ -26,9 +23,6 @@ def ends_with_its_reader() -> Iterator[None]:
     A watching thread sends SIGINT to the main thread. The block installs its own handler of that
     signal, because a background job of a shell ignores SIGINT, and so that no signal interrupts
     the code after the block. Outside the main thread the block changes nothing.
-
-    Raises:
-        BrokenPipeError: The pipe has no reader any more.
     """
     output = _pipe_of_output()
     main = threading.main_thread()

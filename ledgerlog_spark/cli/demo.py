@@ -124,9 +124,6 @@ def flights() -> pa.Table:
     """The flights that left New York City in 2013: 336,776 real rows of 19 columns.
 
     The file is read directly, because the package imports a module that setuptools has removed.
-
-    Raises:
-        ConfigurationError: The package is not installed.
     """
     import pyarrow as pa
     import pyarrow.csv

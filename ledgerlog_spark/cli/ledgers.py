@@ -6,7 +6,7 @@ import base64
 import json
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -36,10 +36,8 @@ from ledgerlog_spark.errors import (
     LocalProtocolError,
     MetadataFormatError,
 )
+from ledgerlog_spark.log.clients import BlockingLogClient
 from ledgerlog_spark.model import LedgerMetadata
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.log.clients import BlockingLogClient
 
 app = typer.Typer(
     help="Show, read, seal and delete ledgers.",

@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -24,11 +24,9 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.local.cluster import USUAL_PORT
 from ledgerlog_spark.local.members import ZOOKEEPER, Members
+from ledgerlog_spark.log.clients import BlockingLogClient
+from ledgerlog_spark.metadata.bookies.registration import Registration
 from ledgerlog_spark.model import SERVICE_URI_DEFAULT, SERVICE_URI_VARIABLE
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.log.clients import BlockingLogClient
-    from ledgerlog_spark.metadata.bookies.registration import Registration
 
 LOCAL_DIRECTORY = Path(".ledgerlog")
 """The default directory of `ledgerlog local`, below the working directory."""
@@ -38,12 +36,7 @@ LOOK_SECONDS = 2.0
 
 
 def chosen_uri(given: str) -> str:
-    """The given URI, else that of the cluster in `.ledgerlog`, else the usual one.
-
-    Raises:
-        MetadataUnavailableError: No URI was given, and the cluster in `.ledgerlog` is stopped. A
-            server on the usual port then belongs to another cluster.
-    """
+    """The given URI, else that of the cluster in `.ledgerlog`, else the usual one."""
     if given:
         return given
     members = Members.load(LOCAL_DIRECTORY.absolute())
@@ -82,11 +75,7 @@ GivenUri = Annotated[str, _option(None)]
 
 @contextlib.contextmanager
 def connect(uri: str) -> Iterator[BlockingLogClient]:
-    """A client of the cluster at `uri`; the message of a not-found error names that cluster.
-
-    Raises:
-        MetadataUnavailableError: It did not answer in time, or nothing listens on the usual port.
-    """
+    """A client of the cluster at `uri`; the message of a not-found error names that cluster."""
     require_listener(uri)
     with connected(uri) as client:
         try:
@@ -98,11 +87,7 @@ def connect(uri: str) -> Iterator[BlockingLogClient]:
 
 @contextlib.asynccontextmanager
 async def registration(uri: str) -> AsyncIterator[Registration]:
-    """The registration of the cluster at `uri`.
-
-    Raises:
-        MetadataUnavailableError: It did not answer in time, or nothing listens on the usual port.
-    """
+    """The registration of the cluster at `uri`."""
     require_listener(uri)
     async with registered(uri) as store:
         yield store
@@ -113,9 +98,6 @@ def require_listener(uri: str) -> None:
 
     A new user without a cluster so gets the error immediately, and not after the time-out of a
     connection to ZooKeeper.
-
-    Raises:
-        MetadataUnavailableError: The port refuses connections.
     """
     if uri != SERVICE_URI_DEFAULT:
         return
@@ -168,9 +150,6 @@ def confirm(question: str, *, otherwise: str) -> None:
     Args:
         question: The question, without its question mark.
         otherwise: The message when the user does not confirm, such as `log x was not deleted`.
-
-    Raises:
-        ConfigurationError: Standard input is not a terminal.
     """
     if not sys.stdin.isatty():
         raise ConfigurationError(f"{otherwise}: stdin is not a terminal; pass --yes to confirm")

@@ -6,6 +6,7 @@ task of a query that is case-sensitive fails on a name that is the log's in anot
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pyarrow import types
@@ -13,13 +14,10 @@ from pyarrow import types
 from ledgerlog_spark.arrow.stream_codec import decode_schema
 from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS, RAW_COLUMNS
 from ledgerlog_spark.errors import SchemaMismatchError
+from ledgerlog_spark.protocol.log.state.records import LogSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import pyarrow as pa
-
-    from ledgerlog_spark.protocol.log.state.records import LogSnapshot
 
 CASE_SETTING = "spark.sql.caseSensitive"
 
@@ -43,9 +41,6 @@ def reject_unknown_columns(
         schema: Of the scan.
         logs: What it reads.
         include_metadata: Whether the scan has the metadata columns.
-
-    Raises:
-        SchemaMismatchError: No log has a column; names it and what there is.
     """
     known: dict[str, str] = dict.fromkeys(METADATA_COLUMNS, "") if include_metadata else {}
     columns: dict[str, None] = {}
@@ -74,11 +69,7 @@ def reject_unknown_columns(
 
 
 def reject_unknown_raw_columns(schema: pa.Schema) -> None:
-    """The same of a ledger that is read entry by entry.
-
-    Raises:
-        SchemaMismatchError: The entries have no such column; names it and what there is.
-    """
+    """The same of a ledger that is read entry by entry."""
     for name in schema.names:
         if name.lower() not in RAW_COLUMNS:
             raise SchemaMismatchError(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledgerlog_spark.arrow.leader_batches import RECORDS_SCHEMA
 from ledgerlog_spark.arrow.names import place_of
@@ -13,12 +14,7 @@ from ledgerlog_spark.arrow.schema_records import spark_schema
 from ledgerlog_spark.arrow.spark_types import struct_of
 from ledgerlog_spark.arrow.stream_codec import encode_schema
 from ledgerlog_spark.errors import ConfigurationError, SchemaMismatchError
-from ledgerlog_spark.protocol.log.state.records import LogContent
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.protocol.log.state.records import LogSnapshot
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogSnapshot
 
 METADATA_COLUMNS = {
     "_log": "string",
@@ -55,11 +51,6 @@ def scan_schema(
         logs: Name and current schema record of each log; None for a log without rows so far.
         columns: The option of that name.
         include_metadata: The option of that name.
-
-    Raises:
-        SchemaMismatchError: No log has a schema, or two have columns of different types.
-        ConfigurationError: `columns` names one that is not there, or a column is named like a
-            metadata column.
     """
     schemas = [(name, spark_schema(stored)) for name, stored in logs if stored is not None]
     if not schemas:
@@ -88,11 +79,7 @@ def scan_schema(
 
 
 def raw_schema(columns: Sequence[str] | None = None) -> str:
-    """The schema of a ledger read entry by entry, as JSON; `columns` is the option.
-
-    Raises:
-        ConfigurationError: `columns` names one that is not there.
-    """
+    """The schema of a ledger read entry by entry, as JSON; `columns` is the option."""
     fields = _pick([_field(name, kind) for name, kind in RAW_COLUMNS.items()], columns)
     return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
 

@@ -76,11 +76,7 @@ class StartingBookie:
         self._process: subprocess.Popen[str] | None = None
 
     def spawn(self) -> None:
-        """Makes the process.
-
-        Raises:
-            OSError: The system refused.
-        """
+        """Makes the process."""
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
         with self._log_path.open("ab") as log:
             self._log_begin = log.tell()
@@ -96,11 +92,7 @@ class StartingBookie:
                 )
 
     def ready(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> RunningBookie:
-        """Returns when it serves; on any error the process has ended.
-
-        Raises:
-            BookieUnavailableError: It ended or did not serve in time; carries what it said last.
-        """
+        """Returns when it serves; on any error the process has ended."""
         process = self._process
         assert process is not None, "spawn comes first"
         output = process.stdout

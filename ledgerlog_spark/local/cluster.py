@@ -14,9 +14,10 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import psutil
 
@@ -37,9 +38,6 @@ from ledgerlog_spark.local.zookeeper import (
     port_is_free,
 )
 from ledgerlog_spark.model import SERVICE_URI_VARIABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 UPKEEP = "upkeep"
 BOOKIE_PREFIX = "bookie-"

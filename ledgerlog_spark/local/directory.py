@@ -6,13 +6,10 @@ import contextlib
 import fcntl
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LOCK_NAME = "cluster.lock"
 LOCK_TIMEOUT_SECONDS = 60.0
@@ -28,10 +25,6 @@ def locked_directory(
     Args:
         directory: Made when missing.
         timeout_seconds: How long to wait for another command.
-
-    Raises:
-        ConfigurationError: The directory cannot be made or written.
-        LocalProtocolError: Another command works on it for too long.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)

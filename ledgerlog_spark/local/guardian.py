@@ -37,9 +37,6 @@ class Guardian:
         Args:
             directory: Of the cluster; must exist.
             is_temporary: Delete the directory after the cluster was stopped.
-
-        Raises:
-            OSError: The system refused.
         """
         self._mark = uuid.uuid4().hex
         command = [

@@ -65,11 +65,7 @@ class Member:
         return "paused" if process.status() == psutil.STATUS_STOPPED else "running"
 
     def started_as(self, pid: int, port: int, grpc_port: int | None = None) -> Member:
-        """The same member after a start.
-
-        Raises:
-            BookieUnavailableError: It has ended again already.
-        """
+        """The same member after a start."""
         try:
             started = psutil.Process(pid).create_time()
         except psutil.NoSuchProcess:
@@ -100,11 +96,7 @@ class Members:
 
     @classmethod
     def load(cls, directory: Path) -> Members:
-        """What the directory remembers; nothing when there was never a cluster.
-
-        Raises:
-            ConfigurationError: The file is there and cannot be read.
-        """
+        """What the directory remembers; nothing when there was never a cluster."""
         path = directory / FILE_NAME
         try:
             stored = json.loads(path.read_text())
@@ -142,11 +134,7 @@ class Members:
         self.save()
 
     def get(self, member_id: str) -> Member:
-        """A member by id.
-
-        Raises:
-            ConfigurationError: There is none; names those there are.
-        """
+        """A member by id."""
         try:
             return self.by_id[member_id]
         except KeyError:

@@ -22,9 +22,6 @@ def spawn_upkeep(
         directory: Of its log; made when missing.
         metadata_service_uri: Of the cluster.
         environment: Variables that the process has beside those of this one.
-
-    Raises:
-        OSError: The system refused.
     """
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "upkeep.log"

@@ -64,11 +64,7 @@ rootLogger.appenderRef.file.ref = file
 
 
 def find_java() -> str:
-    """Path of a Java runtime that is new enough, from JAVA_HOME or else from PATH.
-
-    Raises:
-        ConfigurationError: There is none, it does not run, or it is too old.
-    """
+    """Path of a Java runtime that is new enough, from JAVA_HOME or else from PATH."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else None
     java = java or shutil.which("java")
@@ -111,11 +107,7 @@ def _java_version(java: str) -> int:
 
 
 def find_jars() -> list[Path]:
-    """The jars of ZooKeeper and what it needs, from the installed PySpark.
-
-    Raises:
-        ConfigurationError: PySpark is not installed, or has no ZooKeeper in it.
-    """
+    """The jars of ZooKeeper and what it needs, from the installed PySpark."""
     package = importlib.util.find_spec("pyspark")
     if package is None or package.origin is None:
         raise ConfigurationError(
@@ -213,12 +205,7 @@ class ZooKeeperProcess:
         return f"zk://{self.connect_string}/ledgers"
 
     def start(self) -> None:
-        """Returns when the server serves; fine when it runs already.
-
-        Raises:
-            ConfigurationError: Java or PySpark missing, the port or the directory in use.
-            MetadataUnavailableError: It ended, or did not serve in time; names the log.
-        """
+        """Returns when the server serves; fine when it runs already."""
         if self.is_running:
             return
         java, jars = find_java(), find_jars()

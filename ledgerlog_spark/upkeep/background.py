@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.upkeep.upkeep import Upkeep
+from ledgerlog_spark.upkeep.upkeep import Kept, Upkeep
 from ledgerlog_spark.waits import forever
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ledgerlog_spark.client.blocking.client import BlockingClient
     from ledgerlog_spark.client.client import LedgerClient
-    from ledgerlog_spark.upkeep.upkeep import Kept
 
 T = TypeVar("T")
 

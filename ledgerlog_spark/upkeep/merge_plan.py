@@ -7,14 +7,13 @@ growth of its range, a few times in all, however long the log lives.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from ledgerlog_spark.protocol.log.state.records import Item
 
 TARGET_BYTES_DEFAULT = 256 << 20

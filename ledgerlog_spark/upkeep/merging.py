@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,19 @@ from ledgerlog_spark.errors import (
     MetadataError,
     UnauthorizedError,
 )
+from ledgerlog_spark.log.committing.job import Job
 from ledgerlog_spark.log.reading.begun_range import BegunRange
+from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.properties import LogProperties
-from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
+from ledgerlog_spark.protocol.log.state.records import (
+    Item,
+    LogContent,
+    LogHead,
+    LogKind,
+    LogSnapshot,
+    StagedRange,
+)
 from ledgerlog_spark.upkeep.merge_plan import (
     MergeableLedger,
     MergePolicy,
@@ -27,13 +37,8 @@ from ledgerlog_spark.upkeep.merge_plan import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from ledgerlog_spark.client.client import LedgerClient
-    from ledgerlog_spark.log.committing.job import Job
     from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.model import LedgerMetadata
-    from ledgerlog_spark.protocol.log.state.records import Item, LogHead, LogSnapshot, StagedRange
 
 READ_AHEAD = 16
 """Ranges whose first entries are on their way before their turn."""
@@ -78,11 +83,7 @@ def is_merged(head: LogHead) -> bool:
 
 
 def check_merged(head: LogHead) -> None:
-    """Let pass a log whose ranges are merged.
-
-    Raises:
-        LogKindError: A leader log, or one of records.
-    """
+    """Raise LogKindError unless ranges of such a log are merged."""
     if not is_merged(head):
         raise LogKindError(
             f"log {head.name!r} is a {head.kind.name.lower()} log of "
@@ -129,13 +130,6 @@ class LogMerger:
         """Merge what is worth it, one run after the other; each counts as soon as it is done.
 
         Nothing is worth it in a leader log: see `check_merged`.
-
-        Raises:
-            DataLossError: A listed range cannot be read. Its run was left as it is; the others
-                were merged.
-            LogNotFoundError: The log was deleted.
-            NotEnoughBookiesError: Fewer writable bookies than the log's ensemble size.
-            MetadataError: The store failed; what was merged so far stands.
         """
         head = (await self._log.state()).head
         if not is_merged(head):

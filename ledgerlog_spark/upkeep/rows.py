@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.arrow.entry_splitter import EncodedEntry, EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import DecodedEntry, decode_entries, decode_schema
 from ledgerlog_spark.errors import DataLossError, WireFormatError
+from ledgerlog_spark.log.reading.begun_range import BegunRange
 from ledgerlog_spark.log.reading.listed_rows import RowCutter
+from ledgerlog_spark.protocol.log.state.records import Item, StagedRange
 from ledgerlog_spark.waits import forever
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Iterator
-
     import pyarrow as pa
 
     from ledgerlog_spark.log.committing.job import Job
     from ledgerlog_spark.log.committing.range_writer import RangeWriter
     from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.log.reading.begun_range import BegunRange
-    from ledgerlog_spark.protocol.log.state.records import Item, StagedRange
 
 COMPUTES = "the thread computes: it waits for nothing"
 
@@ -39,12 +38,7 @@ class RowWriter:
 
     @classmethod
     async def open(cls, log: Log, job: Job, schema: bytes, *, compression: str) -> RowWriter:
-        """A writer on a new ledger, registered for the job.
-
-        Raises:
-            ConfigurationError: No such compression; no ledger was made.
-            LedgerLogError: As of `Log.open_range`.
-        """
+        """A writer on a new ledger, registered for the job."""
         splitter = EntrySplitter(decode_schema(schema), compression=compression)
         return cls(await log.open_range(job, schema), splitter)
 
@@ -93,10 +87,6 @@ async def rows_of(
         log: Name, for messages.
         start_offset: First row that is wanted; None for the first.
         end_offset: Behind the last row that is wanted; None for all.
-
-    Raises:
-        DataLossError: Entries are gone, or hold other rows than the log lists.
-        LedgerLogError: As of `read_range`.
     """
     start = item.first_offset if start_offset is None else start_offset
     end = item.end_offset if end_offset is None else end_offset

@@ -15,17 +15,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.composition import open_client
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.lines import DRAIN_SECONDS, LogLines
 from ledgerlog_spark.upkeep.background import keep_up, until_stopped
-from ledgerlog_spark.upkeep.upkeep import Upkeep, holder
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.client.client import LedgerClient
-    from ledgerlog_spark.upkeep.upkeep import Kept
+from ledgerlog_spark.upkeep.upkeep import Kept, Upkeep, holder
 
 RETRY_SECONDS_FIRST = 5.0
 RETRY_SECONDS_MAX = 60.0
@@ -83,11 +80,7 @@ class UpkeepService:
         self._has_failed = False
 
     async def run_once(self, *, wait_seconds: float = 0) -> int:
-        """One pass; the exit code: 0 done, 1 a log could not be kept up, 4 another process works.
-
-        Raises:
-            LedgerLogError: The cluster cannot be reached.
-        """
+        """One pass; the exit code: 0 done, 1 a log failed, 4 another process works."""
         async with await open_client(self._uri) as client:
             kept = await Upkeep(client, on_log=self._on_log).run(wait_seconds=wait_seconds)
             if kept is None:
@@ -98,11 +91,7 @@ class UpkeepService:
         return FAILED if self._has_failed else DONE
 
     async def run(self, *, interval_seconds: float) -> int:
-        """Pass after pass until SIGTERM or SIGINT; tries again while the cluster is away.
-
-        Args:
-            interval_seconds: Between two passes.
-        """
+        """Pass after pass until SIGTERM or SIGINT; tries again while the cluster is away."""
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,22 +21,24 @@ from ledgerlog_spark.errors import (
     LogNotFoundError,
     MetadataUnknownError,
 )
+from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import logs_of
-from ledgerlog_spark.log.maintenance.sweep_memory import LOOK_AGAIN_MS, PassClock, SweepMemory
+from ledgerlog_spark.log.maintenance.sweep_memory import (
+    LOOK_AGAIN_MS,
+    LogDue,
+    PassClock,
+    SweepMemory,
+)
+from ledgerlog_spark.log.maintenance.sweeper import Swept
+from ledgerlog_spark.metadata.leases import Leases
+from ledgerlog_spark.model import Versioned
+from ledgerlog_spark.protocol.log.change.truncate import Truncated
+from ledgerlog_spark.protocol.log.state.records import LogHead
 from ledgerlog_spark.upkeep.merge_plan import BACKGROUND, MergePolicy
 from ledgerlog_spark.upkeep.merging import LogMerger, Merged
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-
     from ledgerlog_spark.client.client import LedgerClient
-    from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.log.maintenance.sweep_memory import LogDue
-    from ledgerlog_spark.log.maintenance.sweeper import Swept
-    from ledgerlog_spark.metadata.leases import Leases
-    from ledgerlog_spark.model import Versioned
-    from ledgerlog_spark.protocol.log.change.truncate import Truncated
-    from ledgerlog_spark.protocol.log.state.records import LogHead
 
 T = TypeVar("T")
 
@@ -123,9 +126,6 @@ class Upkeep:
 
         Returns:
             None when another process is at it: nothing was done.
-
-        Raises:
-            MetadataError: The lease or the logs could not be read.
         """
         async with leased(self._client, wait_seconds=wait_seconds) as is_held:
             if not is_held:
@@ -220,10 +220,6 @@ async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncItera
     Args:
         client: Composed with leases.
         wait_seconds: How long to wait for another process.
-
-    Raises:
-        ConfigurationError: The client was composed without leases.
-        MetadataError: The store failed.
     """
     leases = _leases_of(client)
     try:

@@ -13,6 +13,7 @@ the true id is in the stored entry. An answer that is not OK has no entries.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from struct import Struct, error
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,8 +31,6 @@ from ledgerlog_spark.wire.requests import AuthMessage, RefusedRequest
 from ledgerlog_spark.wire.stored_batch import LENGTH_SIZE_BYTES, StoredBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from ledgerlog_spark.wire.digests import Buffer
 
 _PLAIN = Struct(">iIiqq")
@@ -160,11 +159,7 @@ def encode_refusal(request: RefusedRequest) -> bytes:
 
 
 def decode_answer(body: Buffer) -> Answer:
-    """One answer from the body of a frame; only the entries of a batch stay in its memory.
-
-    Raises:
-        WireFormatError: It is none; the connection cannot be trusted any further.
-    """
+    """One answer from the body of a frame; only the entries of a batch stay in its memory."""
     view = memoryview(body)
     if len(view) < _I32.size:
         raise WireFormatError("an answer has at least the 4 bytes of a packet header")

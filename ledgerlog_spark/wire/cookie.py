@@ -50,11 +50,7 @@ class Cookie:
 
     @classmethod
     def decode(cls, data: bytes) -> Cookie:
-        """The cookie in a node's or file's bytes.
-
-        Raises:
-            WireFormatError: Another version, a field that is missing, unknown or there twice.
-        """
+        """The cookie in a node's or file's bytes."""
         if not data.startswith(_VERSION_LINE):
             raise WireFormatError(
                 f"not a cookie of version 5: {data[:40]!r}; only Apache BookKeeper's newest "

@@ -8,9 +8,10 @@ this entry. The digest covers the header and then the payload.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from operator import ge, lt
 from struct import Struct, pack, unpack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -18,9 +19,6 @@ from ledgerlog_spark.errors import LocalProtocolError, WireFormatError
 from ledgerlog_spark.model import ENTRY_HEADER_SIZE_BYTES, NO_ENTRY, DigestType
 from ledgerlog_spark.wire.digests import DIGEST_SIZE_BYTES, Buffer, digest_function
 from ledgerlog_spark.wire.stored_batch import StoredBatch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _HEADER = Struct(">qqqq")
 _CRC32C = Struct(">I")
@@ -74,11 +72,7 @@ class EntryHeader(NamedTuple):
 
 
 def decode_entry_header(stored: Buffer) -> EntryHeader:
-    """The header of a stored entry, without a look at its digest.
-
-    Raises:
-        WireFormatError: Fewer than 32 bytes.
-    """
+    """The header of a stored entry, without a look at its digest."""
     if len(stored) < ENTRY_HEADER_SIZE_BYTES:
         raise WireFormatError(
             f"a stored entry has at least {ENTRY_HEADER_SIZE_BYTES} bytes, got {len(stored)}",
@@ -105,11 +99,7 @@ class EntryCodec:
         length: int,
         payload: Buffer,
     ) -> EncodedEntry:
-        """One entry; `length` already includes `payload`.
-
-        Raises:
-            LocalProtocolError: An id or length that no entry can have.
-        """
+        """One entry; `length` already includes `payload`."""
         _check_numbers(ledger_id, entry_id, last_add_confirmed, length - len(payload))
         header = _HEADER.pack(ledger_id, entry_id, last_add_confirmed, length)
         return header + self._digest(header, payload), payload
@@ -131,9 +121,6 @@ class EntryCodec:
             last_add_confirmed: The writer's LAC now; the same in all headers.
             length: Payload bytes of the ledger before the run.
             payloads: Buffers of bytes (a view has to be one of bytes).
-
-        Raises:
-            LocalProtocolError: An id or length that no entry can have.
         """
         _check_numbers(ledger_id, first_entry_id, last_add_confirmed, length)
         if self.digest_type is DigestType.CRC32C:
@@ -154,9 +141,6 @@ class EntryCodec:
             ledger_id: The ledger that was asked for.
             entry_id: The entry that was asked for; NO_ENTRY after a read of the last entry, when
                 any id from 0 is right.
-
-        Raises:
-            WireFormatError: Too short, another ledger or entry, or a digest that does not match.
         """
         overhead = self.overhead_bytes
         if len(stored) < overhead:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _LENGTH = Struct(">i")
 _BODY_SIZE_BYTES_MIN = 4
@@ -252,12 +250,7 @@ class FrameSplitter:
         return True
 
     def received(self, size_bytes: int) -> list[memoryview]:
-        """Bodies of the frames that `size_bytes` more bytes in the buffer have completed.
-
-        Raises:
-            WireFormatError: A length that no frame has, before memory is set aside for it. The
-                stream has lost its frames for good: close it.
-        """
+        """Bodies of the frames that `size_bytes` more bytes in the buffer have completed."""
         start, end = self._start, self._end + size_bytes
         buffer = self._chunk.buffer
         if end == len(buffer) and self._chunk_size_bytes < _CHUNK_SIZE_BYTES_MAX:

@@ -41,12 +41,7 @@ def encode_service_info(info: BookieInfo) -> bytes:
 
 
 def decode_service_info(bookie_id: str, data: bytes) -> BookieInfo:
-    """How to reach `bookie_id`, whose registration node holds `data`.
-
-    Raises:
-        WireFormatError: No record, one without a v2 endpoint, or none at all for a bookie id that
-            is not host:port.
-    """
+    """How to reach `bookie_id`, whose registration node holds `data`."""
     if not data:
         return _info_of_address(bookie_id)
     endpoints: dict[str, _Endpoint] = {}

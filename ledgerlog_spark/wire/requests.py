@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from struct import Struct, error, pack, unpack_from
 from typing import TYPE_CHECKING, NamedTuple
@@ -33,8 +34,6 @@ from ledgerlog_spark.model import (
 from ledgerlog_spark.wire.opcodes import VERSION, VERSION_MIN, Flag, Opcode, packet_header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from ledgerlog_spark.wire.digests import Buffer
 
 _HEADER = Struct(">i")
@@ -179,9 +178,6 @@ def encode_add_run_head(
         lengths: Size in bytes of each stored entry.
         master_key: 20 bytes.
         flags: Flag.RECOVERY_ADD and Flag.HIGH_PRIORITY in recovery.
-
-    Raises:
-        LocalProtocolError: Not a run: its count, ids or lengths.
     """
     count = len(entry_ids)
     if not 1 <= count <= RUN_ENTRIES_MAX or len(lengths) != count:
@@ -230,11 +226,7 @@ def add_run_size_bytes(count: int, entries_size_bytes: int, *, is_listed: bool =
 def encode_read(
     ledger_id: int, entry_id: int, *, fence_key: bytes | None = None, flags: int = 0
 ) -> bytes:
-    """A READ frame; with `fence_key` it fences the ledger.
-
-    Raises:
-        LocalProtocolError: A negative id other than NO_ENTRY for the entry.
-    """
+    """A READ frame; with `fence_key` it fences the ledger."""
     if ledger_id < 0 or entry_id < NO_ENTRY:
         raise LocalProtocolError(
             f"cannot read entry {entry_id} of ledger {ledger_id}: ids start at 0",
@@ -257,11 +249,7 @@ def encode_batch_read(
     fence_key: bytes | None = None,
     flags: int = 0,
 ) -> bytes:
-    """A BATCH_READ frame.
-
-    Raises:
-        LocalProtocolError: A negative id (an Apache bookie answers -1 with nonsense).
-    """
+    """A BATCH_READ frame."""
     if ledger_id < 0 or first_entry_id < 0:
         raise LocalProtocolError(
             f"cannot read a batch from entry {first_entry_id} of ledger {ledger_id}: ids start "
@@ -285,11 +273,7 @@ def encode_batch_read(
 
 
 def encode_tell_lac(ledger_id: int, last_add_confirmed: int, master_key: bytes) -> bytes:
-    """A TELL_LAC frame.
-
-    Raises:
-        LocalProtocolError: A negative id or LAC, or a bad key.
-    """
+    """A TELL_LAC frame."""
     if ledger_id < 0 or last_add_confirmed < 0:
         raise LocalProtocolError(
             f"cannot announce entry {last_add_confirmed} of ledger {ledger_id}: ids start at 0",
@@ -307,11 +291,7 @@ def encode_auth(message: bytes, version: int = VERSION) -> bytes:
 
 
 def checked_key(master_key: bytes) -> bytes:
-    """`master_key` if it has 20 bytes.
-
-    Raises:
-        LocalProtocolError: It has not. (`struct` would pad or cut it without a word.)
-    """
+    """`master_key` if it has 20 bytes."""
     if len(master_key) != MASTER_KEY_SIZE_BYTES:
         raise LocalProtocolError(
             f"a master key has {MASTER_KEY_SIZE_BYTES} bytes, got {len(master_key)}"
@@ -325,9 +305,6 @@ def decode_request(body: Buffer) -> Request:
     What can be delimited and has readable ids but must not be carried out comes back as a
     `RefusedRequest` to answer: an unknown operation, a negative id, a run that does not add up, a
     version above ours.
-
-    Raises:
-        WireFormatError: Nothing to answer to; the connection has to be closed.
     """
     view = memoryview(body)
     if len(view) < _HEADER.size:

@@ -31,11 +31,7 @@ class StoredBatch(Sequence[bytes]):
     __slots__ = ("_body", "_lengths", "_one_length", "_starts")
 
     def __init__(self, body: memoryview) -> None:
-        """The entries in `body`, whose memory is kept for as long as this is.
-
-        Raises:
-            WireFormatError: A length that is negative or reaches beyond the end.
-        """
+        """The entries in `body`, whose memory is kept for as long as this is."""
         self._body: Buffer = body
         self._lengths: Sequence[int]
         self._starts: Sequence[int]

@@ -34,11 +34,7 @@ class Layout:
 
     @classmethod
     def decode(cls, data: bytes) -> Layout:
-        """The layout in a node's data.
-
-        Raises:
-            WireFormatError: Another layout format, or none.
-        """
+        """The layout in a node's data."""
         match = _LAYOUT.fullmatch(data.decode("ascii", "replace"))
         if match is None:
             raise WireFormatError(f"not a ledger layout: {data[:80]!r}")
@@ -50,11 +46,7 @@ HIERARCHICAL: Final = Layout("org.apache.bookkeeper.meta.HierarchicalLedgerManag
 
 
 def ledger_path(ledger_id: int) -> str:
-    """The path below the ledgers root, starting with a slash.
-
-    Raises:
-        WireFormatError: No ledger can have this id.
-    """
+    """The path below the ledgers root, starting with a slash."""
     if not 0 <= ledger_id <= LEDGER_ID_MAX:
         raise WireFormatError(f"ledger id {ledger_id} is not in 0 to {LEDGER_ID_MAX}")
     if ledger_id < LONG_FROM_LEDGER_ID:
@@ -65,11 +57,7 @@ def ledger_path(ledger_id: int) -> str:
 
 
 def ledger_id_of(path: str) -> int:
-    """The ledger id whose path below the root is `path`.
-
-    Raises:
-        WireFormatError: Not a path that `ledger_path` returns for any id.
-    """
+    """The ledger id whose path below the root is `path`."""
     match = _SHORT.fullmatch(path) or _LONG.fullmatch(path)
     if match is not None:
         ledger_id = int("".join(match.groups()))

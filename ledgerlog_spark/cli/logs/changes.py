@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.progress import Progress
@@ -23,14 +23,11 @@ from ledgerlog_spark.errors import (
     LogKindError,
     VersionNotAvailableError,
 )
+from ledgerlog_spark.log.blocking.logs import BlockingLog
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.properties import LogProperties, user_properties
-from ledgerlog_spark.protocol.log.state.records import LogKind
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.log.blocking.logs import BlockingLog
-    from ledgerlog_spark.protocol.log.state.records import VersionInterval
+from ledgerlog_spark.protocol.log.state.records import LogKind, VersionInterval
 
 app = typer.Typer()
 END_OF_TIME_MS = 1 << 62
@@ -85,11 +82,7 @@ def set_properties(
 
 
 def pair_of_property(change: str) -> tuple[str, str]:
-    """The key and value of PROPERTY=VALUE.
-
-    Raises:
-        ConfigurationError: The text has no `=`.
-    """
+    """The key and value of PROPERTY=VALUE."""
     key, equals, value = change.partition("=")
     if not equals:
         raise ConfigurationError(

@@ -39,6 +39,7 @@ from ledgerlog_spark.cli.output import (
 )
 from ledgerlog_spark.errors import LedgerNotFoundError, LogNotFoundError, MetadataFormatError
 from ledgerlog_spark.log.blocking.logs import BlockingLog
+from ledgerlog_spark.log.clients import BlockingLogClient
 from ledgerlog_spark.protocol.log.state.records import (
     NO_SCHEMA,
     Item,
@@ -50,8 +51,6 @@ from ledgerlog_spark.protocol.log.state.records import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from ledgerlog_spark.log.clients import BlockingLogClient
 
 app = typer.Typer(
     help="Create, read, write and maintain logs.",

@@ -6,16 +6,14 @@ import base64
 import difflib
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ledgerlog_spark.errors import ConfigurationError, LogNotFoundError
 from ledgerlog_spark.log.blocking.logs import BlockingLog
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.log.clients import BlockingLogClient
-    from ledgerlog_spark.protocol.log.state.records import VersionInterval
+from ledgerlog_spark.log.clients import BlockingLogClient
+from ledgerlog_spark.protocol.log.state.records import VersionInterval
 
 NAMES_SHOWN_MAX = 10
 
@@ -47,11 +45,7 @@ def json_text(value: object) -> str:
 
 
 def time_ms(text: str, option: str) -> int:
-    """A time from the command line, in ms since the epoch; the default zone is this machine's.
-
-    Raises:
-        ConfigurationError: The text is not a time.
-    """
+    """A time from the command line, in ms since the epoch; the default zone is this machine's."""
     try:
         return round(datetime.fromisoformat(text).timestamp() * 1e3)
     except (ValueError, OverflowError, OSError):
@@ -76,11 +70,7 @@ def describe_version(version: VersionInterval) -> dict[str, Any]:
 
 
 def names_of(client: BlockingLogClient) -> Sequence[str]:
-    """Names of all logs.
-
-    Raises:
-        MetadataError: There is no cluster. A cluster without logs is no error.
-    """
+    """Names of all logs."""
     names = client.logs.names()
     if not names:
         next(client.list_ledgers(), None)
@@ -88,11 +78,7 @@ def names_of(client: BlockingLogClient) -> Sequence[str]:
 
 
 def opened(client: BlockingLogClient, name: str) -> BlockingLog:
-    """The log of that name.
-
-    Raises:
-        LogNotFoundError: No log has that name; the message suggests a similar name.
-    """
+    """The log of that name."""
     try:
         return client.logs.open(name)
     except LogNotFoundError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -20,17 +21,13 @@ from ledgerlog_spark.cli.output import (
     print_listing,
     print_table,
 )
+from ledgerlog_spark.client.client import LedgerClient
+from ledgerlog_spark.log.clients import BlockingLogClient
 from ledgerlog_spark.log.logs import logs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-
-    from ledgerlog_spark.client.client import LedgerClient
-    from ledgerlog_spark.log.clients import BlockingLogClient
-    from ledgerlog_spark.log.maintenance.check import LogCheck
-    from ledgerlog_spark.log.maintenance.sweeper import Swept
-    from ledgerlog_spark.upkeep.merging import Merged
-    from ledgerlog_spark.upkeep.upkeep import Kept
+from ledgerlog_spark.log.maintenance.check import LogCheck
+from ledgerlog_spark.log.maintenance.sweeper import Swept
+from ledgerlog_spark.upkeep.merging import Merged
+from ledgerlog_spark.upkeep.upkeep import Kept
 
 app = typer.Typer()
 RETRIABLE = 4

@@ -18,21 +18,20 @@ from ledgerlog_spark.cli.logs.changes import pair_of_property
 from ledgerlog_spark.cli.logs.lookup import LogName, json_text, missing, shown_bytes, time_text
 from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.output import AsJson, console, print_json
+from ledgerlog_spark.client.blocking.add_future import AddFuture
 from ledgerlog_spark.errors import (
     ConfigurationError,
     InternalError,
     LedgerLogError,
     LogNotFoundError,
 )
-from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
+from ledgerlog_spark.log.records import Record
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, Position
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.client.blocking.add_future import AddFuture
     from ledgerlog_spark.log.blocking.leader import BlockingLeader
     from ledgerlog_spark.log.blocking.records import BlockingRecordLog
-    from ledgerlog_spark.log.records import Record
-    from ledgerlog_spark.model import Position
 
 app = typer.Typer()
 APPENDS_AHEAD_MAX = 10_000
@@ -179,11 +178,7 @@ def _append_and_close(leader: BlockingLeader, values: Iterable[bytes], appended:
 
 
 def _append_all(leader: BlockingLeader, values: Iterable[bytes], appended: _Appended) -> None:
-    """Append all values, many at once; lines from a terminal are acknowledged one by one.
-
-    Raises:
-        LedgerLogError: The error of a record with an unknown outcome, or else the first error.
-    """
+    """Append all values, many at once; lines from a terminal are acknowledged one by one."""
     ahead_max = 0 if sys.stdin.isatty() else APPENDS_AHEAD_MAX
     ahead: deque[AddFuture[Position]] = deque()
     failed: list[LedgerLogError] = []

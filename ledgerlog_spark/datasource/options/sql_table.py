@@ -38,11 +38,7 @@ the table, and every file written from it, had too."""
 
 
 def with_table_options(schema_json: str, options: Mapping[str, str]) -> str:
-    """The schema with options kept in its first column; unchanged without options.
-
-    Raises:
-        ConfigurationError: This Spark would copy them into all that is made from the table.
-    """
+    """The schema with options kept in its first column; unchanged without options."""
     struct = struct_of(schema_json)
     if not struct["fields"] or not options:
         return schema_json
@@ -55,12 +51,7 @@ def with_table_options(schema_json: str, options: Mapping[str, str]) -> str:
 
 
 def table_options_in(schema_json: str) -> dict[str, str]:
-    """The options that `with_table_options` put into a schema, none if it did not.
-
-    Raises:
-        ConfigurationError: The table was made by a version whose options every query carried
-            along, or this Spark does: they may be another table's.
-    """
+    """The options that `with_table_options` put into a schema, none if it did not."""
     fields = struct_of(schema_json)["fields"]
     for field in fields:
         options = _kept_in(field.get("metadata", {}).get(CATALOG_KEY))
@@ -149,10 +140,6 @@ def check_target(options: Mapping[str, str], *, overwrite: bool, streams: bool) 
         options: As Spark passes them.
         overwrite: Whether the write replaces the rows.
         streams: Whether a streaming query writes.
-
-    Raises:
-        ConfigurationError: It names none, or a part of a log. Nothing was written; the message
-            contains a statement that works.
     """
     given = {key.lower() for key in options}
     if "path" not in given:

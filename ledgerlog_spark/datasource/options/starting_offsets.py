@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import ConfigurationError, DataLossError
 from ledgerlog_spark.protocol.log.properties import check_log_name
+from ledgerlog_spark.protocol.log.state.records import VersionInterval
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ledgerlog_spark.protocol.log.state.records import VersionInterval
-
     Offsets = Mapping[str, int] | str
     """A word for all logs, or numbers by log name, "*" for those that are not named."""
 
@@ -34,11 +32,7 @@ _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_offsets(option: str, value: str) -> Offsets:
-    """The value of `startingOffsets` or `endingOffsets`.
-
-    Raises:
-        ConfigurationError: It is none of the forms; names the option and the forms.
-    """
+    """The value of `startingOffsets` or `endingOffsets`."""
     lowered = value.strip().lower()
     if lowered in {EARLIEST, LATEST}:
         return lowered
@@ -73,9 +67,6 @@ def parse_moment(value: str) -> int:
     """Milliseconds since the epoch; a moment before now by the negative of how long before.
 
     Takes milliseconds, ISO 8601 (UTC unless it names a zone), and `-10m` with ms, s, m, h or d.
-
-    Raises:
-        ValueError: It is none of them; says what would be right.
     """
     stripped = value.strip()
     if re.fullmatch(r"\d{1,16}", stripped):
@@ -95,11 +86,7 @@ def parse_moment(value: str) -> int:
 
 
 def parse_duration(value: str) -> int:
-    """Milliseconds: a whole number of them, or one with ms, s, m, h or d behind it.
-
-    Raises:
-        ValueError: It is neither; says what would be right.
-    """
+    """Milliseconds: a whole number of them, or one with ms, s, m, h or d behind it."""
     match = re.fullmatch(r"(\d{1,12})\s*(ms|s|m|h|d)?", value.strip().lower())
     if match is None:
         raise ValueError("a duration such as 500ms, 30s, 15m, 2h or 1d")
@@ -160,9 +147,6 @@ def start_or_else(
         end_offset: Of the log.
         newest_ms: When its newest row came.
         strategy: The option's value.
-
-    Raises:
-        ConfigurationError: No row is as late, and the strategy is not to begin at the end then.
     """
     if found is not None:
         return found
@@ -204,10 +188,6 @@ def checked_offset(
         end: Of the same.
         version: Its number; None for a leader log, which has no versions.
         fail_on_data_loss: Whether rows before the start have to be there.
-
-    Raises:
-        ConfigurationError: It is behind the end.
-        DataLossError: The rows there were overwritten or truncated.
     """
     read = f"log {log!r}" if version is None else f"version {version} of log {log!r}"
     if offset > end:

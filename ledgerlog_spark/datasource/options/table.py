@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledgerlog_spark.datasource.options.starting_offsets import (
     ERROR,
@@ -16,10 +17,6 @@ from ledgerlog_spark.datasource.options.starting_offsets import (
 )
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.protocol.log.properties import check_log_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 FAIL, CONTINUE = "fail", "continue"
 """What a stream does about an overwrite of what it reads."""
@@ -65,11 +62,7 @@ class Option:
         return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
 
     def value_of(self, text: str) -> Any:
-        """The parsed value.
-
-        Raises:
-            ConfigurationError: The text is none of the option's values; names the key and them.
-        """
+        """The parsed value."""
         try:
             return self.parse(text)
         except ValueError as error:

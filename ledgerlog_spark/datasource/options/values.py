@@ -153,12 +153,7 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
-        """Check every option.
-
-        Raises:
-            ConfigurationError: A key is unknown (names the nearest known one), or a value is
-                wrong (says what would be right).
-        """
+        """Check every option: unknown keys and wrong values are errors."""
         lowered = {key.lower(): value for key, value in options.items()}
         strict = BY_LOWER_NAME["strictoptions"]
         is_strict = strict.value_of(lowered.get("strictoptions", "true"))
@@ -182,12 +177,7 @@ class SourceOptions:
         return uri
 
     def for_read(self) -> ReadOptions:
-        """The options of a scan.
-
-        Raises:
-            ConfigurationError: Not exactly one of log, logs, logPattern and ledgerId is given, or
-                options contradict each other.
-        """
+        """The options of a scan."""
         _reject_jvm(self.values)
         chosen = [
             name
@@ -251,11 +241,7 @@ class SourceOptions:
         return StreamOptions(read, **{name: values[name] for name in rest})
 
     def for_write(self) -> WriteOptions:
-        """The options of a write.
-
-        Raises:
-            ConfigurationError: No log is named, or only one of txnAppId and txnVersion is given.
-        """
+        """The options of a write."""
         self._check_write()
         if (self.values["txn_app_id"] is None) != (self.values["txn_version"] is None):
             raise ConfigurationError(
@@ -266,12 +252,7 @@ class SourceOptions:
         return _chosen(WriteOptions, self.values)
 
     def check_mode(self, *, overwrite: bool) -> None:
-        """Returns when the options fit a write that replaces rows, or one that appends them.
-
-        Raises:
-            ConfigurationError: An option of overwrites is given for an append, or two options say
-                what becomes of the columns.
-        """
+        """Returns when the options fit a write that replaces rows, or one that appends them."""
         for attribute, name in (
             ("overwrite_schema", "overwriteSchema"),
             ("overwrite_if_changed", "overwriteIfChanged"),
@@ -289,11 +270,7 @@ class SourceOptions:
             )
 
     def for_stream_write(self) -> WriteOptions:
-        """The options of a streaming write.
-
-        Raises:
-            ConfigurationError: No log is named, or txnVersion is given, which is the batch id.
-        """
+        """The options of a streaming write."""
         self._check_write()
         if self.values["txn_version"] is not None:
             raise ConfigurationError(
@@ -323,11 +300,7 @@ def _reject_backward_times(start: int | None, end: int | None) -> None:
 
 
 def _check_named(read: ReadOptions) -> None:
-    """A log that offsets are given for is one that the stream reads, now or later.
-
-    Raises:
-        ConfigurationError: It is none, which may be a slip of the pen.
-    """
+    """A log that offsets are given for is one that the stream reads, now or later."""
     selection = read.selection
     named = read.starting_offsets
     if isinstance(named, str):

@@ -51,9 +51,6 @@ def read_indexes(
         log_ids: By name of the log.
         schemas: Schema messages of the ranges' rows, by log and schema id.
         password: Of the ledgers.
-
-    Raises:
-        WireFormatError: An entry is not the index of its range.
     """
     # The pieces of one range have one index.
     by_key = {(each.ledger_id, each.index_entry_id): each for each in ranges}

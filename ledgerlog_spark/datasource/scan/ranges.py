@@ -12,15 +12,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
+from ledgerlog_spark.arrow.stream_codec import IndexedEntry
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.log.reading.listed_rows import EntryForm
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.leader.entry import LeaderEntryHeader
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.arrow.stream_codec import IndexedEntry
 
 HeaderOf = Callable[[int], LeaderEntryHeader]
 
@@ -91,11 +88,7 @@ class RangeIndex:
 
     @classmethod
     def of(cls, index_entry_id: int, entries: Sequence[IndexedEntry]) -> RangeIndex:
-        """The index that ends a range: it has one value for each of the range's other entries.
-
-        Raises:
-            WireFormatError: It describes more entries than there can be, or entries without rows.
-        """
+        """The index that ends a range: it has one value for each of the range's other entries."""
         if not 0 < len(entries) <= index_entry_id or any(entry.rows < 1 for entry in entries):
             raise WireFormatError(
                 f"index entry {index_entry_id} is not that of a range: it describes "
@@ -112,9 +105,6 @@ class RangeIndex:
 
         Args:
             scanned: A range, or a piece of one, whose index this is.
-
-        Raises:
-            WireFormatError: The index is not that of the range.
         """
         first = scanned.first_entry_id - self.first_entry_id
         end = scanned.last_entry_id + 1 - self.first_entry_id

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import pyarrow as pa
 
     from ledgerlog_spark.datasource.options.values import ReadOptions
@@ -39,13 +38,7 @@ class RawReader(DataSourceReader):
         self._schema_json = schema_json
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Entries of about equal number for each task.
-
-        Raises:
-            LedgerNotFoundError: No such ledger.
-            UnauthorizedError: Wrong password.
-            SchemaMismatchError: The schema has a column that entries do not have.
-        """
+        """Entries of about equal number for each task."""
         from ledgerlog_spark.arrow.spark_types import arrow_schema_of
         from ledgerlog_spark.datasource.case_rule import reject_unknown_raw_columns
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import pyarrow as pa
 
     from ledgerlog_spark.datasource.options.values import ReadOptions
@@ -51,15 +50,7 @@ class BatchReader(DataSourceReader):
         self._schema_json = schema_json
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The plan of the scan, one partition for each task.
-
-        Raises:
-            LogNotFoundError: No such log.
-            VersionNotAvailableError: `versionAsOf` names a version that is gone or never was.
-            ConfigurationError: Offsets that the log does not have.
-            DataLossError: Offsets of rows that are gone.
-            SchemaMismatchError: The schema has a column that no log has.
-        """
+        """The plan of the scan, one partition for each task."""
         from ledgerlog_spark.arrow.spark_types import arrow_schema_of
         from ledgerlog_spark.datasource.cluster import logs_at, password_in
         from ledgerlog_spark.datasource.scan.planning import tasks_of

@@ -30,12 +30,7 @@ Offsets = Mapping[str, int] | str
 
 
 def version_asked(logs: BlockingLogs, log: BlockingLog, options: ReadOptions) -> int | None:
-    """The version that the options name, by number or by time; None for the newest.
-
-    Raises:
-        LogKindError: A time is given, and it is a leader log.
-        VersionNotAvailableError: None as old is retained, or the log was made later.
-    """
+    """The version that the options name, by number or by time; None for the newest."""
     if options.timestamp_as_of is None:
         return options.version_as_of
     if log.state().head.kind is LogKind.LEADER:

@@ -8,12 +8,11 @@ whatever the limits are. Several logs share a limit evenly; what one leaves goes
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ledgerlog_spark.protocol.log.state.records import Item
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ledgerlog_spark.arrow.schema_evolution import storable
 from ledgerlog_spark.arrow.schema_records import stored_schema
@@ -17,6 +17,7 @@ from ledgerlog_spark.datasource.write.job import (
 )
 from ledgerlog_spark.errors import LogNotFoundError
 from ledgerlog_spark.log.blocking.stream import BlockingStream
+from ledgerlog_spark.log.clients import BlockingLogClient
 from ledgerlog_spark.log.committing.job import Job, JobPlan, plan_job
 from ledgerlog_spark.log.committing.stream_ledgers import log_deleted, log_made_again
 from ledgerlog_spark.protocol.log.commit.result import CommitResult
@@ -25,9 +26,6 @@ from ledgerlog_spark.protocol.log.properties import LogProperties
 from ledgerlog_spark.protocol.log.read.versions import LogState
 from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
 from ledgerlog_spark.upkeep.background import upkeep_after_commit
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.log.clients import BlockingLogClient
 
 _log_ids: dict[tuple[str, str], str] = {}
 """Of logs that this process planned batches for, by service URI and name; the latest LOGS_MAX."""

@@ -53,11 +53,7 @@ class LogOffset:
 
 
 def offsets_of(value: Any) -> dict[str, LogOffset]:
-    """The offsets in what Spark read from a checkpoint, by log name.
-
-    Raises:
-        ConfigurationError: Something else wrote the checkpoint.
-    """
+    """The offsets in what Spark read from a checkpoint, by log name."""
     try:
         return {name: _offset_of(position) for name, position in value.items()}
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -141,10 +137,6 @@ def readable_from(view: LogView, offset: int, rules: Rules, *, accepted_version:
         rules: What may be passed over.
         accepted_version: What was overwritten up to this version was settled before; None when
             nothing is known, as after a restart.
-
-    Raises:
-        DataLossError: Rows from there on are gone, or the log is shorter than it was.
-        LogError: The log was overwritten.
     """
     name = view.name
     if offset > view.end_offset:
@@ -263,9 +255,6 @@ def check_checkpoint(selection: LogSelection, names: Iterable[str]) -> None:
     """Refuse a checkpoint of which no log is read any more.
 
     A log that is not selected any more keeps its place in the checkpoint, and is not read.
-
-    Raises:
-        ConfigurationError: It is the checkpoint of other logs.
     """
     others = sorted(names)
     if others and not any(name in selection for name in others):

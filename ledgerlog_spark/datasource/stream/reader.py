@@ -6,11 +6,14 @@ pickled to the tasks and reads. What a task needs travels in its partition.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from ledgerlog_spark.datasource.scan.reader import LogPartition, rows_of_partition
+from ledgerlog_spark.datasource.stream.admission import Limits
+from ledgerlog_spark.errors import LedgerLogError
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -24,14 +27,10 @@ except ImportError as missing:
     raise ImportError("streams need Spark 4.2 or later, as all of ledgerlog does") from missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pyspark.sql.datasource import InputPartition
 
     from ledgerlog_spark.datasource.options.values import StreamOptions
-    from ledgerlog_spark.datasource.stream.admission import Limits
     from ledgerlog_spark.datasource.stream.source import LedgerStream
-    from ledgerlog_spark.errors import LedgerLogError
 
 
 class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

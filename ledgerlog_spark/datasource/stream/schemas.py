@@ -36,9 +36,6 @@ class StreamSchemas:
         """Look at the log's current columns, when they are others than last time.
 
         New ones are said in the log of the source process, once, and are in `new_columns`.
-
-        Raises:
-            SchemaMismatchError: They cannot become the query's.
         """
         if view.content is not LogContent.ROWS or view.schema_id not in view.schemas:
             return

@@ -82,14 +82,7 @@ class LedgerStream:
         self._seen_ends: dict[str, LogOffset] = {}
 
     def initial(self) -> dict[str, LogOffset]:
-        """Where a query without a checkpoint begins: once for all, however often it is asked.
-
-        Raises:
-            LogNotFoundError: A log that is named does not exist.
-            ConfigurationError: The options name an offset or a moment that the log does not have.
-            DataLossError: The rows there are gone, unless `failOnDataLoss` is false.
-            SchemaMismatchError: The query has a column that no log has.
-        """
+        """Where a query without a checkpoint begins: once for all, however often it is asked."""
         if self._initial is None:
             current = self._logs.current()
             for name in self._selection.names:
@@ -101,11 +94,7 @@ class LedgerStream:
         return self._initial
 
     def fix_ends(self) -> None:
-        """Read up to where the logs end now, and no further (Trigger.AvailableNow).
-
-        Raises:
-            LogNotFoundError: A log that is named does not exist.
-        """
+        """Read up to where the logs end now, and no further (Trigger.AvailableNow)."""
         self._ends = {}
         for name, log in self._logs.current().items():
             try:
@@ -125,12 +114,6 @@ class LedgerStream:
         Args:
             start: Where the last batch ended.
             limits: None takes everything that is there.
-
-        Raises:
-            DataLossError: Rows that were not read are gone, unless `failOnDataLoss` is false.
-            LogError: A log was overwritten, unless `onOverwrite` is continue.
-            SchemaMismatchError: A log's columns cannot become the query's.
-            ConfigurationError: `start` is of other logs.
         """
         check_checkpoint(self._selection, start)
         is_first = not self._has_planned and start == self._initial
@@ -183,12 +166,7 @@ class LedgerStream:
         return reports
 
     def tasks(self, start: Offsets, end: Offsets) -> list[ScanTask]:
-        """What the tasks of a batch read; the same rows whenever it is asked.
-
-        Raises:
-            DataLossError: Rows of the batch are gone, unless `failOnDataLoss` is false.
-            ConfigurationError: The batch is of other logs.
-        """
+        """What the tasks of a batch read; the same rows whenever it is asked."""
         check_checkpoint(self._selection, end)
         if not self._has_planned and start == self._initial:
             start = self._first_start(start, end)

@@ -115,10 +115,6 @@ class WatchedLog:
             is_fresh: Whether it has to be of this moment.
             seen_offset: Where the log was seen to end, by this process or an earlier one: a view
                 that ends before it is not good enough, see `Log.view`.
-
-        Raises:
-            LogNotFoundError: The log was deleted.
-            LedgerLogError: It cannot be read, and no view of it is known.
         """
         known = self._view
         if known is not None and first_offset < known.first_offset:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark import TaskContext
@@ -16,8 +17,6 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import pyarrow as pa
 
     from ledgerlog_spark.datasource.options.values import WriteOptions
@@ -49,15 +48,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(
         self, uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool
     ) -> None:
-        """Check the rows' schema against the log's; the process that commits asks nothing.
-
-        Raises:
-            LogNotFoundError: No such log, and `createIfMissing` is false.
-            LogKindError: A leader appends to the log.
-            SchemaMismatchError: Rows of this schema cannot be stored in the log.
-            ConfigurationError: Options that do not fit the log as it is.
-            NotEnoughBookiesError: Fewer writable bookies than the log's ensemble.
-        """
+        """Check the rows' schema against the log's; the process that commits asks nothing."""
         from ledgerlog_spark.datasource.stream.job import StreamWrite
 
         self._write = StreamWrite(uri, options, schema_json, overwrite)
@@ -154,11 +145,7 @@ class RunningBatch(NamedTuple):
 
 
 def running_batch() -> RunningBatch:
-    """What Spark says of the running task.
-
-    Raises:
-        ConfigurationError: It is no task of a streaming query.
-    """
+    """What Spark says of the running task."""
     context = TaskContext.get()
     names = ("sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId")
     values = [context.getLocalProperty(name) if context else None for name in names]

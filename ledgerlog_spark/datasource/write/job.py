@@ -101,9 +101,6 @@ def schema_after(
 
     That of the rows alone where there are no other rows to stand beside: when nothing was
     committed yet, whatever a write that failed made the log with, and with `overwriteSchema`.
-
-    Raises:
-        SchemaMismatchError: Rows of this schema cannot be stored beside those of the log.
     """
     current = state.schema
     replaces = overwrite and options.overwrite_schema
@@ -159,12 +156,7 @@ def _properties(options: WriteOptions) -> dict[str, str]:
 
 
 def check_head(options: WriteOptions, head: LogHead) -> None:
-    """Options that a log was not made with are an error, not something to pass over.
-
-    Raises:
-        LogKindError: A leader appends to the log.
-        ConfigurationError: An option that does not fit the log; names both values.
-    """
+    """Options that a log was not made with are an error, not something to pass over."""
     if head.kind is not LogKind.TRANSACTIONAL:
         raise LogKindError(
             f"log {options.log!r} is a {head.kind.name.lower()} log: write to it through its "

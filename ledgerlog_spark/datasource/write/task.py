@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerlog_spark.arrow.conform import Conformer
-from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
+from ledgerlog_spark.arrow.entry_splitter import EncodedEntry, EntrySplitter
 from ledgerlog_spark.arrow.schema_records import spark_schema
 from ledgerlog_spark.arrow.spark_types import arrow_schema_of
 from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.errors import LedgerClosedError, LedgerFencedError
+from ledgerlog_spark.protocol.log.state.records import StagedRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     import pyarrow as pa
 
-    from ledgerlog_spark.arrow.entry_splitter import EncodedEntry
     from ledgerlog_spark.log.blocking.logs import BlockingRangeWriter
-    from ledgerlog_spark.protocol.log.state.records import StagedRange
 
 MOVES_MAX = 10
 """Ledgers that one attempt may lose to somebody else's recovery before it fails."""
@@ -47,11 +45,6 @@ def stage_ranges(
         compression: Of entries.
         target_entry_bytes: Of an entry, encoded.
         ignores_case: False fails on a column that the log has in another case alone.
-
-    Raises:
-        LocalProtocolError: A row is larger than an entry can be; names its size.
-        SchemaMismatchError: A batch cannot become the log's schema.
-        LedgerLogError: The attempt failed; what it wrote is listed nowhere.
     """
     encoding = _Encoding(schema, compression, target_entry_bytes)
     writer = _Ranges(open_range, encoding, ignores_case=ignores_case)

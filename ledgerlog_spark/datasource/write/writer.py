@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import pyarrow as pa
 
     from ledgerlog_spark.datasource.options.values import WriteOptions
@@ -36,14 +35,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(
         self, uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool
     ) -> None:
-        """Check the rows' schema against the log's, and begin the job.
-
-        Raises:
-            LogNotFoundError: No such log, and `createIfMissing` is false.
-            SchemaMismatchError: Rows of this schema cannot be stored in the log.
-            ConfigurationError: Options that do not fit the log as it is.
-            NotEnoughBookiesError: Fewer writable bookies than the log's ensemble.
-        """
+        """Check the rows' schema against the log's, and begin the job."""
         from ledgerlog_spark.datasource.cluster import client_of
         from ledgerlog_spark.datasource.write.job import begin_job
 
@@ -53,13 +45,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._job = begin_job(client_of(uri), options, schema_json, overwrite=overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRanges:
-        """The ranges of one task attempt, acknowledged on their ack quorums when this returns.
-
-        Raises:
-            LocalProtocolError: A row is larger than an entry can be; names its size.
-            SchemaMismatchError: A batch is not of the schema that Spark announced.
-            LedgerLogError: The bookies or ZooKeeper failed; Spark tries the task again.
-        """
+        """The ranges of one task attempt, acknowledged on their ack quorums when this returns."""
         from ledgerlog_spark.datasource.case_rule import task_ignores_case
         from ledgerlog_spark.datasource.cluster import logs_at
         from ledgerlog_spark.datasource.write.task import stage_ranges

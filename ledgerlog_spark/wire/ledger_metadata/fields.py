@@ -40,12 +40,7 @@ class LedgerFields:
     unknown_fields: bytes = b""
 
     def checked(self, format_version: int) -> LedgerMetadata:
-        """The metadata that the fields describe.
-
-        Raises:
-            WireFormatError: Something needed is missing, or fields contradict each other.
-            ConfigurationError: The quorum is none.
-        """
+        """The metadata that the fields describe."""
         if self.write_quorum is None or self.ensemble_size is None:
             raise WireFormatError("it names no ensemble size or no write quorum")
         ack_quorum = self.write_quorum if self.ack_quorum is None else self.ack_quorum

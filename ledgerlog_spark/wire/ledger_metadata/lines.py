@@ -22,11 +22,7 @@ _NUMBER_LINES = 3
 
 
 def decode_lines(body: bytes) -> LedgerFields:
-    """The fields of a record in format 1, its version line taken off.
-
-    Raises:
-        WireFormatError: Lines that format 1 does not have.
-    """
+    """The fields of a record in format 1, its version line taken off."""
     try:
         lines = body.decode().removesuffix("\n").split("\n")
     except UnicodeDecodeError as cause:

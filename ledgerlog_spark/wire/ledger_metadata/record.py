@@ -13,7 +13,8 @@ message that this version does not know is kept and written back; anything else 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from ledgerlog_spark.errors import (
     ConfigurationError,
@@ -33,9 +34,6 @@ from ledgerlog_spark.wire.protobuf.binary import (
     encode_varint,
     fields_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _HEADER: Final = b"BookieMetadataFormatVersion\t"
 

@@ -23,11 +23,7 @@ _DIGESTS: dict[str, IntEnum] = {digest.name: digest for digest in DigestType}
 
 
 def decode_text(body: bytes) -> LedgerFields:
-    """The fields of a record in format 2, its version line taken off.
-
-    Raises:
-        WireFormatError: Not protobuf text, or a field that format 2 does not have.
-    """
+    """The fields of a record in format 2, its version line taken off."""
     message = parse(body)
     fields = LedgerFields()
     seen: list[str] = []

@@ -6,13 +6,11 @@ can keep what it does not know; 32- and 64-bit fields are stepped over in the sa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ledgerlog_spark.errors import WireFormatError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _U64 = 1 << 64
 _I64_MIN = -(1 << 63)
@@ -45,32 +43,20 @@ class Field(NamedTuple):
     raw: bytes
 
     def as_int64(self) -> int:
-        """The signed value of a varint field.
-
-        Raises:
-            WireFormatError: Another wire type.
-        """
+        """The signed value of a varint field."""
         if not isinstance(self.value, int):
             raise WireFormatError(f"field {self.number} is not a number", field=self.number)
         return self.value - _U64 if self.value >= _U64 >> 1 else self.value
 
     def as_bytes(self) -> bytes:
-        """The value of a length-delimited field.
-
-        Raises:
-            WireFormatError: Another wire type.
-        """
+        """The value of a length-delimited field."""
         if self.wire_type is not WireType.BYTES:
             raise WireFormatError(f"field {self.number} is not a byte string", field=self.number)
         assert isinstance(self.value, bytes)
         return self.value
 
     def as_text(self) -> str:
-        """The value of a string field.
-
-        Raises:
-            WireFormatError: Another wire type, or bytes that are not UTF-8.
-        """
+        """The value of a string field."""
         try:
             return self.as_bytes().decode()
         except UnicodeDecodeError as cause:
@@ -102,11 +88,7 @@ def encode_bytes(number: int, value: bytes) -> bytes:
 
 
 def decode_varint(data: bytes, offset: int) -> tuple[int, int]:
-    """The number at `offset`, below 2**64, and the offset after it.
-
-    Raises:
-        WireFormatError: It does not end within ten bytes or within `data`.
-    """
+    """The number at `offset`, below 2**64, and the offset after it."""
     value = 0
     for place in range(_VARINT_SIZE_BYTES_MAX):
         if offset + place >= len(data):
@@ -121,11 +103,7 @@ def decode_varint(data: bytes, offset: int) -> tuple[int, int]:
 
 
 def fields_of(message: bytes) -> Iterator[Field]:
-    """The fields of a message, in their order.
-
-    Raises:
-        WireFormatError: While iterating, where the bytes are no message.
-    """
+    """The fields of a message, in their order."""
     offset = 0
     while offset < len(message):
         start = offset

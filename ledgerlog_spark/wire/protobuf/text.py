@@ -53,11 +53,7 @@ def quoted(value: bytes) -> str:
 
 
 def unescaped(literal: str) -> bytes:
-    """The bytes of a quoted string, quotes included in `literal`.
-
-    Raises:
-        WireFormatError: An escape that there is not.
-    """
+    """The bytes of a quoted string, quotes included in `literal`."""
 
     def replaced(match: re.Match[bytes]) -> bytes:
         octal, hexadecimal, simple = match.groups()
@@ -73,11 +69,7 @@ def unescaped(literal: str) -> bytes:
 
 
 def parse(text: bytes) -> TextMessage:
-    """The message that `text` describes.
-
-    Raises:
-        WireFormatError: It describes none.
-    """
+    """The message that `text` describes."""
     parser = _Parser(text.decode("utf-8", "surrogateescape"))
     message = parser.message(0)
     if parser.kind:
