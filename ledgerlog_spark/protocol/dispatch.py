@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from ledgerlog_spark.errors import LocalProtocolError
 
@@ -77,21 +77,33 @@ def row(
     }
 
 
-def dispatch(machine: M, table: Table[M, F], phase: Enum, event: object) -> list[F]:
-    """The effects of `event` on `machine`, which is in `phase`.
+class TableMachine(Generic[E, F]):
+    """A machine whose handlers stand in a table.
 
-    Raises:
-        LocalProtocolError: The caller may not ask for this now; nothing was changed.
-        AssertionError: The pair cannot happen.
+    Attributes:
+        phase: Where it is.
     """
-    handler = table[phase].get(type(event))
-    if handler is IGNORED:
-        return []
-    assert handler is not None, f"{type(machine).__name__} in {phase.name} cannot get {event!r}"
-    if handler is REFUSED:
-        raise LocalProtocolError(
-            f"{type(event).__name__} is not allowed while the {type(machine).__name__} is "
-            f"{phase.name}: check its phase, or can_add, first",
-            phase=phase.name,
-        )
-    return handler(machine, event)
+
+    table: ClassVar[Table[Any, Any]]
+    phase: Enum
+
+    def handle(self, event: E) -> list[F]:
+        """Take one event; the host performs the effects in order after this returned.
+
+        Raises:
+            LocalProtocolError: The caller may not ask for this now; nothing was changed.
+            AssertionError: Our bug (contract, clause 9): the pair cannot happen.
+        """
+        handler = self.table[self.phase].get(type(event))
+        if handler is IGNORED:
+            return []
+        kind, phase = type(self).__name__, self.phase
+        assert handler is not None, f"{kind} in {phase.name} cannot get {event!r}"
+        if handler is REFUSED:
+            raise LocalProtocolError(
+                f"{type(event).__name__} is not allowed while the {kind} is {phase.name}: check "
+                "its phase, or can_add, first",
+                phase=phase.name,
+            )
+        effects: list[F] = handler(self, event)
+        return effects

@@ -87,12 +87,13 @@ class Deadlines:
             while queue and not queue[0].is_open:
                 queue.popleft()
 
-    def close(self) -> None:
-        """Watch nothing any more."""
-        self._queues.clear()
+    def close(self) -> list[Pending]:
+        """Watch nothing any more; the requests that were not answered."""
+        queues, self._queues = self._queues, {}
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        return [pending for queue in queues.values() for pending in queue if pending.is_open]
 
     def _start_timer(self, due: float) -> None:
         self._due = due

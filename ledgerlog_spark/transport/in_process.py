@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, Final, Protocol
 
@@ -129,8 +130,11 @@ class InProcessTransport:
         self._requests = requests
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._loop, _expire)
-        self._open: set[Pending] = set()
         self._watches: set[_Watch] = set()
+        self._last_prepared: PreparedRun | None = None
+        # Storage may answer at once; the port promises never to before its method returned.
+        finish: Callable[..., Any] = self._finish
+        self._reply: Callable[..., Any] = partial(self._loop.call_soon, finish)
         self._is_closed = False
 
     def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
@@ -139,11 +143,14 @@ class InProcessTransport:
         Raises:
             LocalProtocolError: It is no run, or fits no frame; nothing was stored.
         """
-        prepared = PreparedRun(request)
+        storage, prepared = self._storage(bookie_id), self._last_prepared
+        if prepared is None or prepared.request is not request:  # its bookies come in a row
+            prepared = self._last_prepared = PreparedRun(request)
         pending = PendingRun(prepared, 0, on_reply)
-        storage = self._admit(bookie_id, pending, timeout_ms)
         if storage is None:
+            self._loop.call_soon(pending.fail, Code.UNAVAILABLE)
             return
+        self._deadlines.add(pending, timeout_ms)
         ids = request.entry_ids
         storage.add(
             self._requests.add(
@@ -154,7 +161,7 @@ class InProcessTransport:
                 master_key=request.master_key,
                 is_recovery=request.is_recovery,
             ),
-            lambda code: self._reply(pending, pending.fail, code),
+            partial(self._reply, pending.fail),
         )
 
     def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
@@ -175,7 +182,7 @@ class InProcessTransport:
                 is_recovery=request.is_recovery,
             ),
             lambda code, entry: self._reply(
-                pending, pending.finish, code, None if entry is None else bytes(entry)
+                pending.finish, code, None if entry is None else bytes(entry)
             ),
         )
 
@@ -198,7 +205,7 @@ class InProcessTransport:
                 count_max=request.count_max,
                 size_bytes_max=request.size_bytes_max,
             ),
-            lambda code, entries: self._reply(pending, pending.finish, code, tuple(entries)),
+            lambda code, entries: self._reply(pending.finish, code, tuple(entries)),
         )
 
     def tell_lac(self, bookie_id: str, request: WriteLac) -> bool:
@@ -209,7 +216,7 @@ class InProcessTransport:
         """
         check_ids(request.ledger_id, request.last_add_confirmed)
         master_key = checked_key(request.master_key)
-        storage = None if self._is_closed else self._bookies.get(bookie_id)
+        storage = self._storage(bookie_id)
         if storage is None:
             return False
         storage.tell_lac(request.ledger_id, request.last_add_confirmed, master_key)
@@ -232,7 +239,7 @@ class InProcessTransport:
                 request.ledger_id,
                 request.last_add_confirmed,
                 master_key,
-                lambda code: self._reply(pending, pending.finish, code, NO_ENTRY),
+                lambda code: self._reply(pending.finish, code, NO_ENTRY),
             )
 
     def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnLac) -> None:
@@ -245,9 +252,7 @@ class InProcessTransport:
         pending = _PendingLac(on_reply)
         storage = self._admit(bookie_id, pending, timeout_ms)
         if storage is not None:
-            storage.read_lac(
-                ledger_id, lambda code, lac: self._reply(pending, pending.finish, code, lac)
-            )
+            storage.read_lac(ledger_id, lambda code, lac: self._reply(pending.finish, code, lac))
 
     def watch_lac(
         self, bookie_id: str, request: WatchLac, on_rise: OnLacRise, on_end: OnWatchEnd
@@ -259,7 +264,7 @@ class InProcessTransport:
         """
         ledger_id, size_bytes_max = request.ledger_id, request.entries_size_bytes_max
         check_ids(ledger_id)
-        storage = None if self._is_closed else self._bookies.get(bookie_id)
+        storage = self._storage(bookie_id)
         if storage is None:
             return self._loop.call_soon(on_end, Code.UNAVAILABLE).cancel
 
@@ -295,30 +300,23 @@ class InProcessTransport:
     async def aclose(self) -> None:
         """Answer requests still open `Code.UNAVAILABLE`; later ones too. Storage stays as it is."""
         self._is_closed = True
-        self._deadlines.close()
-        for pending in list(self._open):
+        for pending in self._deadlines.close():
             pending.fail(Code.UNAVAILABLE)
-        self._open.clear()
         for watch in tuple(self._watches):
             watch.end()
 
+    def _storage(self, bookie_id: str) -> BookieStorage | None:
+        return None if self._is_closed else self._bookies.get(bookie_id)
+
     def _admit(self, bookie_id: str, pending: Pending, timeout_ms: int) -> BookieStorage | None:
-        storage = None if self._is_closed else self._bookies.get(bookie_id)
+        storage = self._storage(bookie_id)
         if storage is None:
             self._loop.call_soon(pending.fail, Code.UNAVAILABLE)
             return None
-        self._open.add(pending)
         self._deadlines.add(pending, timeout_ms)
         return storage
 
-    def _reply(self, pending: Pending, finish: Callable[..., None], *result: Any) -> None:
-        # Storage may answer at once; the port promises never to before its method returned.
-        self._loop.call_soon(self._finish, pending, finish, result)
-
-    def _finish(
-        self, pending: Pending, finish: Callable[..., None], result: tuple[Any, ...]
-    ) -> None:
-        self._open.discard(pending)
+    def _finish(self, finish: Callable[..., None], *result: Any) -> None:
         finish(*result)
         self._deadlines.trim()
 

@@ -69,7 +69,7 @@ _BUSY = [
     Mutation(
         "bookie_without_runs_stays_busy",
         f"{PROTOCOL}/ledger/overload.py",
-        "        if not runs:\n            del self._busy[index]\n",
+        "        if not runs:\n            del self.waits[index]\n",
         "",
         "another bookie that refuses alone is not replaced",
     ),

@@ -214,7 +214,7 @@ class SimClient:
                     payloads=run.payloads,
                 )
             ]
-        stored: list[bytes] = run.attachment  # type: ignore[assignment]
+        stored: list[bytes] = run.attachment
         ids: range | tuple[int, ...] = range(run.first_entry_id, run.last_entry_id + 1)
         if effect.entry_ids is not None:
             ids = effect.entry_ids

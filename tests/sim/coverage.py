@@ -20,10 +20,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TextIO
+from unittest import mock
 
 import ledgerlog_spark.protocol as protocol_package
-from ledgerlog_spark.protocol import dispatch as dispatch_module
-from ledgerlog_spark.protocol.dispatch import IGNORED, REFUSED, Unhandled
+from ledgerlog_spark.protocol.dispatch import IGNORED, REFUSED, TableMachine, Unhandled
 from ledgerlog_spark.protocol.log.machine import LogMachine
 
 ROOT = Path(__file__).parents[2]
@@ -147,7 +147,7 @@ class Coverage:
                 protocol_package.__path__, f"{protocol_package.__name__}."
             )
         ]
-        original = dispatch_module.dispatch
+        original: Callable[..., list[Any]] = TableMachine.handle
         for module in modules:
             for name in tables:
                 table = vars(module).get(name)
@@ -157,17 +157,17 @@ class Coverage:
                         for event, handler in row.items():
                             self._entries[f"{name}.{phase.name}.{event.__name__}"] = handler
 
-        def counted(machine: Any, table: Any, phase: Any, event: Any) -> list[Any]:
-            name = self._tables.get(id(table))
+        def counted(machine: Any, event: Any) -> list[Any]:
+            name = self._tables.get(id(machine.table))
             if name is None:
-                return original(machine, table, phase, event)
+                return original(machine, event)
             kind = type(event).__name__
-            self.transitions[f"{name}.{phase.name}.{kind}"] += 1
+            self.transitions[f"{name}.{machine.phase.name}.{kind}"] += 1
             for attribute in ("code", "outcome"):
                 value = getattr(event, attribute, None)
                 if value is not None:
                     self.codes[f"{kind}.{value.name}"] += 1
-            effects = original(machine, table, phase, event)
+            effects = original(machine, event)
             for effect in effects:
                 self.effects[type(effect).__name__] += 1
                 failure = getattr(effect, "failure", None)
@@ -177,12 +177,9 @@ class Coverage:
                     self.failures[f"{type(machine).__name__}.{type(error).__name__}"] += 1
             return effects
 
-        users = [module for module in modules if vars(module).get("dispatch") is original]
         before = sys.gettrace()
         with ExitStack() as undo:
-            for module in users:
-                vars(module)["dispatch"] = counted
-                undo.callback(vars(module).__setitem__, "dispatch", original)
+            undo.enter_context(mock.patch.object(TableMachine, "handle", counted))
             for name in ("start", "handle"):
                 undo.callback(setattr, LogMachine, name, getattr(LogMachine, name))
                 setattr(LogMachine, name, self._counted_step(getattr(LogMachine, name)))

@@ -16,7 +16,8 @@ from ledgerlog_spark.client.handles.follower import LedgerFollower
 from ledgerlog_spark.client.handles.known_ends import KnownEnds
 from ledgerlog_spark.client.handles.lac_announcer import announces
 from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
-from ledgerlog_spark.client.host.effects import Machine, MachineHost, OnCrash, OnIndication
+from ledgerlog_spark.client.host.effects import MachineHost, OnCrash, OnIndication
+from ledgerlog_spark.client.host.event_queue import Machine
 from ledgerlog_spark.client.host.stall_watch import StallWatch
 from ledgerlog_spark.client.services import Services, record_unread
 from ledgerlog_spark.errors import (

@@ -13,13 +13,13 @@ ledger's life.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ledgerlog_spark.client.errors_from_codes import outcome_of
 from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
-from ledgerlog_spark.client.host.event_queue import EventQueue
+from ledgerlog_spark.client.host.event_queue import EventQueue, Machine
 from ledgerlog_spark.client.host.stall_watch import StallWatch
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import LedgerLogError
@@ -30,7 +30,6 @@ from ledgerlog_spark.protocol.ledger.messages import (
     BatchReplied,
     BookiesListed,
     CasMetadata,
-    Effect,
     Event,
     Indication,
     LacReplied,
@@ -54,13 +53,6 @@ from ledgerlog_spark.waits import forever
 T = TypeVar("T")
 
 
-class Machine(Protocol):
-    """What the protocol's machines have in common."""
-
-    def handle(self, event: Event) -> Sequence[Effect]:
-        """The effects of one event."""
-
-
 OnIndication = Callable[[Indication], None]
 Reply = (
     AddReplied
@@ -77,12 +69,22 @@ Reply = (
 OnCrash = Callable[[LedgerLogError], None]
 
 
+def _brief_reply(event: ReadReplied | BatchReplied) -> str:
+    return f"{type(event).__name__}({event.request}, {event.code})"
+
+
 class MachineHost(EventQueue[Event]):
     """Drives one machine. All methods on the event loop's thread.
 
     Attributes:
         replies: How many requests were answered, timers apart.
     """
+
+    _briefs: ClassVar[Mapping[type, Callable[[Any], object]]] = {
+        AddRequested: lambda event: f"AddRequested({len(event.payloads)} entries)",
+        ReadReplied: _brief_reply,
+        BatchReplied: _brief_reply,
+    }
 
     def __init__(
         self,
@@ -105,13 +107,13 @@ class MachineHost(EventQueue[Event]):
             on_settled: Called after each burst of events, when nothing is queued.
         """
         super().__init__(
+            machine,
             subject=f"{type(machine).__name__} of ledger {ledger.ledger_id}",
             about={"ledger_id": ledger.ledger_id},
             random=services.random,
             on_crash=on_crash,
             on_settled=on_settled,
         )
-        self._machine = machine
         self._services = services
         self._ledger = ledger
         self._on_indication = on_indication
@@ -155,22 +157,13 @@ class MachineHost(EventQueue[Event]):
         for task in self._tasks:
             task.cancel()
 
-    def _step(self, event: Event) -> None:
-        self._history.append(_brief(event))
-        try:
-            effect: Any
-            for effect in self._machine.handle(event):
-                perform = self._performers.get(type(effect))
-                if perform is None:
-                    self._on_indication(effect)
-                else:
-                    self._open.add(effect.request)
-                    perform(effect)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the machine is not to be trusted
-            self._fail(error)
-
-    def _text(self, event: object) -> str:
-        return " ".join(map(str, event)) if isinstance(event, tuple) else str(event)
+    def _perform(self, effect: Any) -> None:
+        perform = self._performers.get(type(effect))
+        if perform is None:
+            self._on_indication(effect)
+        else:
+            self._open.add(effect.request)
+            perform(effect)
 
     def _reply(self, event: Reply) -> None:
         """Pass on the first reply to a request that is still open."""
@@ -184,9 +177,12 @@ class MachineHost(EventQueue[Event]):
     # --- bookies: the transport answers each exactly once, its deadline included ---
 
     def _send_add(self, effect: SendAdd) -> None:
+        encoded = effect.run.attachment
+        if encoded is None or effect.entry_ids is not None:
+            encoded = self._ledger.add_run(effect)
         self._services.transport.add(
             effect.bookie_id,
-            self._ledger.add_run(effect),
+            encoded,
             self._services.settings.add_timeout_ms,
             partial(self._on_add, effect.request),
         )
@@ -332,16 +328,3 @@ def _outcome_or_raise(error: LedgerLogError) -> MetadataOutcome:
     if outcome is None:
         raise error
     return outcome
-
-
-def _brief(event: Event) -> str | tuple[str, int, object]:
-    """What is kept of an event for a report: no payloads, and cheap for the hot ones."""
-    if type(event) is AddReplied:
-        return "AddReplied", event.request, event.code
-    if type(event) is BatchReplied:
-        return "BatchReplied", event.request, event.code
-    if type(event) is ReadReplied:
-        return "ReadReplied", event.request, event.code
-    if type(event) is AddRequested:
-        return f"AddRequested({len(event.payloads)} entries)"
-    return repr(event)

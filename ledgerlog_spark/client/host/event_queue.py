@@ -12,13 +12,13 @@ import asyncio
 import copy
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from ledgerlog_spark.errors import InternalError, LedgerLogError
 from ledgerlog_spark.protocol.ledger.messages import TimerFired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from random import Random
 
     from ledgerlog_spark.protocol.ledger.messages import StartTimer
@@ -33,19 +33,29 @@ TIMER_JITTER = 0.1
 """Timers of machines are lengthened by up to this share, so that clients do not move in step."""
 
 
+class Machine(Protocol):
+    """What the protocol's machines have in common."""
+
+    def handle(self, event: Any, /) -> Sequence[Any]:
+        """The effects of one event."""
+
+
 class EventQueue(ABC, Generic[E]):
     """Events of one machine. All methods on the event loop's thread.
 
-    What overrides `_step` notes the event in `_history`, calls the machine, performs its effects,
-    and gives `_fail` whatever was raised.
+    What was raised by the machine, or by performing an effect, ends the machine.
 
     Attributes:
         crash: Why the machine is never called again: a bug, or what no machine can deal with.
         is_stopped: Events are no longer taken.
     """
 
+    _briefs: ClassVar[Mapping[type, Callable[[Any], object]]] = {}
+    """What is kept for a report of events that have payloads."""
+
     def __init__(
         self,
+        machine: Machine,
         *,
         subject: str,
         about: dict[str, Any],
@@ -56,6 +66,7 @@ class EventQueue(ABC, Generic[E]):
         """A queue without events.
 
         Args:
+            machine: To drive; nothing else calls its `handle`.
             subject: Names the machine in the message of its crash.
             about: What its crash says about it in fields.
             random: Spreads timers.
@@ -64,6 +75,7 @@ class EventQueue(ABC, Generic[E]):
         """
         self.crash: LedgerLogError | None = None
         self.is_stopped = False
+        self._machine = machine
         self._subject = subject
         self._about = about
         self._random = random
@@ -98,9 +110,18 @@ class EventQueue(ABC, Generic[E]):
         self._queue.clear()
         self._cancel_timers()
 
-    @abstractmethod
     def _step(self, event: E | TimerFired) -> None:
-        """Give the machine one event."""
+        brief = self._briefs.get(type(event))
+        self._history.append(event if brief is None else brief(event))
+        try:
+            for effect in self._machine.handle(event):
+                self._perform(effect)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the machine is not to be trusted
+            self._fail(error)
+
+    @abstractmethod
+    def _perform(self, effect: Any) -> None:
+        """Carry out one effect, or pass an indication on."""
 
     def _reply(self, event: TimerFired) -> None:
         """Pass on the answer to a request; what overrides it may know that nobody waits."""

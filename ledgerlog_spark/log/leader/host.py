@@ -76,13 +76,13 @@ class LeaderHost(EventQueue[LeaderEvent]):
             owner: Gets what the machine says.
         """
         super().__init__(
+            machine,
             subject=f"the leader of log {machine.log!r}",
             about={"log": machine.log},
             random=driver.random,
             on_crash=owner.on_crash,
             on_settled=self._settle,
         )
-        self._machine = machine
         self._log_id = log_id
         self._driver = driver
         self._ledgers = ledgers
@@ -123,23 +123,17 @@ class LeaderHost(EventQueue[LeaderEvent]):
         while self._tasks:
             await forever(asyncio.wait(self._tasks), "requests end by their deadlines")
 
-    def _step(self, event: LeaderEvent) -> None:
-        self._history.append(event)
-        try:
-            effect: Any
-            for effect in self._machine.handle(event):
-                kind = type(effect)
-                if kind is AppendEntry:
-                    self._ordered = self._written[effect.ledger_id]
-                    self._ordered.order(self._owner.entry_of(effect))
-                elif kind in self._requests:
-                    self._spawn(self._answer(self._requests[kind](effect)))
-                elif kind is StartTimer:
-                    self._start_timer(effect)
-                else:
-                    self._owner.on_indication(effect)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the machine is not to be trusted
-            self._fail(error)
+    def _perform(self, effect: Any) -> None:
+        kind = type(effect)
+        if kind is AppendEntry:
+            self._ordered = self._written[effect.ledger_id]
+            self._ordered.order(self._owner.entry_of(effect))
+        elif kind in self._requests:
+            self._spawn(self._answer(self._requests[kind](effect)))
+        elif kind is StartTimer:
+            self._start_timer(effect)
+        else:
+            self._owner.on_indication(effect)
 
     def _text(self, event: object) -> str:
         return str(event)[:EVENT_TEXT_LENGTH_MAX]

@@ -20,7 +20,7 @@ from ledgerlog_spark.errors import (
     LedgerNotFoundError,
     LogNotFoundError,
 )
-from ledgerlog_spark.protocol.dispatch import Table, dispatch, on, on_each, row
+from ledgerlog_spark.protocol.dispatch import Table, TableMachine, on, on_each, row
 from ledgerlog_spark.protocol.leader.appends import LeaderAppends, LeaderLedger
 from ledgerlog_spark.protocol.leader.attempts import Attempts, LeaderAttempts
 from ledgerlog_spark.protocol.leader.inner import InnerMachine
@@ -35,6 +35,8 @@ from ledgerlog_spark.protocol.leader.messages import (
     GiveUp,
     HeadChanged,
     LeaderClosed,
+    LeaderEffect,
+    LeaderEvent,
     LeaderOpened,
     LedgerBroken,
     LedgerCreated,
@@ -61,13 +63,12 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 if TYPE_CHECKING:
     from ledgerlog_spark.protocol.leader.inner import Ended
-    from ledgerlog_spark.protocol.leader.messages import LeaderEffect, LeaderEvent
     from ledgerlog_spark.protocol.leader.phases import ListReply, OpeningReply
     from ledgerlog_spark.protocol.log.messages import HeadRead, Synced
     from ledgerlog_spark.protocol.log.state.records import LogHead
 
 
-class LeaderLog:
+class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
     """One client's leadership of one log, from `Start` to `LeaderClosed` or `LeaderStopped`.
 
     Attributes:
@@ -129,15 +130,6 @@ class LeaderLog:
         """What a roll waits for, and why the newest attempt at that failed, if one did."""
         assert self._ledgers is not None
         return self._ledgers.roll_wait(self._attempts.errors, is_closing=self._is_finishing)
-
-    def handle(self, event: LeaderEvent) -> list[LeaderEffect]:
-        """Take one event; the host performs the effects in order after this returned.
-
-        Raises:
-            LocalProtocolError: An append beyond `can_add`, or after a close; nothing changed.
-            AssertionError: Our bug.
-        """
-        return dispatch(self, LEADER_TABLE, self.phase, event)
 
     # --- opening ---
 
@@ -497,3 +489,4 @@ LEADER_TABLE: Table[LeaderLog, LeaderEffect] = {
     LeaderPhase.STOPPED: row(*_LATE, ignored=TOO_LATE, refused=ASKED),
 }
 """Phases x events of a leader."""
+LeaderLog.table = LEADER_TABLE

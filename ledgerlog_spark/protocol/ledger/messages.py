@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.ledger.read_room import RoomMade
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 Payload = bytes | bytearray | memoryview
 
 
+@dataclass(slots=True, eq=False)
 class Run:
     """Entries of consecutive ids whose bytes are fixed: sent, resent and confirmed whole.
 
     Attributes:
         first_entry_id: Of the run.
         last_entry_id: Inclusive.
-        payloads: One for each entry, by reference and never looked into.
-        last_add_confirmed: Goes into the header of every entry of the run.
+        payloads: One for each entry, at least one, by reference and never looked into.
+        last_add_confirmed: Goes into the header of every entry of the run; before the first.
         length_before: Payload bytes of the ledger before the run, so that the header of an
             entry holds this plus the payloads of the run up to and including its own.
         entries: How many entries it has.
@@ -38,43 +39,15 @@ class Run:
         attachment: Free for the host, which keeps the encoded entries here.
     """
 
-    __slots__ = (
-        "attachment",
-        "entries",
-        "first_entry_id",
-        "last_add_confirmed",
-        "last_entry_id",
-        "ledger_id",
-        "length_before",
-        "payloads",
-        "size_bytes",
-    )
-
-    def __init__(
-        self,
-        *,
-        ledger_id: int,
-        first_entry_id: int,
-        payloads: Sequence[Payload],
-        last_add_confirmed: int,
-        length_before: int,
-    ) -> None:
-        assert payloads, "a run has at least one entry"
-        assert last_add_confirmed < first_entry_id, "an entry cannot confirm itself"
-        self.ledger_id = ledger_id
-        self.first_entry_id = first_entry_id
-        self.entries = entries = len(payloads)
-        self.last_entry_id = first_entry_id + entries - 1
-        self.payloads = payloads
-        self.last_add_confirmed = last_add_confirmed
-        self.length_before = length_before
-        self.size_bytes = sum(map(len, payloads))
-        self.attachment: object | None = None
-
-    @property
-    def length(self) -> int:
-        """Payload bytes of the ledger up to and including the run."""
-        return self.length_before + self.size_bytes
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
+    payloads: Sequence[Payload]
+    last_add_confirmed: int
+    length_before: int
+    entries: int
+    size_bytes: int
+    attachment: Any = None
 
     def __repr__(self) -> str:
         return f"Run({self.ledger_id}: {self.first_entry_id}..{self.last_entry_id})"

@@ -18,8 +18,11 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import LedgerMetadata, Versioned
+from ledgerlog_spark.protocol.dispatch import TableMachine
 from ledgerlog_spark.protocol.ledger.messages import (
     CasMetadata,
+    Effect,
+    Event,
     Failure,
     LoadMetadata,
     MetadataLoaded,
@@ -30,7 +33,6 @@ from ledgerlog_spark.protocol.ledger.messages import (
 )
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.ledger.messages import Effect
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
     from ledgerlog_spark.protocol.retry import RetryPolicy
 
@@ -222,7 +224,7 @@ class MetadataUpdate:
         return [], UpdateResult(failure, is_definite, self.current)
 
 
-class UpdatingMachine(ABC):
+class UpdatingMachine(TableMachine[Event, Effect], ABC):
     """What the machines of a ledger that change its record share: one update at a time."""
 
     def __init__(self, *, numbers: RequestNumbers, retry: RetryPolicy) -> None:

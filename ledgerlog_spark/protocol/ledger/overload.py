@@ -41,37 +41,37 @@ class _Busy:
 
 
 class BusyBookies:
-    """Which indexes of an ensemble are waited for."""
+    """Which indexes of an ensemble are waited for.
+
+    Attributes:
+        waits: Of the bookies that refused and have not stored everything since, by index.
+    """
 
     def __init__(self, numbers: RequestNumbers, retry: RetryPolicy = OVERLOAD) -> None:
         """Nobody is busy; `numbers` are shared with the owner."""
         self._numbers = numbers
         self._retry = retry
-        self._busy: dict[int, _Busy] = {}
-
-    def __bool__(self) -> bool:
-        """Whether a bookie refused and has not stored everything since."""
-        return bool(self._busy)
+        self.waits: dict[int, _Busy] = {}
 
     @property
     def indexes(self) -> tuple[int, ...]:
         """Of those bookies, rising."""
-        return tuple(sorted(self._busy))
+        return tuple(sorted(self.waits))
 
     @property
     def is_waiting(self) -> bool:
         """Whether a timer runs, after which something is sent again."""
-        return any(busy.timer for busy in self._busy.values())
+        return any(busy.timer for busy in self.waits.values())
 
     def refused(self, index: int) -> None:
         """The bookie at `index` answered BUSY, for the first time since it was sent anything."""
-        busy = self._busy.setdefault(index, _Busy())
+        busy = self.waits.setdefault(index, _Busy())
         busy.level += 1
         busy.rounds += 1
 
     def wait(self, index: int) -> StartTimer | None:
         """The timer to wait for, None when it has lasted too long."""
-        busy = self._busy[index]
+        busy = self.waits[index]
         if self._retry.delay_ms(max(1, busy.rounds)) is None:
             return None
         delay_ms = self._retry.delay_ms(min(busy.level, self._retry.attempts_max - 1))
@@ -81,16 +81,16 @@ class BusyBookies:
 
     def should_be_replaced(self, index: int) -> bool:
         """Whether it is time to look for another bookie: this one alone refuses, and goes on to."""
-        is_alone = len(self._busy) == 1
-        return is_alone and self._busy[index].rounds % ALONE_ROUNDS == 0
+        is_alone = len(self.waits) == 1
+        return is_alone and self.waits[index].rounds % ALONE_ROUNDS == 0
 
     def is_busy(self, index: int) -> bool:
         """Whether the bookie at `index` refused and has not stored everything since."""
-        return index in self._busy
+        return index in self.waits
 
     def fired(self, timer: int) -> int | None:
         """The index that was waited for; None for a timer that is not of these."""
-        for index, busy in self._busy.items():
+        for index, busy in self.waits.items():
             if timer and busy.timer == timer:
                 busy.timer = 0
                 return index
@@ -98,20 +98,20 @@ class BusyBookies:
 
     def resumed(self, index: int, runs: int) -> None:
         """So many runs were sent again."""
-        self._busy[index].owed = runs
+        self.waits[index].owed = runs
         if not runs:
-            del self._busy[index]
+            del self.waits[index]
 
     def stored(self, index: int) -> None:
         """The bookie stored a run; when it has all that was sent again it is no longer busy."""
-        busy = self._busy.get(index)
+        busy = self.waits.get(index)
         if busy is None:
             return
         busy.rounds = 0
         busy.owed -= 1
         if busy.owed <= 0 and not busy.timer:
-            del self._busy[index]
+            del self.waits[index]
 
     def forget(self, index: int) -> None:
         """Another bookie has the index, or none."""
-        self._busy.pop(index, None)
+        self.waits.pop(index, None)

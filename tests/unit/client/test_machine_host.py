@@ -92,7 +92,14 @@ def at_start(*effects: Any) -> Callable[[Any], Sequence[Any]]:
 
 def send_add(request: int, bookie_id: str, run: Run | None = None) -> SendAdd:
     run = run or Run(
-        ledger_id=1, first_entry_id=0, payloads=[b"a", b"b"], last_add_confirmed=-1, length_before=0
+        ledger_id=1,
+        first_entry_id=0,
+        last_entry_id=1,
+        payloads=[b"a", b"b"],
+        last_add_confirmed=-1,
+        length_before=0,
+        entries=2,
+        size_bytes=2,
     )
     return SendAdd(request, bookie_id, 0, run, None, is_recovery=False)
 
@@ -139,7 +146,14 @@ def test_an_event_posted_from_an_indication_waits_until_the_machine_returned() -
 def test_a_run_is_encoded_once_for_all_its_bookies() -> None:
     async def work(world: ClientWorld) -> None:
         run = Run(
-            ledger_id=1, first_entry_id=5, payloads=[b"x"], last_add_confirmed=4, length_before=9
+            ledger_id=1,
+            first_entry_id=5,
+            last_entry_id=5,
+            payloads=[b"x"],
+            last_add_confirmed=4,
+            length_before=9,
+            entries=1,
+            size_bytes=1,
         )
         hosted = Hosted(world, at_start(*(send_add(i, f"bookie-{i}", run) for i in range(3))))
         hosted.host.post(Start())

@@ -251,7 +251,7 @@ def test_waits_grow_and_shrink_again_when_everything_was_stored() -> None:
         busy.stored(1)
     assert delays == [20, 40, 80, 160, 320, 640, 1_000, 1_000]
     busy.stored(1)
-    assert not busy
+    assert not busy.waits
     busy.refused(1)
     timer = busy.wait(1)
     assert timer is not None
@@ -424,4 +424,4 @@ def test_a_busy_bookie_that_stores_some_of_what_it_is_sent_is_waited_for_as_long
 def test_a_bookie_that_is_sent_nothing_after_its_wait_is_not_busy() -> None:
     busy = BusyBookies(RequestNumbers())
     waited(busy, 0, runs=0)
-    assert not busy
+    assert not busy.waits

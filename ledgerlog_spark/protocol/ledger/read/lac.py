@@ -13,8 +13,10 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import NO_ENTRY, Code
-from ledgerlog_spark.protocol.dispatch import Table, dispatch, on, row
+from ledgerlog_spark.protocol.dispatch import Table, TableMachine, on, row
 from ledgerlog_spark.protocol.ledger.messages import (
+    Effect,
+    Event,
     Failure,
     LacAdvanced,
     LacRead,
@@ -31,7 +33,6 @@ from ledgerlog_spark.protocol.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import LedgerMetadata
-    from ledgerlog_spark.protocol.ledger.messages import Effect, Event
 
 
 OVERLOAD = RetryPolicy(first_delay_ms=50, delay_max_ms=1_000, attempts_max=16)
@@ -45,7 +46,7 @@ class LacPhase(Enum):
     DONE = "done"
 
 
-class LacReader:
+class LacReader(TableMachine[Event, Effect]):
     """One LAC read. Its last indication is `LacRead`, or `LedgerFailed` when nobody answered.
 
     Attributes:
@@ -79,10 +80,6 @@ class LacReader:
         self._is_busy = False
         self._rounds = 0
         self._pause = 0
-
-    def handle(self, event: Event) -> list[Effect]:
-        """Take one event; the host performs the effects in order after this returned."""
-        return dispatch(self, LAC_TABLE, self.phase, event)
 
     def _on_start(self, _event: Start) -> list[Effect]:
         if self._metadata.is_closed:
@@ -155,3 +152,4 @@ LAC_TABLE: Table[LacReader, Effect] = {
     LacPhase.DONE: row(ignored=(LacReplied, TimerFired)),
 }
 """Phases x events of a LAC read."""
+LacReader.table = LAC_TABLE

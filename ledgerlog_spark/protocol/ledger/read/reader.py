@@ -16,12 +16,14 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import NO_ENTRY, Code
-from ledgerlog_spark.protocol.dispatch import Table, dispatch, on, row
+from ledgerlog_spark.protocol.dispatch import Table, TableMachine, on, row
 from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.ledger.messages import (
     BatchReplied,
+    Effect,
     EntriesRead,
     EntriesTaken,
+    Event,
     Failure,
     LoadMetadata,
     MetadataLoaded,
@@ -45,7 +47,6 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import LedgerMetadata
-    from ledgerlog_spark.protocol.ledger.messages import Effect, Event
     from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 
 DELIVERED_SIZE_BYTES_MAX = 4 << 20
@@ -61,7 +62,7 @@ class ReaderPhase(Enum):
     DONE = "done"
 
 
-class LedgerReader:
+class LedgerReader(TableMachine[Event, Effect]):
     """Entries `first_entry_id` to `last_entry_id` (both inclusive) of one ledger, in order.
 
     Its last indication is `RangeRead` or `ReadFailed`.
@@ -113,10 +114,6 @@ class LedgerReader:
         """Payload that came and was not taken, and the most that requests may still bring."""
         out = 0 if self.phase is ReaderPhase.DONE else self._requests_out
         return self._budget.reserved_size_bytes(out)
-
-    def handle(self, event: Event) -> list[Effect]:
-        """Take one event; the host performs the effects in order after this returned."""
-        return dispatch(self, READER_TABLE, self.phase, event)
 
     def _on_start(self, _event: Start) -> list[Effect]:
         self.phase = ReaderPhase.READING
@@ -429,3 +426,4 @@ READER_TABLE: Table[LedgerReader, Effect] = {
     ),
 }
 """Phases x events of a reader."""
+LedgerReader.table = READER_TABLE

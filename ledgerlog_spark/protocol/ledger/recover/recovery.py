@@ -19,7 +19,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata, LedgerState
-from ledgerlog_spark.protocol.dispatch import Table, dispatch, on, row
+from ledgerlog_spark.protocol.dispatch import Table, on, row
 from ledgerlog_spark.protocol.ledger.messages import (
     AddReplied,
     BatchReplied,
@@ -47,7 +47,7 @@ from ledgerlog_spark.protocol.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import Versioned
-    from ledgerlog_spark.protocol.ledger.messages import Effect, Event
+    from ledgerlog_spark.protocol.ledger.messages import Effect
     from ledgerlog_spark.protocol.ledger.metadata_update import UpdateResult
 
 
@@ -136,14 +136,6 @@ class LedgerRecovery(UpdatingMachine):
     def entries_written_back(self) -> int:
         """Entries that the current attempt has on an ack quorum again."""
         return self._tail.entries_confirmed if self._tail is not None else 0
-
-    def handle(self, event: Event) -> list[Effect]:
-        """Take one event; the host performs the effects in order after this returned.
-
-        Raises:
-            AssertionError: Our bug (contract, clause 9).
-        """
-        return dispatch(self, RECOVERY_TABLE, self.phase, event)
 
     def _begin(self, _event: Start | TimerFired) -> list[Effect]:
         self.attempts += 1
@@ -359,3 +351,4 @@ RECOVERY_TABLE: Table[LedgerRecovery, Effect] = {
     RecoveryPhase.DONE: row(ignored=_REPLIES),
 }
 """Phases x events of recovery; what an earlier attempt asked for is ignored when it comes late."""
+LedgerRecovery.table = RECOVERY_TABLE

@@ -190,19 +190,25 @@ class AddPipeline:
 
     def add(self, payloads: Sequence[Payload]) -> list[SendAdd]:
         """Send a run to each index that owns a part of it and is not suspended (PROTOCOL.md#A1)."""
+        first, entries = self.next_entry_id, len(payloads)
+        size_bytes = sum(map(len, payloads))
         run = Run(
             ledger_id=self.ledger_id,
-            first_entry_id=self.next_entry_id,
+            first_entry_id=first,
+            last_entry_id=first + entries - 1,
             payloads=payloads,
             last_add_confirmed=self.header_last_add_confirmed,
             length_before=self._length_sent,
+            entries=entries,
+            size_bytes=size_bytes,
         )
-        self.next_entry_id = run.last_entry_id + 1
-        self._length_sent = run.length
+        assert run.last_add_confirmed < first <= run.last_entry_id
+        self.next_entry_id = first + entries
+        self._length_sent += size_bytes
         pending = SentRun(run, self._owners(run) & ~self._abandoned)
         self._unconfirmed.append(pending)
-        self.entries_in_flight += run.entries
-        self.size_bytes_in_flight += run.size_bytes
+        self.entries_in_flight += entries
+        self.size_bytes_in_flight += size_bytes
         return [self._send(pending, index) for index in _indexes(pending.owners & ~self._suspended)]
 
     def take_reply(self, reply: AddReplied) -> MemberAnswer | None:
@@ -325,7 +331,7 @@ class AddPipeline:
     def _confirm(self, pending: SentRun) -> RunConfirmed:
         run = pending.run
         self.last_add_confirmed = run.last_entry_id
-        self.length = run.length
+        self.length = run.length_before + run.size_bytes
         pending.is_confirmed = True
         self._late[run.first_entry_id] = pending
         self._release_if_answered(pending)

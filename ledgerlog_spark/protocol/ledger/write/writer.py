@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, LedgerState, Versioned
-from ledgerlog_spark.protocol.dispatch import Table, dispatch, on, row
+from ledgerlog_spark.protocol.dispatch import Table, on, row
 from ledgerlog_spark.protocol.ledger.messages import (
     AddReplied,
     AddRequested,
@@ -54,7 +54,7 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.protocol.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.ledger.messages import Effect, Event
+    from ledgerlog_spark.protocol.ledger.messages import Effect
     from ledgerlog_spark.protocol.ledger.metadata_update import UpdateResult
 
 
@@ -187,15 +187,6 @@ class LedgerWriter(UpdatingMachine):
         """Payload bytes not yet answered by all members of their write sets."""
         return self._pipeline.size_bytes_in_flight
 
-    def handle(self, event: Event) -> list[Effect]:
-        """Take one event; the host performs the effects in order after this returned.
-
-        Raises:
-            LocalProtocolError: An add beyond `can_add`, or after a close; nothing was changed.
-            AssertionError: Our bug (contract, clause 9).
-        """
-        return dispatch(self, WRITER_TABLE, self.phase, event)
-
     def _on_add_requested(self, event: AddRequested) -> list[Effect]:
         if not self._pipeline.can_add:
             raise LocalProtocolError(
@@ -204,15 +195,20 @@ class LedgerWriter(UpdatingMachine):
                 size_bytes_in_flight=self.size_bytes_in_flight,
             )
         check_run(event.payloads)
-        return [*self._pipeline.add(event.payloads), *self._arm_quorum_timer()]
+        effects: list[Effect] = [*self._pipeline.add(event.payloads)]
+        if self._settings.add_quorum_timeout_ms is not None and not self._quorum_timer:
+            effects += self._arm_quorum_timer()
+        return effects
 
     def _on_add_replied(self, event: AddReplied) -> list[Effect]:
         answer = self._pipeline.take_reply(event)
         if answer is None:
             return []
         if answer.code is Code.OK:
-            self._failed.recovered(answer.index, answer.bookie_id)
-            if self._busy:
+            failed = self._failed
+            if failed.rounds or failed.codes:
+                failed.recovered(answer.index, answer.bookie_id)
+            if self._busy.waits:
                 self._busy.stored(answer.index)
             return [*self._pipeline.confirm()]
         if answer.code in FATAL_ADD_CODES:
@@ -478,3 +474,4 @@ WRITER_TABLE: Table[LedgerWriter, Effect] = {
     ),
 }
 """Phases x events of the writer."""
+LedgerWriter.table = WRITER_TABLE

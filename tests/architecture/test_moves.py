@@ -1,0 +1,12 @@
+"""An append stays within few files: `tests/architecture/house/moves.py` counts how often it moves."""
+
+from __future__ import annotations
+
+from tests.architecture.house.figures import moves_of_an_append
+from tests.architecture.trees import ROOT
+
+MOVES_MAX = 60
+
+
+def test_an_append_moves_between_files_at_most_sixty_times() -> None:
+    assert moves_of_an_append(ROOT)["moves"] <= MOVES_MAX
