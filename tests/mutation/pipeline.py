@@ -65,8 +65,8 @@ MUTATIONS = [
     Mutation(
         "pipeline_length_forgets_run",
         f"{PROTOCOL}/ledger/write/add_pipeline.py",
-        "        self._length_sent = run.length\n",
-        "        self._length_sent = run.length_before\n",
+        "        self._length_sent += size_bytes\n",
+        "",
         "headers carry a wrong length",
     ),
     Mutation(
