@@ -1,4 +1,4 @@
-"""An append stays within few files: `tests/architecture/house/moves.py` counts how often it moves."""
+"""An append moves between files as seldom as `tests/architecture/house/moves.py` allows."""
 
 from __future__ import annotations
 

@@ -132,6 +132,39 @@ def test_a_batch_is_unknown_when_one_of_its_parts_was_sent(
     assert (queue.entries, queue.size_bytes) == (0, 0)
 
 
+class Listener:
+    """Counts what left a queue."""
+
+    def __init__(self) -> None:
+        self.left = (0, 0)
+
+    def on_sent(self, entries: int, size_bytes: int) -> None:
+        self.left = (self.left[0] + entries, self.left[1] + size_bytes)
+
+    def complete(self, results: list[tuple[Any, Any]]) -> None:
+        raise AssertionError(results)
+
+
+def test_everything_that_came_leaves_the_queue_sent_failed_or_refused(writer: Writer) -> None:
+    """A thread waits for room until its appends have left."""
+    queue, writer.room = writer.queue, 1
+    queue.listener = listener = Listener()
+    queue.add(b"sent", Future())
+    queue.send_now()
+    assert listener.left == (1, 4)
+    queue.add(b"waits", Future())
+    queue.send_now()
+    assert listener.left == (1, 4)
+    queue.refusal = lambda: LedgerClosedError("closed")
+    queue.fail(LedgerFencedError("fenced"))
+    assert listener.left == (2, 9)
+    refused: list[Future[Any]] = [Future(), Future()]
+    queue.add(b"refused", refused[0])
+    queue.add_batch([b"a", b"b"], refused[1])
+    assert listener.left == (5, 18)
+    assert [outcome(future) for future in refused] == ["never sent"] * 2
+
+
 def test_bytes_and_read_only_views_are_kept_and_other_buffers_copied() -> None:
     kept = b"payload"
     assert checked_payload(kept) is kept
