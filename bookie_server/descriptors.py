@@ -16,6 +16,8 @@ CALLERS_PART: Final = 8
 RESERVED: Final = 96
 """For the metadata store, metrics, logs, pipes and libraries."""
 LIMIT_MIN: Final = 128
+LIMIT_ADVISED: Final = 2_048
+"""From here on a bookie of default settings takes all its connections; `doctor` checks it."""
 LIMIT_UNLIMITED: Final = 1 << 20
 """What counts as enough where the system sets no limit."""
 

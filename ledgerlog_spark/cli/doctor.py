@@ -33,7 +33,6 @@ from ledgerlog_spark.model import BookieInfo
 PACKAGES = ("crc32c", "grpcio", "kazoo", "lz4", "pyarrow", "pyspark", "uvloop")
 CLUSTER_BYTES_MIN = 2 << 30
 """For a local cluster; each bookie keeps the `free_bytes_min` of its settings free."""
-OPEN_FILES_MIN = 2_048
 CONNECT_TIMEOUT_SECONDS = 2.0
 ADVICE_INDENT = 10
 
@@ -154,20 +153,22 @@ def _disk() -> Iterator[Finding]:
 def _open_files() -> Iterator[Finding]:
     try:
         import resource
+
+        from bookie_server.descriptors import LIMIT_ADVISED, LIMIT_MIN
     except ImportError:  # no such limit on this system
         return
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     is_unlimited = hard == resource.RLIM_INFINITY
-    good = is_unlimited or hard >= OPEN_FILES_MIN
+    good = is_unlimited or hard >= LIMIT_ADVISED
     yield Finding(
         "open files",
         "ok" if good else "warning",
         "no limit" if is_unlimited else f"{hard:,} at most",
         ""
         if good
-        else f"with fewer than {OPEN_FILES_MIN:,}, a bookie accepts fewer connections; with fewer "
-        "than 128, it does not start: raise the hard limit (`ulimit -Hn`, or LimitNOFILE= of a "
-        "systemd unit)",
+        else f"with fewer than {LIMIT_ADVISED:,}, a bookie accepts fewer connections; with fewer "
+        f"than {LIMIT_MIN}, it does not start: raise the hard limit (`ulimit -Hn`, or LimitNOFILE= "
+        "of a systemd unit)",
     )
 
 

@@ -165,7 +165,7 @@ class LogMerger:
     async def _plan(self, snapshot: LogSnapshot) -> list[tuple[Item, ...]]:
         properties = LogProperties.from_mapping(snapshot.properties)
         policy = MergePolicy(
-            target_bytes=min(self._policy.target_bytes, properties.roll_size_bytes),
+            target_bytes=min(self._policy.target_bytes, properties.roll_bytes),
             ranges_min=self._policy.ranges_min,
             growth=self._policy.growth,
         )

@@ -266,8 +266,8 @@ _RANGES = [
     Mutation(
         "staged_ledger_outlives_registration",
         f"{LOG}/committing/staged_ledger.py",
-        "self._roll_age_ms = min(properties.roll_age_ms, properties.staging_ttl_ms // 2)",
-        "self._roll_age_ms = properties.roll_age_ms",
+        "self._roll_ms = min(properties.roll_ms, properties.staging_ttl_ms // 2)",
+        "self._roll_ms = properties.roll_ms",
         "a ledger is gone on with after the sweeper ended its registration",
     ),
     Mutation(

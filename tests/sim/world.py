@@ -157,7 +157,7 @@ class World:
             read_ahead=ReadAhead(
                 entries_first=2,
                 entries_max=16,
-                hedge_delay_ms=self.options.hedge_ms,
+                slow_member_ms=self.options.hedge_ms,
                 batch_entries_max=self.options.recovery_batch_entries,
                 **self._recovery_bound(),
             ),

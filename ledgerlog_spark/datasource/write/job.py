@@ -17,7 +17,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.committing.job import Job
 from ledgerlog_spark.protocol.log.password import check_password
-from ledgerlog_spark.protocol.log.properties import LogProperties
+from ledgerlog_spark.protocol.log.properties import LogProperties, option_of
 from ledgerlog_spark.protocol.log.read.versions import LogState
 from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind, WriteMode
 
@@ -119,20 +119,12 @@ def schema_after(
     return current if after == before else stored_schema(after)
 
 
-_PROPERTIES = {
-    "ensemble_size": "ensembleSize",
-    "write_quorum": "writeQuorum",
-    "ack_quorum": "ackQuorum",
-    "digest_type": "digestType",
-    "retention_ms": "retentionMs",
-    "retention_bytes": "retentionBytes",
-    "version_retention_ms": "versionRetentionMs",
-    "deleted_retention_ms": "deletedRetentionMs",
-    "staging_ttl_ms": "stagingTtlMs",
-    "txn_retention_ms": "txnRetentionMs",
-}
-
-_FIELDS = {"txn_retention_ms": "transaction_retention_ms"}
+_PROPERTIES = (
+    "ensemble_size", "write_quorum", "ack_quorum", "digest_type", "retention_ms",
+    "retention_bytes", "version_retention_ms", "deleted_retention_ms", "staging_ttl_ms",
+    "txn_retention_ms",
+)  # fmt: skip
+"""Properties of a log that a write may set, by their names in `WriteOptions`."""
 
 
 def _properties(options: WriteOptions) -> dict[str, str]:
@@ -142,9 +134,9 @@ def _properties(options: WriteOptions) -> dict[str, str]:
     one copy.
     """
     asked = {
-        name: str(value)
-        for attribute, name in _PROPERTIES.items()
-        if (value := getattr(options, attribute)) is not None
+        option_of(name): str(value)
+        for name in _PROPERTIES
+        if (value := getattr(options, name)) is not None
     }
     if options.ensemble_size is not None:
         defaults = LogProperties()
@@ -165,12 +157,13 @@ def check_head(options: WriteOptions, head: LogHead) -> None:
         )
     known = LogProperties.from_mapping(head.properties)
     asked = LogProperties.from_mapping({**head.properties, **_properties(options)})
-    for attribute, name in _PROPERTIES.items():
-        wanted, found = (getattr(one, _FIELDS.get(attribute, attribute)) for one in (asked, known))
+    for name in _PROPERTIES:
+        wanted, found = getattr(asked, name), getattr(known, name)
         if wanted != found:
             raise ConfigurationError(
-                f'option "{name}" is {wanted}, and log {options.log!r} was made with {found}. '
+                f'option "{option_of(name)}" is {wanted}, and log {options.log!r} was made with '
+                f"{found}. "
                 "Leave the option out: it applies to new logs only; `ledgerlog logs set` "
                 "changes this one.",
-                option=name,
+                option=option_of(name),
             )

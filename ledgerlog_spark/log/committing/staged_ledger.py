@@ -33,9 +33,9 @@ class StagedLedger:
         self.entries = 0
         self.size_bytes = 0
         self._handle = handle
-        self._roll_size_bytes = properties.roll_size_bytes
+        self._roll_bytes = properties.roll_bytes
         # A commit needs the registration, which the sweeper may end after `stagingTtlMs`.
-        self._roll_age_ms = min(properties.roll_age_ms, properties.staging_ttl_ms // 2)
+        self._roll_ms = min(properties.roll_ms, properties.staging_ttl_ms // 2)
         self._loop = asyncio.get_running_loop()
         self._created = self._loop.time()
         self._ranges_size_bytes = 0
@@ -46,7 +46,7 @@ class StagedLedger:
     def is_full(self) -> bool:
         """Whether the next range belongs into a new ledger: by size or by age."""
         age_ms = (self._loop.time() - self._created) * 1e3
-        return self.size_bytes >= self._roll_size_bytes or age_ms >= self._roll_age_ms
+        return self.size_bytes >= self._roll_bytes or age_ms >= self._roll_ms
 
     @property
     def is_writable(self) -> bool:

@@ -333,7 +333,7 @@ class _LogSweep:
         The last run names the query whose batches these are (LOGS.md#P4).
         """
         idle_ms = now_ms - found.value.time_ms
-        is_due = idle_ms > self._properties.transaction_retention_ms
+        is_due = idle_ms > self._properties.txn_retention_ms
         if len(found.value.runs) <= 1 or not is_due:
             return
         if await self._store.registered(self._log_id, app):

@@ -438,7 +438,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
 
     def _arm_age_timer(self) -> list[StartTimer]:
         assert self._ledgers is not None
-        return self._age_timer.arm(self._ledgers.current, self.properties.roll_age_ms)
+        return self._age_timer.arm(self._ledgers.current, self.properties.roll_ms)
 
     def _on_age_timer(self) -> list[LeaderEffect]:
         assert self._ledgers is not None

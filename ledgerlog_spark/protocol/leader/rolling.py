@@ -81,8 +81,8 @@ class LeaderLedgers:
         current = self.current
         if not current.entries:
             return
-        is_large = current.size_bytes >= properties.roll_size_bytes
-        is_old = now_ms - current.opened_ms >= properties.roll_age_ms
+        is_large = current.size_bytes >= properties.roll_bytes
+        is_old = now_ms - current.opened_ms >= properties.roll_ms
         self.wants_roll = self.wants_roll or is_large or is_old
 
     def may_create(self) -> bool:
@@ -187,13 +187,13 @@ class AgeTimer:
         self._numbers = numbers
         self._request = 0
 
-    def arm(self, current: LeaderLedger, roll_age_ms: int) -> list[StartTimer]:
+    def arm(self, current: LeaderLedger, roll_ms: int) -> list[StartTimer]:
         """The timer of the current ledger, unless one runs."""
         if self._request:
             return []
         self._request = self._numbers.next()
         self._ledger = current
-        return [StartTimer(self._request, roll_age_ms)]
+        return [StartTimer(self._request, roll_ms)]
 
     def wake(self, request: int) -> bool:
         """Whether that was this timer; if so it does not run any more."""

@@ -25,6 +25,12 @@ _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 
 
+def option_of(name: str) -> str:
+    """The option of a property's field: `rollBytes` of `roll_bytes`."""
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
 @dataclass(frozen=True, slots=True)
 class LogProperties:
     """How a log's ledgers are made and how long things are kept.
@@ -34,14 +40,14 @@ class LogProperties:
         write_quorum: Qw of new ledgers.
         ack_quorum: Qa of new ledgers.
         digest_type: Of new ledgers, by name.
-        roll_size_bytes: Payload bytes after which a writer goes on in a new ledger.
-        roll_age_ms: Age after which a writer goes on in a new ledger.
+        roll_bytes: Payload bytes after which a writer goes on in a new ledger.
+        roll_ms: Age after which a writer goes on in a new ledger.
         retention_ms: Rows older than this may be dropped; -1 keeps them.
         retention_bytes: Bytes above which the oldest rows may be dropped; -1 keeps them.
         version_retention_ms: How long a version that was replaced can still be read.
         deleted_retention_ms: How long a ledger stays after no version names it.
         staging_ttl_ms: How long a job may take from a ledger's creation to its commit.
-        transaction_retention_ms: How long a producer's query runs are remembered.
+        txn_retention_ms: How long a producer's query runs are remembered.
         on_bookie_failure: What a leader does when a bookie fails: `change_ensemble` replaces it in
             the ledger, `roll_ledger` closes the ledger and goes on in another.
     """
@@ -50,14 +56,14 @@ class LogProperties:
     write_quorum: int = 3
     ack_quorum: int = 2
     digest_type: str = "CRC32C"
-    roll_size_bytes: int = 1 << 30
-    roll_age_ms: int = _HOUR_MS
+    roll_bytes: int = 1 << 30
+    roll_ms: int = _HOUR_MS
     retention_ms: int = -1
     retention_bytes: int = -1
     version_retention_ms: int = 7 * _DAY_MS
     deleted_retention_ms: int = _DAY_MS
     staging_ttl_ms: int = 7 * _DAY_MS
-    transaction_retention_ms: int = 30 * _DAY_MS
+    txn_retention_ms: int = 30 * _DAY_MS
     on_bookie_failure: str = CHANGE_ENSEMBLE
 
     def __post_init__(self) -> None:
@@ -127,21 +133,7 @@ class LogProperties:
         return {_OPTION_OF[field.name]: str(getattr(self, field.name)) for field in fields(self)}
 
 
-_OPTION_OF = {
-    "ensemble_size": "ensembleSize",
-    "write_quorum": "writeQuorum",
-    "ack_quorum": "ackQuorum",
-    "digest_type": "digestType",
-    "roll_size_bytes": "rollBytes",
-    "roll_age_ms": "rollMs",
-    "retention_ms": "retentionMs",
-    "retention_bytes": "retentionBytes",
-    "version_retention_ms": "versionRetentionMs",
-    "deleted_retention_ms": "deletedRetentionMs",
-    "staging_ttl_ms": "stagingTtlMs",
-    "transaction_retention_ms": "txnRetentionMs",
-    "on_bookie_failure": "onBookieFailure",
-}
+_OPTION_OF = {field.name: option_of(field.name) for field in fields(LogProperties)}
 _TEXTS = {"digest_type", "on_bookie_failure"}
 _FIELD_OF = {option.lower(): name for name, option in _OPTION_OF.items()}
 _FIXED = {"name", "kind", "content", "schema", "id"}

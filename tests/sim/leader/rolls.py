@@ -53,7 +53,7 @@ class RollStory:
         leader, left = self._leader, self._current
         assert left is not None
         age_ms = leader.world.now - self._opened_ms + CLOCK_MS + leader.world.set_back_ms
-        is_old = age_ms >= leader.machine.properties.roll_age_ms
+        is_old = age_ms >= leader.machine.properties.roll_ms
         is_due = self._is_asked_for or left.is_broken or is_old or self._is_full
         leader.world.require(
             is_due, f"leader {leader.number} leaves {left.ledger_id} after {age_ms} ms for nothing"
@@ -66,7 +66,7 @@ class RollStory:
     def _is_full(self) -> bool:
         assert self._current is not None
         size_bytes = ENTRY_SIZE_BYTES * len(self._current.stored)
-        return size_bytes >= self._leader.machine.properties.roll_size_bytes
+        return size_bytes >= self._leader.machine.properties.roll_bytes
 
     def check_under_way(self, open_requests: Iterable[object]) -> None:
         """A ledger that is full, or is to be left, is: something is out that leads to the next."""

@@ -7,11 +7,13 @@ from functools import partial
 
 import pytest
 
+from bookie_server.config import BookieSettings
 from bookie_server.core.requests import ReadRequest
 from bookie_server.descriptors import (
     CALLERS_MAX,
     FILES_MAX,
     FILES_MIN,
+    LIMIT_ADVISED,
     LIMIT_MIN,
     RESERVED,
     divided,
@@ -176,6 +178,12 @@ def test_a_budget_never_exceeds_its_limit(limit: int, connections_max: int) -> N
     assert 1 <= budget.callers <= CALLERS_MAX
     assert FILES_MIN <= budget.files <= FILES_MAX
     assert 1 <= budget.connections <= connections_max
+
+
+def test_the_advised_limit_is_enough_for_all_connections_of_default_settings() -> None:
+    connections_max = BookieSettings.model_fields["connections_max"].default
+    assert divided(LIMIT_ADVISED, connections_max).connections == connections_max
+    assert divided(LIMIT_ADVISED // 2, connections_max).connections < connections_max
 
 
 def test_a_limit_too_low_for_a_bookie_is_refused_with_what_to_do() -> None:

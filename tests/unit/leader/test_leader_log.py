@@ -585,7 +585,7 @@ def test_properties_that_were_set_meanwhile_are_those_of_the_next_ledger() -> No
     bench.log.run(change)
     leader.tell(lm.RollRequested())
     leader.settle()
-    assert leader.machine.properties.roll_size_bytes == 77
+    assert leader.machine.properties.roll_bytes == 77
     assert not leader.machine.properties.changes_ensemble
 
 

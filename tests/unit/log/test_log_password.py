@@ -211,7 +211,7 @@ def test_users_neither_set_nor_see_it_and_other_properties_leave_it() -> None:
     shown = log.run(PropertiesMachine("flights", changes, token=token(log.new_number())))
     assert shown == {"rollMs": "1000"}
     assert log.head.value.properties == {"rollMs": "1000", PASSWORD_CHECK: stored}
-    assert LogProperties.from_mapping(log.head.value.properties).roll_age_ms == 1000
+    assert LogProperties.from_mapping(log.head.value.properties).roll_ms == 1000
     assert PASSWORD_CHECK not in LogProperties().to_full_mapping()
 
 

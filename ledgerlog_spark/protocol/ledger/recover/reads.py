@@ -52,7 +52,7 @@ class ReadAhead:
         entries_max: Never more entries than this.
         size_bytes_max: Nor more than this many payload bytes, judged by the largest entry met.
             Nothing is asked for, either, while as many wait to be written back.
-        hedge_delay_ms: A member that did not answer for one to two times this is not waited for.
+        slow_member_ms: A member that did not answer for one to two times this is not waited for.
         batch_entries_max: Of one batch; 1 turns batches off.
         batch_size_bytes_max: Of one batch's answer.
     """
@@ -60,7 +60,7 @@ class ReadAhead:
     entries_first: int = 16
     entries_max: int = 512
     size_bytes_max: int = 32 << 20
-    hedge_delay_ms: int = 250
+    slow_member_ms: int = 250
     batch_entries_max: int = 1_024
     batch_size_bytes_max: int = 1 << 20
 

@@ -150,7 +150,7 @@ class RecoveryTail:
     def begin(self) -> list[Effect]:
         """The first reads, and the timer of slow ones."""
         self._hedge_timer = self._numbers.next()
-        hedge = StartTimer(self._hedge_timer, self._read_ahead.hedge_delay_ms)
+        hedge = StartTimer(self._hedge_timer, self._read_ahead.slow_member_ms)
         return [*self._reads.fill(), hedge]
 
     def take_entries(self, event: ReadReplied | BatchReplied) -> TailStep:
@@ -218,7 +218,7 @@ class RecoveryTail:
         if event.request != self._hedge_timer:
             return []
         self._hedge_timer = self._numbers.next()
-        timer = StartTimer(self._hedge_timer, self._read_ahead.hedge_delay_ms)
+        timer = StartTimer(self._hedge_timer, self._read_ahead.slow_member_ms)
         return [*self._reads.hedge(), timer]
 
     def measure(self) -> list[Effect]:

@@ -30,7 +30,7 @@ def shrink_forgets_the_last_run(patch: pytest.MonkeyPatch) -> None:
 
     async def shrink(self: _LogSweep, app: str, found: Any, now_ms: int) -> None:
         idle_ms = now_ms - found.value.time_ms
-        if found.value.runs and idle_ms > self._properties.transaction_retention_ms:
+        if found.value.runs and idle_ms > self._properties.txn_retention_ms:
             shrunk = replace(found.value, runs=())
             await self._store.write_producer(self._log_id, app, shrunk, found.version)
 

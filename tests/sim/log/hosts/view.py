@@ -167,7 +167,7 @@ class LogView:
         self.require(after.value.time_ms <= self.host.now_ms(), f"{app}: its record is dated ahead")
         dropped = [run for run in before.value.runs if run not in runs]
         idle_ms = self.host.now_ms() - before.value.time_ms
-        due = not dropped or idle_ms > self.properties.transaction_retention_ms
+        due = not dropped or idle_ms > self.properties.txn_retention_ms
         self.require(due, f"{app}: runs are forgotten after {idle_ms} ms")
 
     def _registrations(self, app: str, old: State, new: State) -> None:
