@@ -16,6 +16,7 @@ from ledgerlog_spark.client.drawn_ids import DrawnIds
 from ledgerlog_spark.client.errors_from_codes import error_from_failure
 from ledgerlog_spark.client.handles.creation import (
     CreateRecord,
+    LedgerSpec,
     check_ledger_password,
     checked_ledger_id,
     checked_password,
@@ -24,7 +25,6 @@ from ledgerlog_spark.client.handles.creation import (
 )
 from ledgerlog_spark.client.handles.entry_copies import entry_copies
 from ledgerlog_spark.client.handles.known_ends import KnownEnds
-from ledgerlog_spark.client.handles.lac_announcer import announced
 from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.handles.reader import ReadHandle
 from ledgerlog_spark.client.handles.writer import WriteHandle
@@ -109,26 +109,22 @@ class LedgerClient:
             MetadataUnknownError: An empty ledger that nobody knows of may remain.
         """
         self.check_open()
-        ledger_id, created = await create_record(
-            self.services,
-            quorum=Quorum(ensemble_size, write_quorum, ack_quorum),
-            digest_type=digest_type,
-            password=password,
-            custom_metadata=announced(custom_metadata, explicit_lac=explicit_lac),
+        spec = LedgerSpec(
+            Quorum(ensemble_size, write_quorum, ack_quorum),
+            digest_type,
+            password,
+            custom_metadata,
+            explicit_lac,
+            changes_ensemble,
         )
-        return self._writing(ledger_id, created, changes_ensemble=changes_ensemble)
+        return self._writing(spec, *await create_record(self.services, spec))
 
     async def create_registered_ledger(
         self,
         create: CreateRecord,
+        spec: LedgerSpec,
         *,
-        quorum: Quorum,
-        digest_type: str | DigestType = "CRC32C",
-        password: bytes = b"",
-        custom_metadata: Mapping[str, bytes] | None = None,
         ledger_id: int | None = None,
-        explicit_lac: bool = False,
-        changes_ensemble: bool = True,
         listener: AppendListener | None = None,
         on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> WriteHandle:
@@ -136,13 +132,8 @@ class LedgerClient:
 
         Args:
             create: Creates the record, and what belongs to it.
-            quorum: Of the ledger.
-            digest_type: CRC32C, CRC32, HMAC or DUMMY.
-            password: Asked of everybody who reads or seals; at most 1,024 bytes, in the clear.
-            custom_metadata: Kept with the record.
+            spec: What the ledger is to be.
             ledger_id: One of `new_ledger_ids`, which is used up by this; None draws one.
-            explicit_lac: As of `create_ledger`.
-            changes_ensemble: As of `create_ledger`.
             listener: Receives the progress of the handle; None for callers on the event loop.
             on_failed: Gets why it takes no more appends, unless it is closed.
 
@@ -152,41 +143,27 @@ class LedgerClient:
         """
         self.check_open()
         drawn_id = None if ledger_id is None else self._drawn.use(ledger_id)
-        chosen, created = await create_record(
-            self.services,
-            quorum=quorum,
-            digest_type=digest_type,
-            password=password,
-            custom_metadata=announced(custom_metadata, explicit_lac=explicit_lac),
-            drawn_id=drawn_id,
-            create=create,
-        )
-        return self._writing(
-            chosen,
-            created,
-            changes_ensemble=changes_ensemble,
-            listener=listener,
-            on_failed=on_failed,
-        )
+        created = await create_record(self.services, spec, drawn_id=drawn_id, create=create)
+        handle = self._writing(spec, *created, on_failed=on_failed)
+        handle.queue.listener = listener
+        return handle
 
     def _writing(
         self,
+        spec: LedgerSpec,
         ledger_id: int,
         created: Versioned[LedgerMetadata],
         *,
-        changes_ensemble: bool,
-        listener: AppendListener | None = None,
         on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> WriteHandle:
         handle = WriteHandle(
             ledger_id=ledger_id,
             created=created,
             services=self.services,
-            changes_ensemble=changes_ensemble,
+            changes_ensemble=spec.changes_ensemble,
             on_closed=partial(self._ends.newest, ledger_id),
             on_failed=on_failed,
         )
-        handle.queue.listener = listener
         self._writers.add(handle)
         return handle
 

@@ -10,7 +10,7 @@ import contextlib
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.client.handles.creation import checked_new_password
+from ledgerlog_spark.client.handles.creation import LedgerSpec, checked_new_password
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     ConfigurationError,
@@ -269,14 +269,16 @@ class Log(LogRecords):
 
         handle = await self._ledgers.create_registered_ledger(
             register,
-            quorum=properties.quorum,
-            digest_type=properties.digest_type,
-            password=job.password,
-            custom_metadata={
-                LOG_ID_KEY: self.log_id.encode(),
-                APP_KEY: job.app.encode(),
-                SINCE_KEY: str(job.since_offset).encode(),
-            },
+            LedgerSpec(
+                quorum=properties.quorum,
+                digest_type=properties.digest_type,
+                password=job.password,
+                custom_metadata={
+                    LOG_ID_KEY: self.log_id.encode(),
+                    APP_KEY: job.app.encode(),
+                    SINCE_KEY: str(job.since_offset).encode(),
+                },
+            ),
             ledger_id=ledger_id,
         )
         reach("ledger.registered")

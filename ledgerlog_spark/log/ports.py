@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
     from ledgerlog_spark.client.append_queue import AppendListener, Waiter
-    from ledgerlog_spark.client.handles.creation import CreateRecord
+    from ledgerlog_spark.client.handles.creation import CreateRecord, LedgerSpec
     from ledgerlog_spark.client.users import EndsFirst
     from ledgerlog_spark.errors import LedgerLogError
-    from ledgerlog_spark.model import Code, LedgerMetadata, Quorum
+    from ledgerlog_spark.model import Code, LedgerMetadata
     from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 
 
@@ -119,14 +119,9 @@ class Ledgers(Protocol):
     async def create_registered_ledger(
         self,
         create: CreateRecord,
+        spec: LedgerSpec,
         *,
-        quorum: Quorum,
-        digest_type: str = "CRC32C",
-        password: bytes = b"",
-        custom_metadata: Mapping[str, bytes] | None = None,
         ledger_id: int | None = None,
-        explicit_lac: bool = False,
-        changes_ensemble: bool = True,
         listener: AppendListener | None = None,
         on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> LedgerWriterHandle:

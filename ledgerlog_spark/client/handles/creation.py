@@ -8,9 +8,11 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from operator import index
 from typing import Any
 
+from ledgerlog_spark.client.handles.lac_announcer import announced
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import (
     ConfigurationError,
@@ -37,6 +39,22 @@ Raises what `LedgerStore.create` raises."""
 
 IDS_TRIED_MAX = 3
 """Ids tried when somebody else took one that the store gave us."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSpec:
+    """What a new ledger is to be; `LedgerClient.create_ledger` says what each means.
+
+    Attributes:
+        custom_metadata: Kept with the record; None for none.
+    """
+
+    quorum: Quorum
+    digest_type: str | DigestType = "CRC32C"
+    password: bytes = b""
+    custom_metadata: Mapping[str, bytes] | None = None
+    explicit_lac: bool = False
+    changes_ensemble: bool = True
 
 
 def checked_digest_type(digest_type: str | DigestType) -> DigestType:
@@ -145,11 +163,8 @@ async def placed(services: Services, quorum: Quorum) -> tuple[str, ...]:
 
 async def create_record(
     services: Services,
+    spec: LedgerSpec,
     *,
-    quorum: Quorum,
-    digest_type: str | DigestType,
-    password: bytes,
-    custom_metadata: Mapping[str, bytes],
     drawn_id: int | None = None,
     create: CreateRecord | None = None,
 ) -> tuple[int, Versioned[LedgerMetadata]]:
@@ -157,10 +172,7 @@ async def create_record(
 
     Args:
         services: Of the client.
-        quorum: Of the ledger.
-        digest_type: Name or value.
-        password: Stored in the clear.
-        custom_metadata: Stored with the record.
+        spec: What the ledger is to be.
         drawn_id: Drawn before for this ledger; None draws one now.
         create: Creates the record instead of the ledger store.
 
@@ -171,14 +183,14 @@ async def create_record(
         MetadataUnavailableError: Nothing was created.
         MetadataUnknownError: An empty ledger may have been created; nobody knows its id.
     """
-    kind = checked_digest_type(digest_type)
-    checked_new_password(password)
-    custom = _checked_custom(custom_metadata)
+    kind = checked_digest_type(spec.digest_type)
+    checked_new_password(spec.password)
+    custom = _checked_custom(announced(spec.custom_metadata, explicit_lac=spec.explicit_lac))
     metadata = LedgerMetadata(
-        quorum=quorum,
-        fragments=(Fragment(0, await placed(services, quorum)),),
+        quorum=spec.quorum,
+        fragments=(Fragment(0, await placed(services, spec.quorum)),),
         digest_type=kind,
-        password=password,
+        password=spec.password,
         created_ms=time.time_ns() // 1_000_000,
         custom=custom,
         token=services.random.getrandbits(62),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ledgerlog_spark.client.handles.creation import LedgerSpec
 from ledgerlog_spark.client.host.event_queue import EventQueue
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.log.leader.ledger_writer import LeaderWriter
@@ -155,11 +156,13 @@ class LeaderHost(EventQueue[LeaderEvent]):
         try:
             handle = await self._ledgers.create_registered_ledger(
                 self._driver.make_ledger,
-                quorum=properties.quorum,
-                digest_type=properties.digest_type,
-                custom_metadata={LOG_ID_KEY: self._log_id.encode()},
-                explicit_lac=True,
-                changes_ensemble=properties.changes_ensemble,
+                LedgerSpec(
+                    quorum=properties.quorum,
+                    digest_type=properties.digest_type,
+                    custom_metadata={LOG_ID_KEY: self._log_id.encode()},
+                    explicit_lac=True,
+                    changes_ensemble=properties.changes_ensemble,
+                ),
                 listener=listener,
                 on_failed=listener.set_exception,
             )

@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.client.client import LedgerClient
+from ledgerlog_spark.client.handles.creation import LedgerSpec
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import (
     EntryUnknownError,
@@ -45,7 +46,7 @@ async def draw_ids(process: Process) -> None:
         create = partial(
             client.create_registered_ledger,
             process.stores.ledgers.create,
-            quorum=Quorum(3, 3, 2),
+            LedgerSpec(Quorum(3, 3, 2)),
         )
         handle = await ended(process, "create", create(ledger_id=ids[1]))
     except LedgerLogError as error:

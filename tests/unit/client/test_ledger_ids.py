@@ -10,6 +10,7 @@ import pytest
 from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.client.drawn_ids import DRAWN_MAX, DrawnIds
+from ledgerlog_spark.client.handles.creation import LedgerSpec
 from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError
 from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
 from ledgerlog_spark.model import Quorum
@@ -32,7 +33,7 @@ def test_drawn_id_makes_one_ledger_also_after_that_was_deleted() -> None:
             drawn = await client.new_ledger_ids(3)
             create = client.services.ledgers.create
             made: Any = await client.create_registered_ledger(
-                create, quorum=QUORUM, ledger_id=drawn[1]
+                create, LedgerSpec(QUORUM), ledger_id=drawn[1]
             )
             assert made.id == drawn[1]
             await made.append(b"first life")
@@ -45,8 +46,10 @@ def test_drawn_id_makes_one_ledger_also_after_that_was_deleted() -> None:
                 (other, drawn[0]),
             ):
                 with pytest.raises(LocalProtocolError, match="not drawn by this client"):
-                    await one.create_registered_ledger(create, quorum=QUORUM, ledger_id=ledger_id)
-            again = await client.create_registered_ledger(create, quorum=QUORUM)
+                    await one.create_registered_ledger(
+                        create, LedgerSpec(QUORUM), ledger_id=ledger_id
+                    )
+            again = await client.create_registered_ledger(create, LedgerSpec(QUORUM))
             assert again.id > drawn[-1]
 
     run_in_virtual_time(work())
@@ -62,9 +65,13 @@ def test_id_whose_ledger_could_not_be_made_is_used_up() -> None:
                 raise LedgerLogError("the producer moved")
 
             with pytest.raises(LedgerLogError, match="the producer moved"):
-                await client.create_registered_ledger(fails, quorum=QUORUM, ledger_id=ledger_id)
+                await client.create_registered_ledger(
+                    fails, LedgerSpec(QUORUM), ledger_id=ledger_id
+                )
             with pytest.raises(LocalProtocolError):
-                await client.create_registered_ledger(fails, quorum=QUORUM, ledger_id=ledger_id)
+                await client.create_registered_ledger(
+                    fails, LedgerSpec(QUORUM), ledger_id=ledger_id
+                )
 
     run_in_virtual_time(work())
 

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import pytest
 
 from ledgerlog_spark.client.append_queue import BACKLOGS_MAX
+from ledgerlog_spark.client.handles.creation import LedgerSpec
 from ledgerlog_spark.client.handles.writer import WriteHandle
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import (
@@ -377,8 +378,7 @@ def test_a_failure_between_two_appends_is_reported_once() -> None:
         client = world.client()
         ledger = await client.create_registered_ledger(
             client.services.ledgers.create,
-            quorum=Quorum(3, 3, 2),
-            changes_ensemble=False,
+            LedgerSpec(Quorum(3, 3, 2), changes_ensemble=False),
             on_failed=failures.append,
         )
         world.transport.silent.add(ledger.metadata.last_fragment.ensemble[0])

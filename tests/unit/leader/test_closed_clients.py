@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ledgerlog_spark.client.handles.creation import LedgerSpec
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError
 from ledgerlog_spark.log.logs import Logs
@@ -163,7 +164,7 @@ def test_ledger_of_a_leader_that_died_before_it_was_listed_is_swept(is_listed: b
         leader = await world.lead()
         await leader.append(b"one")
         made = await client.create_registered_ledger(
-            partial(stores.logs.make_ledger, log.log_id), quorum=Quorum(3, 3, 2)
+            partial(stores.logs.make_ledger, log.log_id), LedgerSpec(Quorum(3, 3, 2))
         )
         if is_listed:
             found = await stores.logs.read_head(log.log_id)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ledgerlog_spark.client.handles.creation import LedgerSpec
 from ledgerlog_spark.errors import LedgerNotFoundError, LocalProtocolError, LogNotFoundError
 from ledgerlog_spark.model import Quorum
 from ledgerlog_spark.protocol.log.seal import LOG_ID_KEY
@@ -66,7 +67,7 @@ def test_ledger_that_a_leader_makes_during_the_last_sweep_is_deleted_by_the_next
                     made.append(
                         await client.create_registered_ledger(
                             partial(store.make_ledger, log.log_id),
-                            quorum=Quorum(3, 3, 2),
+                            LedgerSpec(Quorum(3, 3, 2)),
                         )
                     )
                 monkeypatch.setattr(place, method, call)

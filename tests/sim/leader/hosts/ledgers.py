@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.client.handles.creation import LedgerSpec
 from ledgerlog_spark.errors import (
     EntryNotFoundError,
     LedgerClosedError,
@@ -18,7 +19,7 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     NotEnoughBookiesError,
 )
-from ledgerlog_spark.model import NO_ENTRY, Code, Fragment, LedgerMetadata, LedgerState, Quorum
+from ledgerlog_spark.model import NO_ENTRY, Code, Fragment, LedgerMetadata, LedgerState
 from ledgerlog_spark.protocol.leader.entry import decode_entry_header
 from tests.sim.leader.ledgers import Entry, SimLedger
 
@@ -277,16 +278,12 @@ class LeaderLedgers:
     async def create_registered_ledger(
         self,
         create: Any,
+        spec: LedgerSpec,
         *,
-        quorum: Quorum,
-        digest_type: str,
-        custom_metadata: dict[str, bytes],
-        explicit_lac: bool,
-        changes_ensemble: bool,
         listener: Any,
         on_failed: Callable[[Any], Any],
     ) -> SimWriter:
-        del digest_type, explicit_lac, changes_ensemble
+        quorum, custom_metadata = spec.quorum, dict(spec.custom_metadata or {})
         world = self.world
         log_id = next(iter(custom_metadata.values())).decode()
         is_wanted = self.tree.is_dead or world.is_led_by(self, log_id)

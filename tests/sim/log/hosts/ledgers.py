@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.client.handles.creation import check_ledger_password
+from ledgerlog_spark.client.handles.creation import LedgerSpec, check_ledger_password
 from ledgerlog_spark.errors import LedgerNotFoundError, LedgerRecoveryError
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
 from ledgerlog_spark.protocol.log import seal as log_seal
@@ -13,7 +13,7 @@ from tests.sim.log.hosts.writers import SimWriter
 from tests.sim.log.world import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
     from ledgerlog_spark.client.handles.creation import CreateRecord
     from ledgerlog_spark.metadata.stores import MetadataStores
@@ -99,19 +99,17 @@ class SimLedgers:
     async def create_registered_ledger(
         self,
         create: CreateRecord,
+        spec: LedgerSpec,
         *,
-        quorum: Quorum,
-        digest_type: str = "CRC32C",
-        password: bytes = b"",
-        custom_metadata: Mapping[str, bytes] | None = None,
         ledger_id: int | None = None,
     ) -> SimWriter:
         """As the client's, which asks no bookie before the first entry."""
-        del quorum, digest_type
         if ledger_id is None:
             (ledger_id,) = await self.new_ledger_ids(1)
-        self.world.made[ledger_id] = Ledger(password=password)
-        metadata = metadata_of(ledger_id, password=password, custom=dict(custom_metadata or {}))
+        self.world.made[ledger_id] = Ledger(password=spec.password)
+        metadata = metadata_of(
+            ledger_id, password=spec.password, custom=dict(spec.custom_metadata or {})
+        )
         await create(ledger_id, metadata)
         return SimWriter(self, ledger_id)
 
