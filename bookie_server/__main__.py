@@ -16,8 +16,9 @@ import inspect
 import os
 import re
 import sys
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bookie_server.config import BookieSettings, load_settings
 from bookie_server.errors import BookieServerError, ExitCode
@@ -27,9 +28,6 @@ from ledgerlog_spark.errors import (
     MetadataError,
     StartupError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
 
 STANDARD_OUTPUT = 1
 STANDARD_ERROR = 2

@@ -10,8 +10,9 @@ from __future__ import annotations
 import ipaddress
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
@@ -24,9 +25,6 @@ from pydantic_settings.exceptions import SettingsError
 
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, SERVICE_URI_DEFAULT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20

@@ -52,11 +52,7 @@ def raise_limit(connections_max: int) -> int:
 
 
 def divided(limit: int, connections_max: int) -> DescriptorBudget:
-    """Divide a limit among connections and files.
-
-    Raises:
-        StartupError: It is too low for a bookie.
-    """
+    """Divide a limit among connections and files."""
     if limit < LIMIT_MIN:
         raise StartupError(
             f"this process may open {limit} files, and a bookie needs {LIMIT_MIN} at least; raise "

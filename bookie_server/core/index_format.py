@@ -202,21 +202,13 @@ class IndexEncoder:
 
 
 def index_head_size(data: Buffer, identity: FileIdentity) -> int:
-    """Bytes of head, directory and totals together, from the first `HEAD_SIZE` bytes.
-
-    Raises:
-        CorruptRecordError: They are damaged.
-    """
+    """Bytes of head, directory and totals together, from the first `HEAD_SIZE` bytes."""
     _, _, _, blocks, ledgers, _, _ = _checked_head(data, identity)
     return HEAD_SIZE + blocks * _key.size + ledgers * _total.size
 
 
 def decode_index_head(data: Buffer, identity: FileIdentity) -> IndexHead:
-    """Decode `index_head_size` bytes.
-
-    Raises:
-        CorruptRecordError: They are damaged.
-    """
+    """Decode `index_head_size` bytes."""
     _, _, _, blocks, ledgers, pieces, checksum = _checked_head(data, identity)
     size = HEAD_SIZE + blocks * _key.size + ledgers * _total.size
     tables = bytes(data[HEAD_SIZE:size])
@@ -233,11 +225,7 @@ class IndexBlock:
     __slots__ = ("_count", "_data")
 
     def __init__(self, data: bytes, number: int, identity: FileIdentity) -> None:
-        """Verify a block.
-
-        Raises:
-            CorruptRecordError: It is damaged.
-        """
+        """Verify a block."""
         if len(data) != BLOCK_SIZE:
             raise _damage(identity, f"index block {number} is cut off")
         checksum, count, _ = _block_head.unpack_from(data)

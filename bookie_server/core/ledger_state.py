@@ -157,11 +157,7 @@ def encode_states(generation: int, states: Mapping[int, LedgerState], ids: Itera
 
 
 def decode_states(data: bytes, path: str) -> LedgerStates:
-    """Read the blocks of a ledger-state file, all of which have to count.
-
-    Raises:
-        DamagedDirectoryError: It is damaged: keys and fences may be lost.
-    """
+    """Read the blocks of a ledger-state file, all of which have to count."""
     states = LedgerStates()
     offset = 0
     while True:
@@ -183,11 +179,7 @@ def decode_states(data: bytes, path: str) -> LedgerStates:
 
 
 def decode_states_of_version_1(data: bytes, path: str) -> LedgerStates:
-    """Read a ledger-state file that a MANIFEST of version 1 or 2 names.
-
-    Raises:
-        DamagedDirectoryError: It is damaged: keys and fences may be lost.
-    """
+    """Read a ledger-state file that a MANIFEST of version 1 or 2 names."""
     states = LedgerStates()
     count, body = _checked_block(data, 0, path, 1, _record_v1.size)
     if len(data) != HEAD_SIZE + count * _record_v1.size:

@@ -131,11 +131,7 @@ def chunk_checksums(body: Buffer, seed: int) -> tuple[int, ...]:
 
 
 def header_size_at(data: Buffer, identity: FileIdentity, offset: int) -> int:
-    """Size that the header at the start of `data` claims to have, bounded.
-
-    Raises:
-        CorruptRecordError: These bytes begin no record of this version.
-    """
+    """Size that the header at the start of `data` claims to have, bounded."""
     if len(data) < FIXED_SIZE:
         raise _damage(identity, offset, "the file ends within a record header")
     if bytes(data[:4]) != MAGIC:
@@ -147,11 +143,7 @@ def header_size_at(data: Buffer, identity: FileIdentity, offset: int) -> int:
 
 
 def decode_header(data: Buffer, identity: FileIdentity, offset: int) -> JournalRecord:
-    """The record whose header is at the start of `data`; its body is not looked at.
-
-    Raises:
-        CorruptRecordError: The bytes are not the header of a record at this place of this file.
-    """
+    """The record whose header is at the start of `data`; its body is not looked at."""
     header_size = header_size_at(data, identity, offset)
     if len(data) < header_size:
         raise _damage(identity, offset, "the file ends within a record header")
@@ -201,11 +193,7 @@ def decode_header(data: Buffer, identity: FileIdentity, offset: int) -> JournalR
 
 
 def check_chunks(record: JournalRecord, first_chunk: int, data: Buffer) -> None:
-    """Verify `data`, which holds whole chunks of the body from `first_chunk` on.
-
-    Raises:
-        CorruptRecordError: A chunk is damaged or missing.
-    """
+    """Verify `data`, which holds whole chunks of the body from `first_chunk` on."""
     identity = record.identity
     assert identity is not None
     seed = identity.seed_at(record.offset)

@@ -34,9 +34,6 @@ class StorageSettings:
         pool_files_max: Freed files kept for reuse.
         state_deltas_bytes_min: Changes of ledger states appended before their file is written anew.
         tombstone_keep_s: A dropped ledger is remembered at least so long.
-
-    Raises:
-        ConfigurationError: A value out of range; names it.
     """
 
     file_size_bytes: int

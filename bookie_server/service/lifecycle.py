@@ -14,10 +14,13 @@ import gc
 import json
 import os
 import signal
+import socket
 import sys
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from bookie_server.config import BookieSettings
 from bookie_server.core.settings import StorageSettings
 from bookie_server.descriptors import CALLERS_MAX, FILES_MAX, divided, raise_limit
 from bookie_server.errors import ExitCode
@@ -43,12 +46,6 @@ from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, BookieInfo
 from ledgerlog_spark.transport.allocator import keep_freed_memory
 from ledgerlog_spark.wire.registration import OPERATIONS, OPERATIONS_PROPERTY
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable, Coroutine
-
-    from bookie_server.config import BookieSettings
 
 GC_THRESHOLDS: Final = (10_000, 500, 1_000)
 MALLOC_ARENAS_MAX: Final = 2
@@ -105,13 +102,7 @@ class Bookie:
         return None if self._storage is None else self._storage.failure
 
     async def start(self) -> None:
-        """Returns when the bookie serves and is registered.
-
-        Raises:
-            StartupError: It refuses to start; nothing was changed.
-            MetadataUnavailableError: The metadata store did not answer in time.
-            ConfigurationError: The metadata service URI is wrong.
-        """
+        """Returns when the bookie serves and is registered."""
         settings, closers = self.settings, self._closers
         try:
             files = OsFileSystem(

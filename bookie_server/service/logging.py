@@ -12,16 +12,14 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Callable, MutableMapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 
 from ledgerlog_spark.lines import LogLines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
 
 SECRET_WORDS = ("password", "key", "secret", "token")
 RECORDS_IN_WINDOW_MAX = 50

@@ -83,10 +83,6 @@ class Boot:
         """Bring the directory into a state that can serve; nothing is committed at the end.
 
         The caller commits with `active` and `spare`, then marks the directory unclean.
-
-        Raises:
-            StartupError: The directory cannot be used; says why and what to do.
-            StorageError: The device failed, or has no room for a file.
         """
         # A killed process may have left a renamed MANIFEST that only the page cache knows.
         await self.shared.files.sync_directory()

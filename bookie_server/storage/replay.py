@@ -58,10 +58,6 @@ class Scanner:
         Args:
             first_sequence: That the first record has to have.
             may_lack_finish: The file before may have no finish record, which has this sequence.
-
-        Raises:
-            FormatVersionError: A record of a kind that this version does not know.
-            StorageError: The device cannot read the file.
         """
         scan = FileScan(records_start=RECORDS_START, next_sequence=first_sequence)
         offset = RECORDS_START

@@ -99,10 +99,8 @@ MUTATIONS = [
     Mutation(
         "memory_of_an_add_is_used_again",
         f"{SERVICE}/v2/operations.py",
-        "        buffer = buffer_of(body)\n        buffer.unanswered += 1\n"
-        "        is_recovery = bool(flags & RECOVERY_ADD)\n",
-        "        buffer = buffer_of(body)\n        buffer.unanswered += 0\n"
-        "        is_recovery = bool(flags & RECOVERY_ADD)\n",
+        "        buffer.unanswered += 1\n        stored = ",
+        "        buffer.unanswered += 0\n        stored = ",
         "an add that storage writes is overwritten by the next frame",
     ),
     Mutation(

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from typing import Any, Final, Self
 
 import grpc
 
 from bookie_server.service.grpc.stuck_calls import Stuck
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 REQUEST_SECONDS_MAX: Final = 10.0
 
 

@@ -10,13 +10,10 @@ import contextlib
 import ipaddress
 import os
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 from urllib.parse import unquote
 
 import psutil
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Address = tuple[str, int]
 
@@ -30,9 +27,6 @@ def close_connections(local_port: int, peers: Iterable[str]) -> int:
 
     Returns:
         How many were shut down; those that are closed already do not count.
-
-    Raises:
-        psutil.Error: The system does not show this process its own connections.
     """
     addresses = {address_of(peer) for peer in peers}
     return sum(

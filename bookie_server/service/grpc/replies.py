@@ -7,28 +7,25 @@ their replies are ended (`service/grpc/stuck_calls.py`).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bookie_server.config import ANSWERS_RESERVE_BYTES
 from bookie_server.core.requests import BatchReadRequest, EntryStorage
 from bookie_server.errors import TooManyRangesError
 from bookie_server.service.grpc.stream import Taken, Turns, give_back, taken_of
 from bookie_server.service.grpc.stuck_calls import Stuck
+from bookie_server.service.limits.budget import Budget, Share
 from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES
+from bookie_server.service.metrics.counters import ServiceCounters
 from bookie_server.storage import slices
+from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.spans import Spans
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport import control_pb2 as pb
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from bookie_server.service.limits.budget import Budget, Share
-    from bookie_server.service.metrics.counters import ServiceCounters
-    from bookie_server.storage.ledger_storage import LedgerStorage
-    from bookie_server.storage.spans import Spans
 
 ATTEMPTS: Final = 2
 """To read a batch: the second one has room for a first entry that was larger than expected."""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from bookie_server.config import BookieSettings
 from bookie_server.descriptors import CALLERS_MAX
 from bookie_server.service.grpc.calls import CallBounds, FairSlots
+from bookie_server.service.grpc.service import BookieServicer
 from bookie_server.service.port_claim import port_in_use
 from ledgerlog_spark.transport import control_pb2_grpc
 from ledgerlog_spark.transport.grpc.append_parts import REQUEST_SIZE_BYTES_MAX
-
-if TYPE_CHECKING:
-    from bookie_server.config import BookieSettings
-    from bookie_server.service.grpc.service import BookieServicer
 
 SERVICE_NAME: Final = "ledgerlog.v1.Bookie"
 MESSAGE_OVERHEAD_BYTES: Final = 65_536
@@ -80,11 +78,7 @@ class GrpcServer:
         )
 
     async def start(self) -> int:
-        """Listen and serve; returns the port.
-
-        Raises:
-            PortInUseError: Another process has the port.
-        """
+        """Listen and serve; returns the port."""
         control_pb2_grpc.add_BookieServicer_to_server(self._servicer, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)

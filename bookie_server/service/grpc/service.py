@@ -7,25 +7,32 @@ What arrives is checked here: a bad request gets BAD_REQUEST and changes nothing
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from bookie_server.core import requests as storage_requests
 from bookie_server.errors import StorageError, TooManyRangesError
+from bookie_server.service.collector import Collector
 from bookie_server.service.grpc.calls import FairSlots
 from bookie_server.service.grpc.peer_sockets import close_connections
 from bookie_server.service.grpc.replies import Batches, HeldReplies, Listings
 from bookie_server.service.grpc.stream import (
     BadStreamError,
     ReplyStream,
+    Taken,
     Turns,
     complete,
     size_bytes_of,
 )
 from bookie_server.service.grpc.stuck_calls import Stuck, StuckCalls
-from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES
+from bookie_server.service.limits.budget import Budget, Share
+from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES, Lanes
+from bookie_server.service.metrics.counters import ServiceCounters
+from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import (
     FRAME_SIZE_BYTES_MAX,
@@ -37,18 +44,6 @@ from ledgerlog_spark.model import (
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import control_pb2_grpc
 from ledgerlog_spark.wire.opcodes import number_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Sequence
-
-    from google.protobuf.message import Message
-
-    from bookie_server.service.collector import Collector
-    from bookie_server.service.grpc.stream import Taken
-    from bookie_server.service.limits.budget import Budget, Share
-    from bookie_server.service.limits.lanes import Lanes
-    from bookie_server.service.metrics.counters import ServiceCounters
-    from bookie_server.storage.ledger_storage import LedgerStorage
 
 ID_MAX: Final = (1 << 63) - 1
 BATCH_COUNT_MAX: Final = 65_536

@@ -8,17 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, Generic, TypeVar
 
+from bookie_server.service.limits.budget import Budget, Share
 from bookie_server.service.limits.lanes import ReadReserve
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, RUN_ENTRIES_MAX
+from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport.grpc.append_parts import PART_SIZE_BYTES_MIN
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from bookie_server.service.limits.budget import Budget, Share
-    from ledgerlog_spark.transport import control_pb2 as pb
 
 STREAM_REQUESTS_MAX: Final = 1_024
 PART_SECONDS_MAX: Final = 10.0
@@ -257,11 +254,7 @@ class Turns:
 
 
 def size_bytes_of(request: pb.AppendRequest) -> int:
-    """Of the body of an append, the parts that have not come included.
-
-    Raises:
-        BadStreamError: It is larger than any, or has more ids than any: nobody waits for it.
-    """
+    """Of the body of an append, the parts that have not come included."""
     if max(len(request.entry_ids), len(request.lengths)) > RUN_ENTRIES_MAX:
         # Of what is parsed these are many times as large as on the wire.
         raise BadStreamError(f"a run has {RUN_ENTRIES_MAX} entries at most")
@@ -274,11 +267,7 @@ def size_bytes_of(request: pb.AppendRequest) -> int:
 
 
 async def complete(request: pb.AppendRequest, parts: AsyncIterator[pb.AppendRequest]) -> None:
-    """Put the parts of its body that come after it into a request.
-
-    Raises:
-        BadStreamError: Something else came.
-    """
+    """Put the parts of its body that come after it into a request."""
     missing = request.more_size_bytes
     if not missing:
         return

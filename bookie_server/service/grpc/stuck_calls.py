@@ -7,13 +7,11 @@ or not its call was ended. What such a call holds stays counted until its connec
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bookie_server.service.logging import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
 
 PEERS_LOGGED_MAX: Final = 10
 

@@ -11,20 +11,17 @@ take its answers. Recovery and fencing wait for neither.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bookie_server.config import (
     ADDS_RESERVE_BYTES,
     ANSWERS_RESERVE_BYTES,
     CONNECTION_RESERVE_BYTES,
+    BookieSettings,
 )
 from bookie_server.service.limits.budget import Budget
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bookie_server.config import BookieSettings
 
 REQUEST_OVERHEAD_BYTES: Final = 1_024
 """Memory that an accepted request takes beside its bytes."""

@@ -13,19 +13,16 @@ start goes on from there. Once the node exists, a directory without its MANIFEST
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bookie_server.core.manifest_codec import NAME as MANIFEST_FILE
 from bookie_server.errors import REPLACEMENT_ADVICE, CookieMismatchError
 from bookie_server.storage.files.manifest import NEW_NAME, STATE_PREFIX, is_first_manifest
 from ledgerlog_spark.errors import MetadataVersionError, WireFormatError
+from ledgerlog_spark.metadata.bookies.registration import Registration
 from ledgerlog_spark.wire.cookie import Cookie
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from ledgerlog_spark.metadata.bookies.registration import Registration
 
 COOKIE_FILE: Final = "VERSION"
 _TEMPORARY_FILE: Final = "VERSION.new"

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from bookie_server.ports import Standing
 from bookie_server.service.logging import get_logger
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataError, MetadataFormatError
+from ledgerlog_spark.metadata.bookies.registration import Registration
+from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.model import LedgerState
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.metadata.bookies.registration import Registration
-    from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 
 _logger = get_logger("collector")
 _metadata_logger = get_logger("metadata")

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bookie_server.service.logging import get_logger
 from ledgerlog_spark.errors import LedgerLogError
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.metadata.bookies.registration import Registration
-    from ledgerlog_spark.model import BookieInfo
+from ledgerlog_spark.metadata.bookies.registration import Registration
+from ledgerlog_spark.model import BookieInfo
 
 RETRY_DELAY_MS: Final = 1_000
 

@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from bookie_server.service.logging import get_logger
 from bookie_server.storage.device.filesystem import LOCK_NAME
 from ledgerlog_spark.errors import LedgerLogError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledgerlog_spark.metadata.tree import ZnodeTree
+from ledgerlog_spark.metadata.tree import ZnodeTree
 
 SESSION_FILE: Final = "SESSION"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")

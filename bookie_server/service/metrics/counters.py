@@ -5,23 +5,18 @@ The hot path increments plain integers; a collector reads them when somebody ask
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING
 
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     HistogramMetricFamily,
+    Metric,
 )
 
+from bookie_server.service.metrics.loop_lag import Lags, LoopLag
 from ledgerlog_spark.model import Code
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from prometheus_client.core import Metric
-
-    from bookie_server.service.metrics.loop_lag import Lags, LoopLag
 
 
 @dataclass(slots=True)

@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Final
 
 INTERVAL_SECONDS: Final = 0.02
 BOUNDS_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)

@@ -10,18 +10,15 @@ import contextlib
 import socket
 import threading
 import time
+from collections.abc import Callable
 from socketserver import TCPServer, ThreadingMixIn
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.registry import Collector
 
 from bookie_server.errors import PortInUseError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from prometheus_client.registry import Collector
 
 CONNECTIONS_MAX: Final = 8
 REQUEST_BYTES_MAX: Final = 16_384
@@ -40,9 +37,6 @@ class MetricsServer:
 
     Attributes:
         port: That it listens on.
-
-    Raises:
-        PortInUseError: Another process has the port.
     """
 
     def __init__(

@@ -14,26 +14,22 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from bookie_server.config import ANSWERS_RESERVE_BYTES
+from bookie_server.core.requests import Buffer
+from bookie_server.service.limits.budget import Share
 from bookie_server.service.limits.lanes import QUANTUM_BYTES, REQUEST_COST_BYTES, PeerShares
 from bookie_server.service.logging import get_logger
 from bookie_server.service.v2.peer_watch import PeerWatch
 from bookie_server.service.v2.receive_memory import ReceiveMemory, buffer_of
-from bookie_server.service.v2.shared import JOINED_BYTES_MAX, TURNS_SECONDS
+from bookie_server.service.v2.shared import JOINED_BYTES_MAX, TURNS_SECONDS, V2Shared
 from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport.v2.writing import write_all
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bookie_server.core.requests import Buffer
-    from bookie_server.service.limits.budget import Share
-    from bookie_server.service.v2.shared import V2Shared
-    from ledgerlog_spark.model import Code
-    from ledgerlog_spark.wire.frames import ReceiveBuffer
+from ledgerlog_spark.wire.frames import ReceiveBuffer
 
 UNSENT_BYTES_MAX: Final = 1 << 18
 """Of answers of one lane that a peer does not take: beyond them its next request there waits."""

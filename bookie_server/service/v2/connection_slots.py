@@ -9,12 +9,10 @@ places nothing goes to hosts that never had a request answered, so strangers loc
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from collections.abc import Collection
+from typing import Final, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from bookie_server.service.v2.peer_watch import PeerWatch
+from bookie_server.service.v2.peer_watch import PeerWatch
 
 KNOWN_HOSTS_PART: Final = 8
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bookie_server.config import ANSWERS_RESERVE_BYTES
 from bookie_server.core import requests as storage_requests
+from bookie_server.service.limits.budget import Share
 from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES, WRITE_COST_BYTES, ReadReserve
 from bookie_server.service.logging import get_logger
 from bookie_server.service.v2.connection import V2Connection
@@ -22,6 +24,7 @@ from bookie_server.service.v2.requests import (
     size_allowed,
     size_wanted,
 )
+from bookie_server.service.v2.shared import V2Shared
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.answers import (
@@ -31,6 +34,7 @@ from ledgerlog_spark.wire.answers import (
     encode_read_answer_head,
     encode_refusal,
 )
+from ledgerlog_spark.wire.frames import ReceiveBuffer
 from ledgerlog_spark.wire.requests import (
     AddRequest,
     AddRunRequest,
@@ -43,13 +47,6 @@ from ledgerlog_spark.wire.requests import (
     encode_auth,
 )
 from ledgerlog_spark.wire.version_3 import FIRST_BYTE, refusal_of_version_3
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from bookie_server.service.limits.budget import Share
-    from bookie_server.service.v2.shared import V2Shared
-    from ledgerlog_spark.wire.frames import ReceiveBuffer
 
 _logger = get_logger("v2")
 
@@ -146,80 +143,72 @@ class V2Operations(V2Connection):
 
     def _add(self, request: AddRequest, body: memoryview, share: Share, taken_bytes: int) -> None:
         version, flags, ledger_id, entry_id, master_key, entry = request
-        counters = self._shared.counters
-        counters.add_requests += 1
-        counters.add_entries += 1
-        counters.add_bytes += len(body)
-        buffer = buffer_of(body)
-        buffer.unanswered += 1
-        is_recovery = bool(flags & RECOVERY_ADD)
-        counters.recovery_requests += is_recovery
-        self._shared.storage.add(
+        self._store(
             storage_requests.AddRequest(
-                ledger_id, (entry_id,), (len(entry),), entry, master_key, is_recovery
+                ledger_id,
+                (entry_id,),
+                (len(entry),),
+                entry,
+                master_key,
+                bool(flags & RECOVERY_ADD),
             ),
-            partial(self._added, version, ledger_id, entry_id, buffer, share, taken_bytes),
+            partial(encode_add_answer, ledger_id=ledger_id, entry_id=entry_id, version=version),
+            body,
+            share,
+            taken_bytes,
         )
-
-    def _added(
-        self,
-        version: int,
-        ledger_id: int,
-        entry_id: int,
-        buffer: ReceiveBuffer,
-        share: Share,
-        taken_bytes: int,
-        code: Code,
-    ) -> None:
-        answer = encode_add_answer(code, ledger_id, entry_id, version=version)
-        self._answer(code, answer, share, taken_bytes)
-        self._free_buffer(buffer)
 
     def _add_run(
         self, request: AddRunRequest, body: memoryview, share: Share, taken_bytes: int
     ) -> None:
-        counters = self._shared.counters
-        counters.add_requests += 1
-        counters.add_entries += len(request.lengths)
-        counters.add_bytes += len(body)
-        buffer = buffer_of(body)
-        buffer.unanswered += 1
-        is_recovery = bool(request.flags & RECOVERY_ADD)
-        counters.recovery_requests += is_recovery
-        self._shared.storage.add(
+        self._store(
             storage_requests.AddRequest(
                 request.ledger_id,
                 request.entry_ids,
                 request.lengths,
                 request.body,
                 request.master_key,
-                is_recovery,
+                bool(request.flags & RECOVERY_ADD),
             ),
             partial(
-                self._run_added,
-                request.version,
-                request.ledger_id,
-                request.entry_ids[0],
-                request.request_id,
-                buffer,
-                share,
-                taken_bytes,
+                encode_add_run_answer,
+                ledger_id=request.ledger_id,
+                first_entry_id=request.entry_ids[0],
+                request_id=request.request_id,
+                version=request.version,
             ),
+            body,
+            share,
+            taken_bytes,
         )
 
-    def _run_added(
+    def _store(
         self,
-        version: int,
-        ledger_id: int,
-        first_entry_id: int,
-        request_id: int,
+        add: storage_requests.AddRequest,
+        encode: Callable[[Code], bytes],
+        body: memoryview,
+        share: Share,
+        taken_bytes: int,
+    ) -> None:
+        counters = self._shared.counters
+        counters.add_requests += 1
+        counters.add_entries += len(add.lengths)
+        counters.add_bytes += len(body)
+        counters.recovery_requests += add.is_recovery
+        buffer = buffer_of(body)
+        buffer.unanswered += 1
+        stored = partial(self._stored, encode, buffer, share, taken_bytes)
+        self._shared.storage.add(add, stored)
+
+    def _stored(
+        self,
+        encode: Callable[[Code], bytes],
         buffer: ReceiveBuffer,
         share: Share,
         taken_bytes: int,
         code: Code,
     ) -> None:
-        answer = encode_add_run_answer(code, ledger_id, first_entry_id, request_id, version=version)
-        self._answer(code, answer, share, taken_bytes)
+        self._answer(code, encode(code), share, taken_bytes)
         self._free_buffer(buffer)
 
     def _read(self, request: ReadRequest, share: Share, taken_bytes: int) -> None:

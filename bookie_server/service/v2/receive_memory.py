@@ -8,17 +8,13 @@ rest is received, so that nobody waits for memory while holding what others need
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable
+from typing import cast
 
 from bookie_server.config import ADDS_RESERVE_BYTES
+from bookie_server.service.limits.budget import Share
 from bookie_server.service.v2.requests import is_control
-from ledgerlog_spark.wire.frames import FrameSplitter, ReceiveBuffer, chunk_size_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from bookie_server.service.limits.budget import Share
-    from ledgerlog_spark.wire.frames import ChunkPool
+from ledgerlog_spark.wire.frames import ChunkPool, FrameSplitter, ReceiveBuffer, chunk_size_bytes
 
 
 class ReceiveMemory:

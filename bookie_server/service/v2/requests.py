@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.opcodes import Flag, Opcode
 from ledgerlog_spark.wire.requests import (
     AddRequest,
@@ -13,9 +14,6 @@ from ledgerlog_spark.wire.requests import (
     ReadRequest,
     RefusedRequest,
 )
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.model import Code
 
 _OPCODE_OFFSET: Final = 1
 _FLAGS_OFFSET: Final = 3

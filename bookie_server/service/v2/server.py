@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from bookie_server.config import BookieSettings
+from bookie_server.core.requests import EntryStorage
+from bookie_server.service.limits.budget import Budget
+from bookie_server.service.limits.lanes import Lanes
 from bookie_server.service.logging import get_logger
+from bookie_server.service.metrics.counters import ServiceCounters
 from bookie_server.service.port_claim import claim
+from bookie_server.service.v2.connection import V2Connection
 from bookie_server.service.v2.connection_slots import is_full, to_replace
 from bookie_server.service.v2.operations import V2Operations
 from bookie_server.service.v2.shared import V2Shared
 from bookie_server.service.v2.sweeper import Sweeper
 from ledgerlog_spark.transport.v2.congestion import unpace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bookie_server.config import BookieSettings
-    from bookie_server.core.requests import EntryStorage
-    from bookie_server.service.limits.budget import Budget
-    from bookie_server.service.limits.lanes import Lanes
-    from bookie_server.service.metrics.counters import ServiceCounters
-    from bookie_server.service.v2.connection import V2Connection
 
 LISTEN_BACKLOG: Final = 512
 DRAIN_STEP_MS: Final = 10
@@ -132,12 +129,7 @@ class V2Server:
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """A socket bound to the address; clients are refused until a server listens on it.
-
-    Raises:
-        PortInUseError: Another process has the port; says what to do.
-        StartupError: The address is not this machine's.
-    """
+    """A socket bound to the address; clients are refused until a server listens on it."""
     listener = claim(address, port, "port")
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
     if ip_address(listener.getsockname()[0]).is_loopback:

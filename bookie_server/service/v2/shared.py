@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
+from bookie_server.config import BookieSettings
+from bookie_server.core.requests import EntryStorage
+from bookie_server.service.limits.budget import Budget
+from bookie_server.service.limits.lanes import Lanes
+from bookie_server.service.metrics.counters import ServiceCounters
 from ledgerlog_spark.wire.frames import ChunkPool
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bookie_server.config import BookieSettings
-    from bookie_server.core.requests import EntryStorage
-    from bookie_server.service.limits.budget import Budget
-    from bookie_server.service.limits.lanes import Lanes
-    from bookie_server.service.metrics.counters import ServiceCounters
 
 RECEIVE_POOL_BYTES: Final = 64 << 20
 BATCH_COUNT_MAX: Final = 65_536
@@ -39,22 +36,6 @@ class V2Shared:
         turns: Connections that go on when it is their turn, one after the other.
         hosts_warned_of: Addresses whose protocol version was logged, oldest first.
     """
-
-    __slots__ = (
-        "_is_turning",
-        "batch_count_max",
-        "batch_size_bytes_max",
-        "counters",
-        "frame_size_bytes_max",
-        "hosts_warned_of",
-        "known_hosts",
-        "lanes",
-        "loop",
-        "receive_pool",
-        "relieve",
-        "storage",
-        "turns",
-    )
 
     def __init__(
         self,

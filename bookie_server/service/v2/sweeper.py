@@ -10,19 +10,16 @@ that hold most of the lane, until a quarter of the lane is free and no share wai
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from bookie_server.config import BookieSettings
+from bookie_server.service.limits.budget import Budget, Share
+from bookie_server.service.limits.lanes import Lanes
 from bookie_server.service.logging import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from bookie_server.config import BookieSettings
-    from bookie_server.service.limits.budget import Budget, Share
-    from bookie_server.service.limits.lanes import Lanes
-    from bookie_server.service.metrics.counters import ServiceCounters
-    from bookie_server.service.v2.connection import V2Connection
+from bookie_server.service.metrics.counters import ServiceCounters
+from bookie_server.service.v2.connection import V2Connection
 
 PERIOD_SECONDS: Final = 1.0
 PERIOD_SECONDS_FULL: Final = 0.1

@@ -88,11 +88,7 @@ class OsFileSystem:
         self.loop = asyncio.get_running_loop()
 
     async def lock(self) -> None:
-        """Make the directory where missing and take it for this process; fine when it is taken.
-
-        Raises:
-            DirectoryLockedError: Another process has it.
-        """
+        """Make the directory where missing and take it for this process; fine when it is taken."""
         await self.keeper.call(self._take_lock)
 
     def _take_lock(self) -> None:
@@ -135,11 +131,7 @@ class OsFileSystem:
             pool.shutdown(wait=False)
 
     async def open(self, name: str, *, create: bool = False) -> OsFile:
-        """Open for reading and writing.
-
-        Raises:
-            MissingFileError: No such file, and `create` is false.
-        """
+        """Open for reading and writing."""
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
         path = self.directory / name
         opening = self.keeper.call(lambda: os.open(path, flags, 0o600), on_abandoned=os.close)
@@ -163,11 +155,7 @@ class OsFileSystem:
         return sorted(name for name in listed if name != LOCK_NAME)
 
     async def sync_directory(self) -> None:
-        """Make creations, renames and removals durable.
-
-        Raises:
-            SyncFailedError: They may be lost.
-        """
+        """Make creations, renames and removals durable."""
         descriptor = self._directory_descriptor
         assert descriptor is not None, "lock comes first"
         await self.call(lambda: os.fsync(descriptor), ".", "sync")
@@ -231,11 +219,7 @@ class OsFile:
         self.name = name
 
     async def read(self, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
-        """Up to `size` bytes, by a thread of the lane.
-
-        Raises:
-            StorageError: The device cannot read them.
-        """
+        """Up to `size` bytes, by a thread of the lane."""
         self._reads += 1
         reading = self._files.loop.run_in_executor(
             self._files.pools[lane], self._read, offset, size
@@ -352,19 +336,11 @@ class OsFile:
             os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_DONTNEED)
 
     async def datasync(self) -> None:
-        """Make data and size durable.
-
-        Raises:
-            SyncFailedError: What was written may be lost.
-        """
+        """Make data and size durable."""
         await self._files.call(lambda: _fdatasync(self._descriptor), self.name, "sync")
 
     async def allocate(self, size: int) -> None:
-        """Reserve blocks; where the file system cannot, only the size is set.
-
-        Raises:
-            DiskFullError: There are not so many.
-        """
+        """Reserve blocks; where the file system cannot, only the size is set."""
         await self._files.call(
             lambda: self._files.allocate(self._descriptor, size), self.name, "allocate"
         )

@@ -1,4 +1,7 @@
-"""Entry-log files in memory: the ones still written, and the finished ones with their index."""
+"""Entry-log files in memory: the ones still written, and the finished ones with their index.
+
+Readings of damaged bytes raise CorruptRecordError.
+"""
 
 from __future__ import annotations
 
@@ -128,11 +131,7 @@ class FinishedFile:
 def read_header(
     handle: File, identity: FileIdentity, offset: int
 ) -> Generator[Need, bytes, JournalRecord]:
-    """The record at `offset`, without its body.
-
-    Raises:
-        CorruptRecordError: There is none.
-    """
+    """The record at `offset`, without its body."""
     data = yield Need(handle, offset, HEADER_READ_SIZE)
     size = header_size_at(data, identity, offset)
     if size > len(data):
@@ -143,11 +142,7 @@ def read_header(
 def read_body(
     handle: File, record: JournalRecord, start: int, end: int
 ) -> Generator[Need, bytes, bytes]:
-    """Bytes `start` to `end` (exclusive) of a record's body, verified.
-
-    Raises:
-        CorruptRecordError: A chunk is damaged.
-    """
+    """Bytes `start` to `end` (exclusive) of a record's body, verified."""
     if start == end:
         return b""
     first_chunk = start // CHUNK_SIZE
@@ -170,11 +165,7 @@ def read_body(
 
 
 def read_index_head(file: FinishedFile) -> Generator[Need, bytes, None]:
-    """Read and verify the head of a finished file's index.
-
-    Raises:
-        CorruptRecordError: The finish record or the head of its index is damaged.
-    """
+    """Read and verify the head of a finished file's index."""
     offset = file.entry.finish_offset
     record = yield from read_header(file.handle, file.identity, offset)
     if record.kind is not RecordKind.FINISH:
@@ -192,11 +183,7 @@ def read_index_head(file: FinishedFile) -> Generator[Need, bytes, None]:
 
 
 def read_block(file: FinishedFile, number: int) -> Generator[Need, bytes, IndexBlock]:
-    """One block of a finished file's index, verified.
-
-    Raises:
-        CorruptRecordError: It is damaged.
-    """
+    """One block of a finished file's index, verified."""
     block = file.blocks.get(number)
     if block is None:
         data = yield Need(file.handle, file.block_offset(number), BLOCK_SIZE)
@@ -208,11 +195,7 @@ def read_block(file: FinishedFile, number: int) -> Generator[Need, bytes, IndexB
 def find_piece(
     file: FinishedFile, ledger_id: int, entry_id: int
 ) -> Generator[Need, bytes, Piece[int] | None]:
-    """The piece of a finished file that holds an entry; its target is the record's offset.
-
-    Raises:
-        CorruptRecordError: The index block that would say so is damaged.
-    """
+    """The piece of a finished file that holds an entry; its target is the record's offset."""
     if file.rebuilt is not None:
         piece = file.rebuilt.find(ledger_id, entry_id)
         return None if piece is None else _by_offset(piece)
@@ -228,11 +211,7 @@ def find_piece(
 
 
 def all_pieces(file: FinishedFile, ledger_id: int) -> Generator[Need, bytes, list[Piece[int]]]:
-    """All pieces of a ledger in a finished file.
-
-    Raises:
-        CorruptRecordError: A block is damaged.
-    """
+    """All pieces of a ledger in a finished file."""
     if file.rebuilt is not None:
         return [_by_offset(piece) for piece in file.rebuilt.pieces_of(ledger_id)]
     found: list[Piece[int]] = []
@@ -253,9 +232,6 @@ def held_spans(file: FinishedFile, ledger_id: int, tombstone: int) -> Generator[
     """What a finished file with an index of its own holds above a tombstone.
 
     Each block is read on its own, past the cache: there may be thousands.
-
-    Raises:
-        CorruptRecordError: A block is damaged.
     """
     spans = Spans()
     first = None if file.head is None else file.head.block_of(ledger_id, -1)

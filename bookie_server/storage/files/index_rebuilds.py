@@ -28,9 +28,6 @@ async def rebuild_index(
         file: Its records are whole, or in doubt from here on.
         shared: Has the files in doubt, and counts rebuilt indexes and damage.
         give_way: Called after each slice of work.
-
-    Raises:
-        StorageError: The device cannot read the file.
     """
     entry, doubts, counters = file.entry, shared.health.files_in_doubt, shared.counters.boot
     doubts.add(entry.file_id)

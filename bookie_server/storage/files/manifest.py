@@ -99,12 +99,7 @@ class ManifestStore:
         self.current = Manifest()
 
     async def load(self, names: list[str]) -> LedgerStates:
-        """Read MANIFEST and ledger states.
-
-        Raises:
-            DamagedDirectoryError: Either is missing or damaged.
-            FormatVersionError: A later version wrote it.
-        """
+        """Read MANIFEST and ledger states."""
         if NAME not in names:
             raise _missing_manifest()
         self.current = decode_manifest(await self._read(NAME))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
 from bookie_server.errors import FreedFileError, TooManyFilesError
 from bookie_server.ports import Buffer, File, FileSystem, Future, Lane, Tasks
@@ -70,18 +71,12 @@ class FilePool:
             MissingFileError: No such file, and `create` is false.
             TooManyFilesError: No descriptor could be had for 2 s; the call may be repeated.
         """
-        file = PooledFile(self, name)
-        file.is_held = True
+        file = PooledFile(self, name, is_held=True)
         await self.open_now(file, create=create)
         return file
 
     async def open_now(self, file: PooledFile, *, create: bool = False) -> File:
-        """Open a file of this pool unless it is open; the caller uses or holds it.
-
-        Raises:
-            FreedFileError: It was closed for good.
-            TooManyFilesError: As in `open`.
-        """
+        """Open a file of this pool unless it is open; the caller uses or holds it."""
         while file.opened is None:
             if file.opening is not None:
                 # Each has a future of its own: who gives up cancels what it waits for.
@@ -187,6 +182,7 @@ class FilePool:
                     await self._tasks.sleep(OPEN_RETRY_MS)
 
 
+@dataclass(slots=True, eq=False)
 class PooledFile:
     """The File port; opened when it is used, unless it is held open.
 
@@ -200,28 +196,15 @@ class PooledFile:
         is_closed: For good.
     """
 
-    __slots__ = (
-        "_idle",
-        "_pool",
-        "is_closed",
-        "is_held",
-        "name",
-        "opened",
-        "opening",
-        "uses",
-        "was_used",
-    )
-
-    def __init__(self, pool: FilePool, name: str) -> None:
-        self._pool = pool
-        self._idle: list[Future[None]] = []
-        self.name = name
-        self.opened: File | None = None
-        self.opening: list[Future[None]] | None = None
-        self.uses = 0
-        self.is_held = False
-        self.was_used = False
-        self.is_closed = False
+    _pool: FilePool
+    name: str
+    opened: File | None = None
+    opening: list[Future[None]] | None = None
+    uses: int = 0
+    is_held: bool = False
+    was_used: bool = False
+    is_closed: bool = False
+    _idle: list[Future[None]] = field(default_factory=list)
 
     def may_close(self) -> None:
         """From now on it is read only: its descriptor may be had by others."""

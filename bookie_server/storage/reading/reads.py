@@ -216,11 +216,7 @@ class Reader:
         )
 
     def read_entry(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, bytes | None]:
-        """One stored entry, None when no file holds it.
-
-        Raises:
-            CorruptRecordError: It is there and damaged, or that cannot be told.
-        """
+        """One stored entry, None when no file holds it."""
         return (yield from twice(lambda: self._read_entry(ledger_id, entry_id)))
 
     def _read_entry(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, bytes | None]:
@@ -235,9 +231,6 @@ class Reader:
 
         Looks no further than the entry that decides: of what recovery writes back mostly the
         first, whose header differs. Yields None after each `RECORDS_PER_TURN` entries.
-
-        Raises:
-            CorruptRecordError: One of them is there and damaged, or that cannot be told.
         """
         is_repeated, at = True, 0
         body = memoryview(request.body)
