@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ledgerlog_spark.errors import (
     DataLossError,
@@ -51,12 +51,7 @@ Steps = Generator[LogRequest[Any], Any, T]
 """Part of a machine: requests, and what is made of their replies."""
 
 
-class _Reply(Protocol):
-    @property
-    def outcome(self) -> MetadataOutcome: ...
-
-
-Read = TypeVar("Read", bound=_Reply)
+Read = TypeVar("Read", bound=LogReply)
 
 READER_FEATURES: tuple[str, ...] = ()
 """Features of logs that this version reads; a head that names another is refused."""

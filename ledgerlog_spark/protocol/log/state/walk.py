@@ -59,11 +59,6 @@ class Walk(Generic[T]):
         return self._wanted
 
     @property
-    def first_key(self) -> int:
-        """Where it begins, inclusive."""
-        return self._first_key
-
-    @property
     def is_indexed(self) -> bool:
         """Whether all index pages were read, so that `refs` is complete."""
         return self._is_indexed
