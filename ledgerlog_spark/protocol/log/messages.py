@@ -24,75 +24,66 @@ Reply = TypeVar("Reply")
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
-    """Reply to `Sync`."""
+class LogReply:
+    """What became of a request, by its number."""
 
     request: int
     outcome: MetadataOutcome
 
 
 @dataclass(frozen=True, slots=True)
-class HeadRead:
+class Synced(LogReply):
+    """Reply to `Sync`."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRead(LogReply):
     """Reply to `ReadHead`; `now_ms` is the store's clock, 0 when no time was asked for."""
 
-    request: int
-    outcome: MetadataOutcome
     head: Versioned[LogHead] | None = None
     now_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerRead:
+class ProducerRead(LogReply):
     """Reply to `ReadProducer`; `now_ms` as of `HeadRead`."""
 
-    request: int
-    outcome: MetadataOutcome
     producer: Versioned[ProducerRecord] | None = None
     now_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class RegisteredRead:
+class RegisteredRead(LogReply):
     """Reply to `ReadRegistered`; ledger ids, rising."""
 
-    request: int
-    outcome: MetadataOutcome
     ledger_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class PagesRead:
+class PagesRead(LogReply):
     """Reply to `ReadPages`; the records of each page, in the order asked for."""
 
-    request: int
-    outcome: MetadataOutcome
     pages: tuple[tuple[Any, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class PasswordRead:
+class PasswordRead(LogReply):
     """Reply to `ReadPassword`."""
 
-    request: int
-    outcome: MetadataOutcome
     password: bytes = field(repr=False, default=b"")
 
 
 @dataclass(frozen=True, slots=True)
-class PagesWritten:
+class PagesWritten(LogReply):
     """Reply to `WritePages`."""
 
-    request: int
-    outcome: MetadataOutcome
     version: Version | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class Written(LogReply):
     """Reply to every other write; the new version of the head or the producer record."""
 
-    request: int
-    outcome: MetadataOutcome
     version: Version | None = None
 
 
@@ -105,36 +96,18 @@ class StagedRegistration:
 
 
 @dataclass(frozen=True, slots=True)
-class StagedRead:
+class StagedRead(LogReply):
     """Reply to `ReadStaged`; `now_ms` by the store's clock."""
 
-    request: int
-    outcome: MetadataOutcome
     ledgers: tuple[StagedRegistration, ...] = ()
     now_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class RegistrationsRead:
+class RegistrationsRead(LogReply):
     """Reply to `ReadRegistrations`: producers in order of name, each with its ledgers of those."""
 
-    request: int
-    outcome: MetadataOutcome
     registrations: tuple[tuple[str, Versioned[ProducerRecord], tuple[int, ...]], ...] = ()
-
-
-LogReply = (
-    Synced
-    | HeadRead
-    | ProducerRead
-    | RegisteredRead
-    | PagesRead
-    | PasswordRead
-    | PagesWritten
-    | Written
-    | StagedRead
-    | RegistrationsRead
-)
 
 
 class AskedTime(Enum):

@@ -42,7 +42,6 @@ BUG = "what a bug does: tests/unit/log/test_leader.py"
 LOSS = "what is lost would be a violation here: tests/unit/log"
 FACES = "for the faces of other threads: tests/unit/log/test_leader.py"
 OVERTAKEN = "what it seals leaves the list and is swept: test_list_that_moves_on"
-WINDOW = "nothing waits unsent, for the window is never full here: tests/unit/log/test_leader.py"
 PEOPLE = "for people: tests/unit"
 CANCELLED = "a client that is closed: tests/unit/leader/test_closed_clients.py"
 UNMARKED = "ledgers of older versions, which have no mark: tests/unit/log/test_letting_go.py"
@@ -59,9 +58,9 @@ REASONS: dict[str, str] = {
     "*/appends.py:LeaderAppends.check": CALLER,
     "*/leader/leader.py:LeaderLog._on_confirmed": LATE,
     "*/rolling.py:LeaderLedgers.look_at_size_and_age": "an entry goes before: unit tests",
-    "*/opening.py:LeaderOpening._on_sealed": OVERTAKEN,
-    "*/head.py:HeadChanger._on_merge_pages": "pages swept meanwhile: test_log_host",
-    "*/orphans.py:*": UNMARKED,
+    "*/opening.py:LeaderOpening._plan": OVERTAKEN,
+    "*/opening.py:LeaderOpening._seal": OVERTAKEN,
+    "*/transaction.py:HeadTransaction._attempt": "pages swept meanwhile: test_log_host",
     "*/event_queue.py:EventQueue.*": BUG,
     "*/check.py:LogCheck.*": PEOPLE,
     "*/check.py:LogChecker.older.*": UNMARKED,
@@ -69,7 +68,6 @@ REASONS: dict[str, str] = {
     "*/check.py:_said*": PEOPLE,
     "*/committed_range.py:*": LOSS,
     "*/entries_in_flight.py:EntriesInFlight._results": "an append ends in a cut entry: test_leader",
-    "*/leader.py:Leader.append_async": WINDOW,
     "*/leader.py:Leader.schema": FACES,
     "*/leader.py:Leader.on_crash": BUG,
     "*/host.py:LeaderHost._step": BUG,
