@@ -267,20 +267,13 @@ class Log(LogRecords):
         async def register(ledger_id: int, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
             return await self._register(job, ledger_id, metadata)
 
-        handle = await self._ledgers.create_registered_ledger(
-            register,
-            LedgerSpec(
-                quorum=properties.quorum,
-                digest_type=properties.digest_type,
-                password=job.password,
-                custom_metadata={
-                    LOG_ID_KEY: self.log_id.encode(),
-                    APP_KEY: job.app.encode(),
-                    SINCE_KEY: str(job.since_offset).encode(),
-                },
-            ),
-            ledger_id=ledger_id,
-        )
+        custom = {
+            LOG_ID_KEY: self.log_id.encode(),
+            APP_KEY: job.app.encode(),
+            SINCE_KEY: str(job.since_offset).encode(),
+        }
+        spec = LedgerSpec(properties.quorum, properties.digest_type, job.password, custom)
+        handle = await self._ledgers.create_registered_ledger(register, spec, ledger_id=ledger_id)
         reach("ledger.registered")
         ledger = StagedLedger(handle, properties)
         ledger.start(job.schema if schema_message is None else schema_message)
