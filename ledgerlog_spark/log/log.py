@@ -1,7 +1,6 @@
 """One log of either kind: snapshots, views, jobs, commits (docs/LOGS.md).
 
-All methods are coroutines on the client's event loop; `blocking/` has the same
-without `await`.
+All methods are coroutines on the client's event loop; `blocking/` derives the blocking ones.
 """
 
 from __future__ import annotations

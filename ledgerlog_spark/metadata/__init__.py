@@ -2,6 +2,6 @@
 
 - `stores`: opens all stores of one cluster. `ports`: what they have in common.
 - `ledgers`, `logs`, `bookies`, `leases`: the stores, written once over a tree of nodes (`tree`).
-- `zookeeper`, `memory`: the two implementations of that tree.
+- `zookeeper`: that tree in ZooKeeper; `testing/memory` is the one in memory.
 - `service_uri`: names a cluster. `store_clock`: the store's clock.
 """

@@ -10,12 +10,10 @@ from ledgerlog_spark.metadata.leases import Leases
 from ledgerlog_spark.metadata.ledgers.layout import LedgerLayout, read_layout, settled_layout
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.logs.store import LogStore
-from ledgerlog_spark.metadata.memory.tree import MemoryTree
 from ledgerlog_spark.metadata.service_uri import ServiceUri, parse_service_uri
 from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
     from ledgerlog_spark.metadata.tree import ZnodeTree
 
 ROOT = "/ledgers"
@@ -104,8 +102,3 @@ async def open_metadata(
         await tree.close()
         raise
     return MetadataStores.on(tree, parsed.root, layout)
-
-
-def memory_metadata(nodes: MemoryNodes | None = None, *, root: str = ROOT) -> MetadataStores:
-    """The stores of a cluster in memory; sessions with the same `nodes` see the same cluster."""
-    return MetadataStores.on(MemoryTree(nodes), root)

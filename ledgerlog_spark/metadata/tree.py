@@ -1,6 +1,6 @@
 """A tree of small versioned nodes, as ZooKeeper offers it: what all metadata stores are written on.
 
-Two trees implement `ZnodeTree`: `zookeeper_session.ZookeeperSession` and `memory_tree.MemoryTree`;
+Two trees implement `ZnodeTree`: `zookeeper.session.ZookeeperSession`, `testing.memory.MemoryTree`;
 `tests/contract/test_metadata_tree.py` holds both to this page.
 
 Every write ends in one of four ways, on every tree:

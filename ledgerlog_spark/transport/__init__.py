@@ -1,9 +1,8 @@
-"""How a client reaches bookies: one port, three transports.
+"""How a client reaches bookies: one port, two transports, and a fake in `testing/in_process`.
 
 - `port`: what every transport implements. `pending`, `deadlines`, `prepared_run`: what they share.
 - `v2`: BookKeeper's binary protocol over TCP. `grpc`: the bookies' gRPC service, for networks
   where only gRPC passes, and for watches of the last add confirmed.
-- `in_process`: calls a storage object of this process.
 - `allocator`: keeps freed memory for the next request.
 
 `control.proto` and its stubs describe the gRPC service. The contract of all transports is

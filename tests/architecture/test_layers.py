@@ -43,6 +43,7 @@ CLIENT_LAYERS = {
         "errors", "model", "wire", "protocol", "metadata", "transport", "client", "log",
     },
     "aio": {"client", "composition", "log"},
+    "testing": {"errors", "waits", "model", "wire", "metadata", "transport", "client", "log"},
     "upkeep": {
         "errors", "waits", "lines", "model", "protocol", "metadata", "client", "log", "arrow",
         "composition",

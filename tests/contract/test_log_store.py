@@ -17,9 +17,7 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
-from ledgerlog_spark.metadata.memory.tree import Fault, MemoryTree
-from ledgerlog_spark.metadata.stores import MetadataStores, memory_metadata
+from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
 from ledgerlog_spark.protocol.log.commit.plan import created
 from ledgerlog_spark.protocol.log.messages import WriteHead
@@ -34,6 +32,9 @@ from ledgerlog_spark.protocol.log.state.records import (
     ProducerRecord,
 )
 from ledgerlog_spark.protocol.log.state.rows import ITEMS
+from ledgerlog_spark.testing.cluster import memory_metadata
+from ledgerlog_spark.testing.memory.nodes import MemoryNodes
+from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
 from tests.fixtures.metadata_worlds import Signal, cluster
 
 if TYPE_CHECKING:

@@ -18,10 +18,11 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
 )
 from ledgerlog_spark.metadata.ledgers.layout import LONG_HIERARCHICAL
-from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
-from ledgerlog_spark.metadata.memory.tree import Fault, MemoryTree
-from ledgerlog_spark.metadata.stores import MetadataStores, memory_metadata
+from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum, Version
+from ledgerlog_spark.testing.cluster import memory_metadata
+from ledgerlog_spark.testing.memory.nodes import MemoryNodes
+from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
 from tests.fixtures.metadata_worlds import Signal, World, cluster
 
 if TYPE_CHECKING:

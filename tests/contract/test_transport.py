@@ -26,14 +26,15 @@ from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
 from ledgerlog_spark.errors import BookieUnavailableError, LocalProtocolError
-from ledgerlog_spark.metadata.stores import memory_metadata
 from ledgerlog_spark.model import NO_ENTRY, BookieInfo, Code
+from ledgerlog_spark.testing.bookie import MemoryStorage
+from ledgerlog_spark.testing.cluster import memory_metadata
+from ledgerlog_spark.testing.in_process import InProcessTransport, StorageRequests
 from ledgerlog_spark.transport.grpc.transport import GrpcTransport
-from ledgerlog_spark.transport.in_process import InProcessTransport, StorageRequests
 from ledgerlog_spark.transport.port import AddRun, BookieTransport, Buffer
 from ledgerlog_spark.transport.v2.transport import V2Transport
 from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
-from tests.contract.transport_bookies import HeldStorage, MemoryStorage, small_server
+from tests.contract.transport_bookies import HeldStorage, small_server
 from tests.contract.transport_calls import BOOKIE, CODEC, KEY, Call, Caller, run_of, stored
 
 OTHER_KEY = b"o" * 20

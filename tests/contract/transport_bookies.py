@@ -1,19 +1,14 @@
-"""Bookies for the transports' contract: a storage in memory, and servers in front of a storage.
-
-`MemoryStorage` is a fake of the bookie's storage as far as one connection can see it. It stands in
-`test_transport.py` beside the real one and passes the same tests.
-"""
+"""Bookies for the transports' contract: servers in front of a storage."""
 
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from bookie_server.core import requests as core
-from ledgerlog_spark.model import NO_ENTRY, Code
+from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire import answers
 from ledgerlog_spark.wire.frames import FrameSplitter
 from ledgerlog_spark.wire.opcodes import Flag, Opcode
@@ -28,112 +23,6 @@ from ledgerlog_spark.wire.requests import (
     TellLacRequest,
     decode_request,
 )
-
-LAC_AT = 16
-"""Where the last add confirmed lies in the header of a stored entry."""
-
-
-class MemoryLedger:
-    def __init__(self, master_key: bytes) -> None:
-        self.master_key = master_key
-        self.is_fenced = False
-        self.entries: dict[int, bytes] = {}
-        self.lac = NO_ENTRY
-
-
-class MemoryStorage:
-    """Entries in memory, with the keys and fences of a bookie."""
-
-    def __init__(self) -> None:
-        self.ledgers: dict[int, MemoryLedger] = {}
-        self.watchers: dict[int, list[Callable[[int], None]]] = {}
-        self.adds_seen: list[Any] = []
-
-    def add(self, request: Any, on_done: Callable[[Code], None]) -> None:
-        self.adds_seen.append(request)
-        ledger = self.ledgers.setdefault(request.ledger_id, MemoryLedger(request.master_key))
-        if request.master_key != ledger.master_key:
-            on_done(Code.UNAUTHORIZED)
-            return
-        if ledger.is_fenced and not request.is_recovery:
-            on_done(Code.FENCED)
-            return
-        body, offset = bytes(request.body), 0
-        for entry_id, length in zip(request.entry_ids, request.lengths, strict=True):
-            ledger.entries[entry_id] = body[offset : offset + length]
-            offset += length
-        assert offset == len(body)
-        (lac,) = struct.unpack_from(">q", body, LAC_AT)
-        self._raise_lac(request.ledger_id, lac)
-        on_done(Code.OK)
-
-    def read(self, request: Any, on_done: Callable[[Code, bytes | None], None]) -> None:
-        ledger = self.ledgers.get(request.ledger_id)
-        if request.fence_key is not None:
-            if ledger is None:
-                ledger = self.ledgers[request.ledger_id] = MemoryLedger(request.fence_key)
-            if ledger.master_key != request.fence_key:
-                on_done(Code.UNAUTHORIZED, None)
-                return
-            ledger.is_fenced = True
-        if ledger is None:
-            on_done(Code.NO_LEDGER, None)
-            return
-        entry_id = request.entry_id
-        if entry_id == NO_ENTRY:
-            entry_id = max(ledger.entries, default=NO_ENTRY)
-        entry = ledger.entries.get(entry_id)
-        on_done(Code.NO_ENTRY if entry is None else Code.OK, entry)
-
-    def read_batch(self, request: Any, on_done: Callable[[Code, Sequence[bytes]], None]) -> None:
-        ledger = self.ledgers.get(request.ledger_id)
-        if ledger is None:
-            on_done(Code.NO_LEDGER, ())
-            return
-        found: list[bytes] = []
-        entry_id, size = request.first_entry_id, 36
-        while entry_id in ledger.entries:
-            entry = ledger.entries[entry_id]
-            size += 4 + len(entry)
-            if found and (len(found) >= request.count_max or size > request.size_bytes_max):
-                break
-            found.append(entry)
-            entry_id += 1
-        on_done(Code.OK if found else Code.NO_ENTRY, found)
-
-    def read_lac(self, ledger_id: int, on_done: Callable[[Code, int], None]) -> None:
-        ledger = self.ledgers.get(ledger_id)
-        if ledger is None:
-            on_done(Code.NO_LEDGER, NO_ENTRY)
-        else:
-            on_done(Code.OK, ledger.lac)
-
-    def write_lac(
-        self, ledger_id: int, lac: int, master_key: bytes, on_done: Callable[[Code], None]
-    ) -> None:
-        ledger = self.ledgers.setdefault(ledger_id, MemoryLedger(master_key))
-        if master_key != ledger.master_key:
-            on_done(Code.UNAUTHORIZED)
-            return
-        self._raise_lac(ledger_id, lac)
-        on_done(Code.OK)
-
-    def tell_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        ledger = self.ledgers.get(ledger_id)
-        if ledger is not None and master_key == ledger.master_key:
-            self._raise_lac(ledger_id, lac)
-
-    def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
-        watchers = self.watchers.setdefault(ledger_id, [])
-        watchers.append(on_change)
-        return lambda: watchers.remove(on_change) if on_change in watchers else None
-
-    def _raise_lac(self, ledger_id: int, lac: int) -> None:
-        ledger = self.ledgers[ledger_id]
-        if lac > ledger.lac:
-            ledger.lac = lac
-            for watcher in list(self.watchers.get(ledger_id, ())):
-                watcher(lac)
 
 
 class HeldStorage:

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from ledgerlog_spark.client.handles.writer import WriteHandle
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import InternalError, LedgerLogError
-from ledgerlog_spark.metadata.memory.tree import Fault
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
 from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.testing.memory.tree import Fault
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld
 from tests.fixtures.metadata_worlds import memory_tree

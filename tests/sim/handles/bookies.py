@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import BookieInfo, Code
+from ledgerlog_spark.testing.bookie import MemoryStorage
 from ledgerlog_spark.wire.opcodes import Flag
 from ledgerlog_spark.wire.requests import (
     AddRequest,
@@ -13,12 +14,7 @@ from ledgerlog_spark.wire.requests import (
     ReadRequest,
     TellLacRequest,
 )
-from tests.contract.transport_bookies import (
-    MemoryStorage,
-    SmallConnection,
-    refuse_lacs,
-    refuse_runs,
-)
+from tests.contract.transport_bookies import SmallConnection, refuse_lacs, refuse_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import NO_ENTRY, Code
-from ledgerlog_spark.transport.in_process import StorageBatchRead
+from ledgerlog_spark.testing.in_process import StorageBatchRead
 from ledgerlog_spark.transport.port import LacRise
 from tests.sim.handles.story import OwnersMistakeError
 

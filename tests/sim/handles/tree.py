@@ -15,9 +15,9 @@ from tests.sim.log.hosts.tree import SimTree
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledgerlog_spark.metadata.memory.nodes import NodeMap
     from ledgerlog_spark.metadata.ports import CancelWatch
     from ledgerlog_spark.model import Versioned
+    from ledgerlog_spark.testing.memory.nodes import NodeMap
 
 EARLIER_SECONDS = 3.0
 """How far a server may be behind."""

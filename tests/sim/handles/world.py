@@ -34,11 +34,11 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.committing import range_writer
 from ledgerlog_spark.log.leader import leader
-from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
-from ledgerlog_spark.metadata.stores import memory_metadata
 from ledgerlog_spark.protocol.leader.settings import LeaderSettings
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.testing.cluster import memory_metadata
+from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.transport.v2 import connection as v2_connection
 from ledgerlog_spark.transport.v2 import link as v2_link
 from tests.sim.handles import actors, blocking, calls, calm, leaders, reads, streams

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import Code
+from ledgerlog_spark.testing.bookie import MemoryLedger
 from ledgerlog_spark.wire.requests import encode_batch_read, encode_read, encode_tell_lac
-from tests.contract.transport_bookies import MemoryLedger
 from tests.fixtures.bookie_process import KEY, add_frame, add_run_frame, stored_entry
 from tests.fixtures.kinds import now
 from tests.sim.service.pipe import Pipe

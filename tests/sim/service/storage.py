@@ -5,8 +5,8 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.testing.bookie import MemoryStorage
 from ledgerlog_spark.wire.frames import ReceiveBuffer
-from tests.contract.transport_bookies import MemoryStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

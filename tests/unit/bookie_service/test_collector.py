@@ -15,8 +15,9 @@ from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
-from ledgerlog_spark.metadata.stores import MetadataStores, memory_metadata
+from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum
+from ledgerlog_spark.testing.cluster import memory_metadata
 from tests.crash.machine import Machine, add_request
 from tests.fixtures.metadata_worlds import memory_tree
 

@@ -10,8 +10,9 @@ from bookie_server.errors import CookieMismatchError
 from bookie_server.service.membership.cookie_check import COOKIE_FILE, check_cookies
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.files.manifest import ManifestStore, initialize_directory
-from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
-from ledgerlog_spark.metadata.stores import MetadataStores, memory_metadata
+from ledgerlog_spark.metadata.stores import MetadataStores
+from ledgerlog_spark.testing.cluster import memory_metadata
+from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.wire.cookie import Cookie
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from bookie_server.service.grpc.service import BookieServicer
 from bookie_server.service.limits.lanes import Lanes
 from bookie_server.service.metrics.counters import ServiceCounters
 from ledgerlog_spark.model import Code
+from ledgerlog_spark.testing.bookie import MemoryStorage
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.wire.opcodes import number_of
-from tests.contract.transport_bookies import MemoryStorage
 from tests.fixtures.bookie_process import KEY, stored_entry
 
 if TYPE_CHECKING:

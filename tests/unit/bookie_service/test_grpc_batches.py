@@ -21,9 +21,9 @@ from bookie_server.service.metrics.counters import ServiceCounters
 from bookie_server.storage import slices
 from bookie_server.storage.spans import Spans
 from ledgerlog_spark.model import Code
+from ledgerlog_spark.testing.bookie import MemoryLedger, MemoryStorage
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.wire.opcodes import number_of
-from tests.contract.transport_bookies import MemoryLedger, MemoryStorage
 from tests.fixtures.bookie_process import KEY
 from tests.fixtures.raw_http2 import RawHttp2
 

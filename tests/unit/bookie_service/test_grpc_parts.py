@@ -16,6 +16,7 @@ from bookie_server.service.grpc.stream import BadStreamError, complete, size_byt
 from bookie_server.service.limits.lanes import Lanes
 from bookie_server.service.metrics.counters import ServiceCounters
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, RUN_ENTRIES_MAX
+from ledgerlog_spark.testing.bookie import MemoryStorage
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import control_pb2_grpc
 from ledgerlog_spark.transport.grpc.append_parts import (
@@ -23,7 +24,6 @@ from ledgerlog_spark.transport.grpc.append_parts import (
     REQUEST_SIZE_BYTES_MAX,
     in_parts,
 )
-from tests.contract.transport_bookies import MemoryStorage
 from tests.fixtures.bookie_process import KEY, stored_entry
 from tests.fixtures.raw_http2 import RawHttp2
 

@@ -8,8 +8,8 @@ import pytest
 
 from bookie_server.ports import Standing
 from bookie_server.service.membership.ledger_records import StoreMetadataCheck
-from ledgerlog_spark.metadata.stores import memory_metadata
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
+from ledgerlog_spark.testing.cluster import memory_metadata
 
 MINE = LedgerMetadata(Quorum(2, 2, 2), (Fragment(0, ("b1", "b2")),))
 REPLACED = replace(MINE, fragments=(Fragment(0, ("b1", "b2")), Fragment(7, ("b2", "b3"))))

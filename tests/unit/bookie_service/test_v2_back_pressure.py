@@ -15,9 +15,10 @@ from bookie_server.service.v2 import connection as v2_connection
 from bookie_server.service.v2 import shared as v2_shared
 from bookie_server.service.v2.server import V2Server, listen
 from ledgerlog_spark.model import Code
+from ledgerlog_spark.testing.bookie import MemoryStorage
 from ledgerlog_spark.wire.answers import decode_answer
 from ledgerlog_spark.wire.requests import encode_batch_read, encode_read, encode_tell_lac
-from tests.contract.transport_bookies import HeldStorage, MemoryStorage
+from tests.contract.transport_bookies import HeldStorage
 from tests.fixtures.bookie_process import KEY, add_frame
 
 if TYPE_CHECKING:

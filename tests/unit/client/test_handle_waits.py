@@ -9,10 +9,10 @@ import pytest
 
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LedgerLogError, MetadataUnavailableError
-from ledgerlog_spark.metadata.memory.tree import MemoryTree
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
 from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.testing.memory.tree import MemoryTree
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld
 from tests.fixtures.metadata_worlds import memory_tree

@@ -19,7 +19,6 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     RemoteProtocolError,
 )
-from ledgerlog_spark.metadata.memory.tree import Fault
 from ledgerlog_spark.model import Code, DigestType, Fragment, LedgerMetadata, Quorum, Version
 from ledgerlog_spark.protocol.ledger.messages import (
     AddReplied,
@@ -39,6 +38,7 @@ from ledgerlog_spark.protocol.ledger.messages import (
     StartTimer,
     TimerFired,
 )
+from ledgerlog_spark.testing.memory.tree import Fault
 from tests.fixtures.client_world import ClientWorld, in_world
 from tests.fixtures.metadata_worlds import memory_tree
 

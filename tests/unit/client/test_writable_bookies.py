@@ -9,8 +9,8 @@ from typing import cast
 from ledgerlog_spark.client.writable_bookies import WritableBookies
 from ledgerlog_spark.metadata.bookies.registration import Registration
 from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
-from ledgerlog_spark.metadata.stores import memory_metadata
 from ledgerlog_spark.model import BookieInfo
+from ledgerlog_spark.testing.cluster import memory_metadata
 
 PATIENCE_SECONDS = 20
 

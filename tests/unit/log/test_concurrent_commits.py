@@ -15,13 +15,13 @@ import pytest
 
 from ledgerlog_spark.log import retries
 from ledgerlog_spark.log.logs import Logs
-from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
-from ledgerlog_spark.metadata.memory.tree import Fault
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome as Outcome
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.state.records import StagedRange
+from ledgerlog_spark.testing.memory.nodes import MemoryNodes
+from ledgerlog_spark.testing.memory.tree import Fault
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.counted_tree import CountedTree
 

@@ -27,11 +27,11 @@ from ledgerlog_spark.log.leader.ledger_writer import LeaderWriter
 from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.log.reading.record_log import RecordLog
 from ledgerlog_spark.log.records import RECORD_SIZE_BYTES_MAX, Record
-from ledgerlog_spark.metadata.memory.tree import MemoryTree
 from ledgerlog_spark.model import Position
 from ledgerlog_spark.protocol.leader.messages import EntriesConfirmed
 from ledgerlog_spark.protocol.log.messages import WriteHead
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
+from ledgerlog_spark.testing.memory.tree import MemoryTree
 from tests.unit.log.leader_world import LeaderWorld, in_world
 
 VISIBLE_SECONDS = 0.1

@@ -27,11 +27,11 @@ from ledgerlog_spark.errors import (
     VersionNotAvailableError,
 )
 from ledgerlog_spark.log.logs import Logs
-from ledgerlog_spark.metadata.memory.tree import Fault, MemoryTree
 from ledgerlog_spark.protocol.log.commit.epoch import JobKind
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.seal import LOG_ID_KEY
 from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
+from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
 from tests.unit.log.log_world import DAY_MS, SCHEMA, LogWorld, commit, of, payloads, write
 
 

@@ -21,12 +21,12 @@ from ledgerlog_spark.log.committing.range_writer import RangeWriter
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.log.maintenance.log_maintenance import STEP_ATTEMPTS_MAX
-from ledgerlog_spark.metadata.memory.tree import Fault, MemoryTree
 from ledgerlog_spark.protocol.log.change import expiry as log_expiry
 from ledgerlog_spark.protocol.log.commit.restore import CutRange
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.messages import WriteHead
 from ledgerlog_spark.protocol.log.state.records import Operation, StagedRange, WriteMode
+from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
 from tests.unit.log.log_world import DAY_MS, SCHEMA, LogWorld, commit, of, payloads
 
 if TYPE_CHECKING:

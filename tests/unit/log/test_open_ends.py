@@ -25,7 +25,6 @@ from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.log.reading.open_ends import LISTINGS_MAX, while_ledgers_go
 from ledgerlog_spark.log.reading.record_log import RecordLog
 from ledgerlog_spark.metadata.logs.store import LogStore
-from ledgerlog_spark.metadata.memory.tree import MemoryTree
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.protocol.leader.entry import (
     LeaderCodec,
@@ -42,6 +41,7 @@ from ledgerlog_spark.protocol.log.state.records import (
     OpenLedger,
     Paged,
 )
+from ledgerlog_spark.testing.memory.tree import MemoryTree
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld
 from tests.fixtures.metadata_worlds import memory_tree

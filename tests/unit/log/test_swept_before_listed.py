@@ -11,11 +11,11 @@ import pytest
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LedgerNotFoundError
 from ledgerlog_spark.log.logs import Logs
-from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
-from ledgerlog_spark.metadata.memory.tree import MemoryTree
-from ledgerlog_spark.metadata.stores import memory_metadata
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
 from ledgerlog_spark.protocol.log.messages import WriteHead
+from ledgerlog_spark.testing.cluster import memory_metadata
+from ledgerlog_spark.testing.memory.nodes import MemoryNodes
+from ledgerlog_spark.testing.memory.tree import MemoryTree
 from tests.sim.leader.world import leader_head
 from tests.unit.log.leader_world import LeaderWorld, in_world
 from tests.unit.log.log_values import token

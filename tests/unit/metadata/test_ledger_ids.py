@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.errors import MetadataUnavailableError, MetadataUnknownError
-from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
-from ledgerlog_spark.metadata.memory.tree import Fault, MemoryTree
 from ledgerlog_spark.metadata.stores import MetadataStores
+from ledgerlog_spark.testing.memory.nodes import MemoryNodes
+from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
 
 
 async def cluster() -> tuple[MemoryTree, MetadataStores]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledgerlog_spark.errors import MetadataUnavailableError, MetadataUnknownError
-from ledgerlog_spark.metadata.memory.tree import Fault, MemoryTree
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.tree import NodeStat
 from ledgerlog_spark.protocol.log.state.records import ProducerRecord
+from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
 from tests.sim.log.hosts.ledgers import metadata_of
 from tests.unit.log.log_values import new_head, token
 

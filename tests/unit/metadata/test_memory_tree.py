@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ledgerlog_spark.errors import MetadataUnavailableError, MetadataUnknownError
-from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
-from ledgerlog_spark.metadata.memory.tree import Fault, MemoryTree
 from ledgerlog_spark.metadata.tree import NodeKind
+from ledgerlog_spark.testing.memory.nodes import MemoryNodes
+from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
 
 
 async def test_write_that_was_not_sent_is_definite() -> None:

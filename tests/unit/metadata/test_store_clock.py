@@ -8,12 +8,12 @@ import pytest
 
 from ledgerlog_spark.errors import MetadataUnavailableError
 from ledgerlog_spark.metadata.logs.store import CLOCK_AGE_MS_MAX, CLOCK_ATTEMPTS_MAX
-from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
-from ledgerlog_spark.metadata.memory.tree import Fault, MemoryTree
 from ledgerlog_spark.metadata.store_clock import StoreClock, elapsed_ns
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.zookeeper.requests import written_ms_of
 from ledgerlog_spark.model import Version
+from ledgerlog_spark.testing.memory.nodes import MemoryNodes
+from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
 from tests.unit.log.log_values import new_head
 
 

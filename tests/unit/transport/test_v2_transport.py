@@ -11,6 +11,7 @@ import pytest
 
 from ledgerlog_spark.errors import BookieUnavailableError, WireFormatError
 from ledgerlog_spark.model import BookieInfo, Code
+from ledgerlog_spark.testing.bookie import MemoryStorage
 from ledgerlog_spark.transport.pending import worst
 from ledgerlog_spark.transport.port import ReadEntry
 from ledgerlog_spark.transport.v2 import transport as v2_transport
@@ -27,7 +28,6 @@ from ledgerlog_spark.wire.requests import (
 )
 from tests.contract.transport_bookies import (
     HeldStorage,
-    MemoryStorage,
     SmallConnection,
     SmallServer,
     refuse_lacs,

@@ -12,10 +12,10 @@ from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.log.maintenance.sweep_memory import LOOK_AGAIN_MS, SweepMemory
-from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
 from ledgerlog_spark.protocol.log.commit.epoch import JobKind
 from ledgerlog_spark.protocol.log.state.records import StagedRange
+from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.upkeep import upkeep as upkeep_module
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
 from ledgerlog_spark.upkeep.upkeep import Upkeep

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.errors import DataLossError, MetadataUnknownError
-from ledgerlog_spark.metadata.memory.tree import Fault, MemoryTree
+from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
 from ledgerlog_spark.upkeep.upkeep import RELEASE_SECONDS_MAX, holder, leased
 from tests.unit.upkeep.upkeep_world import RowsWorld
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.log.leader.leader import Leader
-    from ledgerlog_spark.metadata.memory.nodes import NodeChange
+    from ledgerlog_spark.testing.memory.nodes import NodeChange
     from tests.sim.leader.hosts.ledgers import SimReader, SimWriter
 
 GRACES = {"deletedRetentionMs": "1500", "stagingTtlMs": "3000"}

@@ -13,7 +13,7 @@ from unittest import mock
 from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.maintenance import check, sweeper
 from ledgerlog_spark.metadata.logs.paths import LogPaths
-from ledgerlog_spark.metadata.memory.nodes import MemoryNodes
+from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.upkeep import upkeep
 from tests.fixtures.autojump import AutojumpLoop
 from tests.sim.log.checks import Violation
@@ -22,7 +22,7 @@ from tests.sim.log.hosts.process import CURRENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from ledgerlog_spark.metadata.memory.nodes import NodeChange
+    from ledgerlog_spark.testing.memory.nodes import NodeChange
 
 BEGAN_MS = 1_700_000_000_000
 PAGES_GRACE_MS = 10

@@ -6,13 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import MetadataUnavailableError
-from ledgerlog_spark.metadata.memory.tree import Fault, MemoryTree
 from ledgerlog_spark.metadata.store_clock import StoreClock
 from ledgerlog_spark.metadata.tree import SetNode
+from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.metadata.memory.nodes import NodeMap
     from ledgerlog_spark.metadata.store_clock import Clock
+    from ledgerlog_spark.testing.memory.nodes import NodeMap
     from tests.sim.log.hosts.base import Hosts
 
 SESSION_MS = 1_000

@@ -17,8 +17,8 @@ from tests.sim.log.checks import ENTRY_ROWS, Checks, Place, Violation
 from tests.sim.log.store import State
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.metadata.memory.nodes import NodeMap
     from ledgerlog_spark.protocol.log.state.records import VersionInterval
+    from ledgerlog_spark.testing.memory.nodes import NodeMap
     from tests.sim.log.hosts.world import HostWorld
     from tests.sim.log.world import Ledger
 

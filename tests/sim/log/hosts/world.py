@@ -26,7 +26,7 @@ from tests.sim.log.world import Ledger
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.metadata.memory.nodes import NodeChange
+    from ledgerlog_spark.testing.memory.nodes import NodeChange
     from tests.sim.log.hosts.writers import SimWriter
 
 DAMAGED = "0" * 32

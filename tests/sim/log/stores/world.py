@@ -21,8 +21,8 @@ from tests.unit.log.log_values import token
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from ledgerlog_spark.metadata.memory.nodes import NodeChange
     from ledgerlog_spark.model import Version
+    from ledgerlog_spark.testing.memory.nodes import NodeChange
 
 HARMS = (1, 1, 2, 2, 8)
 """How much more often the requests of a call fail here than in the simulation of hosts."""

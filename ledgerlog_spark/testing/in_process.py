@@ -51,7 +51,7 @@ class StorageAdd:
 
 @dataclass(frozen=True, slots=True)
 class StorageRead:
-    """A read for a storage object; NO_ENTRY asks for the last entry."""
+    """A read for a storage object; NO_ENTRY means the last entry."""
 
     ledger_id: int
     entry_id: int
@@ -74,8 +74,8 @@ class StorageBatchRead:
 class StorageRequests:
     """The classes that a storage object takes its requests as, called with keywords.
 
-    A bookie's storage takes its own, which the client package does not know: whoever joins the two
-    names them. The defaults are for a storage that looks at attributes only.
+    The defaults are for a storage that reads attributes only. A bookie's own storage takes its own
+    classes, which the client package cannot import: the caller names them.
     """
 
     add: Callable[..., Any] = StorageAdd
@@ -110,7 +110,7 @@ class BookieStorage(Protocol):
         """Store an explicit LAC; `on_done` after it is durable, or refused."""
 
     def tell_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Tell watches of a LAC; it may be forgotten."""
+        """Notify watches of a LAC; it may be forgotten."""
 
     def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
         """Call `on_change` whenever the LAC grows, until the callable returned is called."""
@@ -346,7 +346,7 @@ ReadEntries = Callable[[int, int, Callable[[Sequence[bytes]], None]], None]
 
 
 class _Watch:
-    """One watch of a LAC; tells of rises from the loop, never from within the storage."""
+    """One watch of a LAC; reports rises from the loop, never from within the storage."""
 
     def __init__(
         self,
@@ -364,15 +364,15 @@ class _Watch:
         self._is_over = False
 
     def told(self, lac: int) -> None:
-        """The storage knows this LAC."""
+        """The storage has this LAC."""
         self._loop.call_soon(self._tell, lac)
 
     def cancel(self) -> None:
-        """Say nothing more."""
+        """Report nothing more."""
         self._is_over = True
 
     def end(self) -> None:
-        """Say that the watch ended, unless that was said or is not wanted any more."""
+        """Report that the watch ended, unless that was reported or the watch was cancelled."""
         if not self._is_over:
             self._is_over = True
             self._on_end(Code.UNAVAILABLE)

@@ -18,7 +18,6 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.memory.nodes import MemoryNodes, NodeChange, NodeMap, Outcome
 from ledgerlog_spark.metadata.tree import (
     Created,
     CreateNode,
@@ -35,6 +34,7 @@ from ledgerlog_spark.metadata.tree import (
     parent_of,
 )
 from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.testing.memory.nodes import MemoryNodes, NodeChange, NodeMap, Outcome
 from ledgerlog_spark.waits import forever
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ SESSION_TIMEOUT_MS = 10_000
 
 
 class Fault(Enum):
-    """What goes wrong with a write."""
+    """The failure of a write."""
 
     NOT_SENT = "not_sent"
     REQUEST_LOST = "request_lost"
@@ -93,34 +93,34 @@ class MemoryTree:
 
     @property
     def session_secret(self) -> bytes:
-        """See `ZnodeTree.session_secret`."""
+        """The secret that `end_session` takes to end the present session."""
         return self._session_id.to_bytes(8, "big")
 
     @property
     def clock(self) -> Clock:
-        """See `ZnodeTree.clock`."""
+        """The store's clock; every successful write of this session updates it."""
         return self.nodes
 
     @property
     def is_connected(self) -> bool:
-        """Whether requests go out at once; may be asked on any thread."""
+        """Whether requests go out at once; any thread may read it."""
         return self._is_connected and not self._is_closed
 
     async def is_orphaned(self) -> bool:
-        """Never: nobody else has this store's nodes."""
+        """Never: no other store has these nodes."""
         return False
 
     async def get(self, path: str) -> Versioned[bytes]:
-        """See `ZnodeTree.get`."""
+        """Data and version."""
         node = (await self._view()).node(checked_path(path))
         return Versioned(node.data, node.version)
 
     async def stat(self, path: str) -> NodeStat | None:
-        """See `ZnodeTree.stat`."""
+        """Version and owner, None when there is no such node."""
         return (await self._view()).stat(checked_path(path))
 
     async def children(self, path: str) -> list[str]:
-        """See `ZnodeTree.children`."""
+        """Names (not paths) of the direct children, sorted."""
         return (await self._view()).children(checked_path(path))
 
     async def create(
@@ -131,7 +131,7 @@ class MemoryTree:
         kind: NodeKind = NodeKind.PERSISTENT,
         make_parents: bool = False,
     ) -> Created:
-        """See `ZnodeTree.create`."""
+        """Make a node; with `make_parents` also its missing ancestors, empty and persistent."""
         if make_parents:
             await make_persistent(self, parent_of(path))
         outcome = await self._write_one(CreateNode(path, data, kind))
@@ -139,35 +139,35 @@ class MemoryTree:
         return outcome
 
     async def set(self, path: str, data: bytes, version: Version | None) -> Version:
-        """See `ZnodeTree.set`."""
+        """Replace the data if the node is still at `version` (None: whatever it is at)."""
         outcome = await self._write_one(SetNode(path, data, version), version)
         assert isinstance(outcome, Version)
         return outcome
 
     async def delete(self, path: str, version: Version | None = None) -> None:
-        """See `ZnodeTree.delete`."""
+        """Delete the node, with the same condition as `set`."""
         await self._write_one(DeleteNode(path, version), version)
 
     async def transact(self, operations: Sequence[NodeOperation]) -> list[Created | Version | None]:
-        """See `ZnodeTree.transact`."""
+        """Carry out all or none. Versions are compared by number only."""
         return await self._write(list(operations))
 
     async def sync(self, path: str = "/") -> None:
-        """See `ZnodeTree.sync`."""
+        """Make later reads at least as new as this moment, also in a session that replaces it."""
         checked_path(path)
         await self._view()
         self._catch_up()
 
     def watch(self, path: str, on_change: OnChange) -> CancelWatch:
-        """See `ZnodeTree.watch`."""
+        """Call `on_change` after the node or the session changed, or the node was deleted."""
         return self._watch(NodeChange(checked_path(path), is_of_children=False), on_change)
 
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
-        """See `ZnodeTree.watch_children`."""
+        """Call `on_change` after children came or went, with the same promises as `watch`."""
         return self._watch(NodeChange(checked_path(path), is_of_children=True), on_change)
 
     async def until_gone(self, path: str) -> bool:
-        """See `ZnodeTree.until_gone`."""
+        """Wait, with one request, until the node is gone or may have changed; leaves no watch."""
         changed = asyncio.Event()
         cancel = self.watch(path, changed.set)
         try:
@@ -179,16 +179,16 @@ class MemoryTree:
             cancel()
 
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
-        """See `ZnodeTree.watch_session`."""
+        """Call `on_replaced` after the session was lost (ephemeral nodes with it) and replaced."""
         return _add(self._session_watches, next(self._keys), on_replaced)
 
     async def end_session(self, secret: bytes) -> None:
-        """See `ZnodeTree.end_session`."""
+        """End another session, whose ephemeral nodes go at once; fine when it has ended before."""
         await self._view()
         self.nodes.expire(int.from_bytes(secret, "big"))
 
     async def close(self) -> None:
-        """See `ZnodeTree.close`."""
+        """End the session: its ephemeral nodes are deleted, pending requests fail. Idempotent."""
         if not self._is_closed:
             self._is_closed = True
             self._stop_listening()

@@ -1,7 +1,7 @@
 """The nodes behind `MemoryTree`: what a ZooKeeper ensemble would hold, in one dictionary.
 
-Synchronous and single-threaded. It knows sessions only as owners of ephemeral nodes; what a
-session sees, and when, is `tree.py`'s.
+Synchronous and single-threaded. Sessions are only owners of ephemeral nodes here; `tree` has the
+delays and failures that a session sees.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class NodeMap:
         )
 
     def put(self, path: str, node: Node | None) -> Node | None:
-        """Place or (None) remove a node; returns what was there."""
+        """Place or (None) remove a node; returns the one before."""
         before = self.nodes.get(path)
         names = self.names.setdefault(parent_of(path), {})
         name = path.rpartition("/")[2]
@@ -135,7 +135,7 @@ class MemoryNodes:
         self.current.put("/", Node(b"", Version(0, 0), 0, 0, 0))
 
     def estimate_ms(self, age_ms_max: int | None = None) -> int:
-        """See `store_clock.Clock`: who has the store itself has its clock."""
+        """The time of the store, whose own clock this is."""
         del age_ms_max
         return self._clock_ms()
 

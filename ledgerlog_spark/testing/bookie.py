@@ -1,0 +1,138 @@
+"""A bookie's storage in memory: what a connection can see of it.
+
+`tests/contract/test_transport.py` holds it and the real storage to the same promises.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ledgerlog_spark.model import NO_ENTRY, Code
+
+LAC_AT = 16
+"""Where the last add confirmed lies in the header of a stored entry."""
+
+
+class MemoryLedger:
+    """What one bookie holds of a ledger.
+
+    Attributes:
+        entries: Stored entries by their ids.
+        is_fenced: A client recovers or recovered the ledger.
+        lac: The largest last add confirmed that the bookie saw.
+    """
+
+    def __init__(self, master_key: bytes) -> None:
+        self.master_key = master_key
+        self.is_fenced = False
+        self.entries: dict[int, bytes] = {}
+        self.lac = NO_ENTRY
+
+
+class MemoryStorage:
+    """The storage of one bookie, in memory, with the keys and fences of a bookie.
+
+    Attributes:
+        ledgers: By ledger id; what a test takes out is lost.
+        adds_seen: All requests to add, in order.
+    """
+
+    def __init__(self) -> None:
+        self.ledgers: dict[int, MemoryLedger] = {}
+        self.watchers: dict[int, list[Callable[[int], None]]] = {}
+        self.adds_seen: list[Any] = []
+
+    def add(self, request: Any, on_done: Callable[[Code], None]) -> None:
+        """Store a run, unless the ledger has another key or is fenced."""
+        self.adds_seen.append(request)
+        ledger = self.ledgers.setdefault(request.ledger_id, MemoryLedger(request.master_key))
+        if request.master_key != ledger.master_key:
+            on_done(Code.UNAUTHORIZED)
+            return
+        if ledger.is_fenced and not request.is_recovery:
+            on_done(Code.FENCED)
+            return
+        body, offset = bytes(request.body), 0
+        for entry_id, length in zip(request.entry_ids, request.lengths, strict=True):
+            ledger.entries[entry_id] = body[offset : offset + length]
+            offset += length
+        assert offset == len(body)
+        (lac,) = struct.unpack_from(">q", body, LAC_AT)
+        self._raise_lac(request.ledger_id, lac)
+        on_done(Code.OK)
+
+    def read(self, request: Any, on_done: Callable[[Code, bytes | None], None]) -> None:
+        """Give one stored entry; fences first when the request has a key."""
+        ledger = self.ledgers.get(request.ledger_id)
+        if request.fence_key is not None:
+            if ledger is None:
+                ledger = self.ledgers[request.ledger_id] = MemoryLedger(request.fence_key)
+            if ledger.master_key != request.fence_key:
+                on_done(Code.UNAUTHORIZED, None)
+                return
+            ledger.is_fenced = True
+        if ledger is None:
+            on_done(Code.NO_LEDGER, None)
+            return
+        entry_id = request.entry_id
+        if entry_id == NO_ENTRY:
+            entry_id = max(ledger.entries, default=NO_ENTRY)
+        entry = ledger.entries.get(entry_id)
+        on_done(Code.NO_ENTRY if entry is None else Code.OK, entry)
+
+    def read_batch(self, request: Any, on_done: Callable[[Code, Sequence[bytes]], None]) -> None:
+        """Give consecutive stored entries, up to the first that is missing."""
+        ledger = self.ledgers.get(request.ledger_id)
+        if ledger is None:
+            on_done(Code.NO_LEDGER, ())
+            return
+        found: list[bytes] = []
+        entry_id, size = request.first_entry_id, 36
+        while entry_id in ledger.entries:
+            entry = ledger.entries[entry_id]
+            size += 4 + len(entry)
+            if found and (len(found) >= request.count_max or size > request.size_bytes_max):
+                break
+            found.append(entry)
+            entry_id += 1
+        on_done(Code.OK if found else Code.NO_ENTRY, found)
+
+    def read_lac(self, ledger_id: int, on_done: Callable[[Code, int], None]) -> None:
+        """Give the largest last add confirmed that is known."""
+        ledger = self.ledgers.get(ledger_id)
+        if ledger is None:
+            on_done(Code.NO_LEDGER, NO_ENTRY)
+        else:
+            on_done(Code.OK, ledger.lac)
+
+    def write_lac(
+        self, ledger_id: int, lac: int, master_key: bytes, on_done: Callable[[Code], None]
+    ) -> None:
+        """Store an explicit last add confirmed."""
+        ledger = self.ledgers.setdefault(ledger_id, MemoryLedger(master_key))
+        if master_key != ledger.master_key:
+            on_done(Code.UNAUTHORIZED)
+            return
+        self._raise_lac(ledger_id, lac)
+        on_done(Code.OK)
+
+    def tell_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
+        """Notify watches of a last add confirmed."""
+        ledger = self.ledgers.get(ledger_id)
+        if ledger is not None and master_key == ledger.master_key:
+            self._raise_lac(ledger_id, lac)
+
+    def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
+        """Call `on_change` whenever the last add confirmed grows; returns what ends that."""
+        watchers = self.watchers.setdefault(ledger_id, [])
+        watchers.append(on_change)
+        return lambda: watchers.remove(on_change) if on_change in watchers else None
+
+    def _raise_lac(self, ledger_id: int, lac: int) -> None:
+        ledger = self.ledgers[ledger_id]
+        if lac > ledger.lac:
+            ledger.lac = lac
+            for watcher in list(self.watchers.get(ledger_id, ())):
+                watcher(lac)

@@ -1,0 +1,126 @@
+"""A cluster inside one event loop, and clients of it."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from types import TracebackType
+from typing import Self
+
+from ledgerlog_spark.client.services import Services
+from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
+from ledgerlog_spark.metadata.stores import ROOT, MetadataStores
+from ledgerlog_spark.model import BookieInfo
+from ledgerlog_spark.testing.bookie import MemoryStorage
+from ledgerlog_spark.testing.in_process import InProcessTransport
+from ledgerlog_spark.testing.memory.nodes import MemoryNodes
+from ledgerlog_spark.testing.memory.tree import MemoryTree
+
+
+def memory_metadata(nodes: MemoryNodes | None = None, *, root: str = ROOT) -> MetadataStores:
+    """The metadata stores of a cluster in memory, on a session of their own.
+
+    Args:
+        nodes: Of the cluster; sessions with the same nodes see the same cluster. None makes some.
+        root: Path of the ledgers root.
+    """
+    return MetadataStores.on(MemoryTree(nodes), root)
+
+
+class MemoryCluster:
+    """Bookies and metadata in memory, for the event loop that it is entered on.
+
+    Attributes:
+        bookies: The storages by bookie id. What a test takes out of a storage is lost.
+        nodes: The metadata.
+    """
+
+    def __init__(self, bookies: int = 3) -> None:
+        """A cluster that `async with` starts, with this number of writable bookies."""
+        self.bookies = {f"bookie-{number}": MemoryStorage() for number in range(bookies)}
+        self.nodes = MemoryNodes()
+        self._stopped: dict[str, MemoryStorage] = {}
+        self._clients: list[LogClient] = []
+        self._session: MetadataStores
+
+    async def __aenter__(self) -> Self:
+        self._session = memory_metadata(self.nodes)
+        await self._session.initialize()
+        for bookie_id in self.bookies:
+            await self._register(bookie_id)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for client in self._clients:
+            await client.aclose()
+        await self._session.close()
+
+    def client(self, settings: ClientSettings | None = None, *, seed: int = 0) -> LogClient:
+        """A client of the cluster, on its event loop; it is closed with the cluster.
+
+        Args:
+            settings: Time-outs and limits; None for the defaults.
+            seed: Of the random numbers that place ledgers and spread retries.
+        """
+        stores = memory_metadata(self.nodes)
+        transport = InProcessTransport(self.bookies)
+
+        async def close() -> None:
+            await transport.aclose()
+            await stores.close()
+
+        services = Services(
+            transport=transport,
+            ledgers=stores.ledgers,
+            registration=stores.registration,
+            settings=settings or ClientSettings(),
+            random=Random(seed),  # noqa: S311 - placement and jitter; nothing secret hangs on it
+            logs=stores.logs,
+            leases=stores.leases,
+            session=stores.tree,
+        )
+        client = LogClient(services, on_close=close)
+        self._clients.append(client)
+        return client
+
+    async def stop_bookie(self, bookie_id: str) -> None:
+        """Make a bookie unreachable; it keeps its entries.
+
+        Raises:
+            KeyError: There is no such bookie, or it is stopped.
+        """
+        self._stopped[bookie_id] = self.bookies.pop(bookie_id)
+        await self._session.registration.unregister(bookie_id)
+
+    async def start_bookie(self, bookie_id: str) -> None:
+        """Make a bookie reachable and writable: one that was stopped, or an empty one."""
+        stopped = self._stopped.pop(bookie_id) if bookie_id in self._stopped else MemoryStorage()
+        self.bookies[bookie_id] = stopped
+        await self._register(bookie_id)
+
+    async def _register(self, bookie_id: str) -> None:
+        await self._session.registration.register(BookieInfo(bookie_id, "127.0.0.1", 3181))
+
+
+def connect_in_memory(
+    bookies: int = 3, settings: ClientSettings | None = None
+) -> BlockingLogClient:
+    """A blocking client of a new cluster in memory, which ends with the client.
+
+    Args:
+        bookies: Number of bookies.
+        settings: Time-outs and limits; None for the defaults.
+    """
+
+    async def connected() -> LogClient:
+        cluster = await MemoryCluster(bookies).__aenter__()
+        services = cluster.client(settings).services
+        return LogClient(services, on_close=partial(cluster.__aexit__, None, None, None))
+
+    return BlockingLogClient(connected)
