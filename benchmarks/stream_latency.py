@@ -26,7 +26,7 @@ from benchmarks.report import Figure, show
 from benchmarks.spark_baselines import SCHEMA
 from benchmarks.spark_session import cpu_seconds, session
 from benchmarks.stream_baselines import StreamFloor
-from ledgerlog_spark.arrow.schema_records import stored_schema
+from ledgerlog_spark.arrow.spark_types import stored_schema
 from ledgerlog_spark.datasource.write.task import stage_ranges
 from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.log.blocking.stream import BlockingStream

@@ -49,10 +49,7 @@ class EntryCutter:
     ) -> None:
         """A cutter that has no rows yet.
 
-        Args:
-            encode: Makes a batch a payload; called in the order of the entries.
-            target_entry_bytes: About the size of a payload.
-            size_bytes_max: No payload is larger.
+        `encode` is called in the order of the entries; no payload is larger than `size_bytes_max`.
         """
         self._encode_batch = encode
         self._target_bytes = target_entry_bytes

@@ -146,10 +146,7 @@ def decode_row_entries(
 ) -> Iterator[LeaderBatch]:
     """Entries of a leader log of rows.
 
-    Args:
-        schema: The schema message of the rows; it lies in the log's head.
-        entries: Payloads.
-        columns: Names of the columns to decode, as of `decode_entries`.
+    `columns` are as of `decode_entries`.
     """
     headers: deque[LeaderEntryHeader] = deque()
 

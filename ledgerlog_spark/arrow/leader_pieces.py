@@ -17,8 +17,7 @@ import pyarrow as pa
 from ledgerlog_spark.arrow.conform import Conformer
 from ledgerlog_spark.arrow.entry_cutter import CutEntry, EntryCutter
 from ledgerlog_spark.arrow.schema_evolution import merge, storable
-from ledgerlog_spark.arrow.schema_records import spark_schema, stored_schema
-from ledgerlog_spark.arrow.spark_types import schema_json_of
+from ledgerlog_spark.arrow.spark_types import schema_json_of, spark_schema, stored_schema
 from ledgerlog_spark.arrow.stream_codec import (
     ENTRY_ROWS_MAX,
     ENTRY_SIZE_BYTES_MAX,

@@ -1,4 +1,4 @@
-"""Spark's schema JSON to Arrow schemas and back, without importing pyspark.
+"""Spark's schema JSON to Arrow schemas and to schema records of logs, and back, without pyspark.
 
 The Arrow types are those that Spark 4.3 itself asks of a Python source (pinned by a test that
 compares the whole type table with `pyspark.sql.pandas.types.to_arrow_schema`).
@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
+from ledgerlog_spark.arrow.stream_codec import decode_schema, encode_schema
 from ledgerlog_spark.errors import SchemaMismatchError
 
 SparkType = str | dict[str, Any]
@@ -53,6 +54,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _STRING_LIKE = re.compile(r"(?:char|varchar)\(\d+\)|string collate \w+")
 _DAY_TIME = re.compile(r"interval (?:day|hour|minute|second)(?: to (?:hour|minute|second))?")
 _TIME = re.compile(r"time\(\d\)")
+_SPARK_SCHEMA = b"ledgerlog.spark_schema"
 _FIELD_METADATA = b"SPARK::metadata::json"
 """Where Spark's Arrow schemas have a field's metadata."""
 
@@ -72,6 +74,27 @@ def arrow_schema_of(schema_json: str) -> pa.Schema:
     """The Arrow schema that Spark exchanges for a Spark schema, given as JSON."""
     fields = struct_of(schema_json)["fields"]
     return pa.schema([_field_of(field, field["name"]) for field in fields])
+
+
+def stored_schema(schema_json: str) -> bytes:
+    """The schema record of a Spark schema, an Arrow schema message (LOGS.md#G6).
+
+    What Arrow has no word for (metadata of fields, with collations and comments; the fields of an
+    interval) goes along in metadata of the schema, as Spark's JSON.
+    """
+    schema = arrow_schema_of(schema_json)
+    if json.loads(schema_json_of(schema)) != json.loads(schema_json):
+        schema = schema.with_metadata({_SPARK_SCHEMA: schema_json.encode()})
+    return encode_schema(schema)
+
+
+def spark_schema(stored: bytes) -> str:
+    """The Spark schema, as JSON, of a schema record."""
+    schema = decode_schema(stored)
+    told = (schema.metadata or {}).get(_SPARK_SCHEMA)
+    if told is not None:
+        return str(told.decode())
+    return schema_json_of(schema)
 
 
 def arrow_type_of(data_type: SparkType, column: str) -> pa.DataType:

@@ -63,12 +63,7 @@ def draw_ledgers(
     A coloured cell: the bookie holds the entries. A hatched red cell: it held them and was killed.
     A mark under a column is an ensemble change: other bookies hold the entries from there on.
 
-    Args:
-        ledgers: The ledgers, from top to bottom.
-        bookies: The bookies, from top to bottom.
-        killed: The bookies that were killed.
-        width: Of the terminal, in characters.
-        marks: None takes blocks, or ASCII where standard output has no other characters.
+    `marks` None takes blocks, or ASCII where standard output has no other characters.
     """
     marks = marks or (ASCII if console.options.ascii_only else BLOCKS)
     names = max([len(b) for b in bookies] + [8]) + 2

@@ -124,7 +124,10 @@ PasswordFile = Annotated[
 
 def password_from(path: Path | None) -> bytes:
     """The password in a file; empty without a file."""
-    return password_from_file(path, f"the password file {path}", path=str(path))
+    return password_from_file(
+        path,
+        lambda finding: ConfigurationError(f"the password file {path} {finding}", path=str(path)),
+    )
 
 
 @contextlib.contextmanager

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import PASSWORD_SIZE_BYTES_MAX
@@ -12,16 +12,15 @@ FILE_SIZE_BYTES_MAX = 2 * PASSWORD_SIZE_BYTES_MAX
 """With its line ends; no more is read than what shows that a file is larger."""
 
 
-def password_from_file(file: str | Path | None, subject: str, **fields: Any) -> bytes:
+def password_from_file(
+    file: str | Path | None, error_of: Callable[[str], ConfigurationError]
+) -> bytes:
     """The password that a file holds, without the line ends after it; empty without a file.
 
     Args:
         file: Its path.
-        subject: Of an error's message, such as `the password file x`.
-        fields: Of an error.
-
-    Raises:
-        ConfigurationError: The file cannot be read, or holds no password or a too long one.
+        error_of: Makes the error of a file that cannot be read, or that holds no password or a too
+            long one. Takes what the file does, such as `cannot be read`.
     """
     if file is None:
         return b""
@@ -29,16 +28,10 @@ def password_from_file(file: str | Path | None, subject: str, **fields: Any) -> 
         with Path(file).open("rb") as opened:
             content = opened.read(FILE_SIZE_BYTES_MAX + 1)
     except OSError as error:
-        raise ConfigurationError(f"{subject} cannot be read: {error.strerror}", **fields) from None
+        raise error_of(f"cannot be read: {error.strerror}") from None
     password = content.rstrip(b"\r\n")
     if not password:
-        raise ConfigurationError(
-            f"{subject} holds no password: write it there, or name no file where there is none",
-            **fields,
-        )
+        raise error_of("holds no password: write it there, or name no file where there is none")
     if len(content) > FILE_SIZE_BYTES_MAX or len(password) > PASSWORD_SIZE_BYTES_MAX:
-        raise ConfigurationError(
-            f"{subject} is too large: a password has at most {PASSWORD_SIZE_BYTES_MAX:,} bytes",
-            **fields,
-        )
+        raise error_of(f"is too large: a password has at most {PASSWORD_SIZE_BYTES_MAX:,} bytes")
     return password

@@ -36,11 +36,6 @@ def reject_unknown_columns(
     """Returns when each column and field of a scan is one of some log, in any case.
 
     A log without columns may get any: with one among the logs everything passes.
-
-    Args:
-        schema: Of the scan.
-        logs: What it reads.
-        include_metadata: Whether the scan has the metadata columns.
     """
     known: dict[str, str] = dict.fromkeys(METADATA_COLUMNS, "") if include_metadata else {}
     columns: dict[str, None] = {}

@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.client.password_file import password_from_file
+from ledgerlog_spark.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from ledgerlog_spark.log.blocking.logs import BlockingLogs
@@ -48,5 +49,10 @@ def logs_at(uri: str) -> BlockingLogs:
 
 def password_in(file: str | None) -> bytes:
     """The password in the file of the option `passwordFile`; empty without a file."""
-    subject = f'option "passwordFile" names {file!r} on the driver, which'
-    return password_from_file(file, subject, option="passwordFile")
+    return password_from_file(
+        file,
+        lambda finding: ConfigurationError(
+            f'option "passwordFile" names {file!r} on the driver, which {finding}',
+            option="passwordFile",
+        ),
+    )

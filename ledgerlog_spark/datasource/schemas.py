@@ -10,8 +10,7 @@ from typing import Any
 from ledgerlog_spark.arrow.leader_batches import RECORDS_SCHEMA
 from ledgerlog_spark.arrow.names import place_of
 from ledgerlog_spark.arrow.schema_evolution import merge, reject_collations
-from ledgerlog_spark.arrow.schema_records import spark_schema
-from ledgerlog_spark.arrow.spark_types import struct_of
+from ledgerlog_spark.arrow.spark_types import spark_schema, struct_of
 from ledgerlog_spark.arrow.stream_codec import encode_schema
 from ledgerlog_spark.errors import ConfigurationError, SchemaMismatchError
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogSnapshot
@@ -47,10 +46,7 @@ def scan_schema(
 ) -> str:
     """The schema of a scan, as JSON.
 
-    Args:
-        logs: Name and current schema record of each log; None for a log without rows so far.
-        columns: The option of that name.
-        include_metadata: The option of that name.
+    `logs` are name and schema record of each log; None for a log without rows so far.
     """
     schemas = [(name, spark_schema(stored)) for name, stored in logs if stored is not None]
     if not schemas:

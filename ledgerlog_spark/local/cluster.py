@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -29,8 +30,8 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.local.bookie import StartingBookie
 from ledgerlog_spark.local.directory import locked_directory
 from ledgerlog_spark.local.guardian import Guardian
+from ledgerlog_spark.local.interrupts import interrupts_deferred
 from ledgerlog_spark.local.members import ZOOKEEPER, Member, Members
-from ledgerlog_spark.local.upkeep import spawn_upkeep
 from ledgerlog_spark.local.zookeeper import (
     ZooKeeperProcess,
     four_letters,
@@ -301,11 +302,25 @@ class Cluster:
 
     def _start_upkeep(self) -> None:
         member = self._member(UPKEEP)
-        process = spawn_upkeep(
-            Path(member.directory),
-            metadata_service_uri=self.metadata_service_uri,
-            environment=self._environment,
-        )
+        directory = Path(member.directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        command = [
+            sys.executable,
+            *("-m", "ledgerlog_spark.upkeep"),
+            *("--metadata-service-uri", self.metadata_service_uri),
+            *("--directory", str(directory)),
+        ]
+        # Nobody waits until it is there: nothing depends on it.
+        with (directory / "upkeep.log").open("ab") as log, interrupts_deferred():
+            process = subprocess.Popen(  # noqa: S603 (our own program)
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"} | self._environment,
+            )
         self._children[UPKEEP] = process
         self.members.put(member.started_as(process.pid, 0))
 

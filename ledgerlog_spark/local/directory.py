@@ -20,12 +20,7 @@ POLL_SECONDS = 0.05
 def locked_directory(
     directory: Path, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS
 ) -> Iterator[None]:
-    """The directory, while no other start or stop of its cluster goes on.
-
-    Args:
-        directory: Made when missing.
-        timeout_seconds: How long to wait for another command.
-    """
+    """The directory, while no other start or stop of its cluster goes on."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

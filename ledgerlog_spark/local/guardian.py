@@ -34,9 +34,8 @@ class Guardian:
     def __init__(self, directory: Path, *, is_temporary: bool) -> None:
         """Starts the process.
 
-        Args:
-            directory: Of the cluster; must exist.
-            is_temporary: Delete the directory after the cluster was stopped.
+        The directory of the cluster exists; a temporary one is deleted after the cluster was
+        stopped.
         """
         self._mark = uuid.uuid4().hex
         command = [

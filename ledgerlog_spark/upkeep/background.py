@@ -117,10 +117,8 @@ def upkeep_after_commit(client: BlockingClient, log: str, version: int | None) -
     For the process that commits the batches of a stream. It needs no memory of earlier calls:
     whether a pass is due follows from the log's version alone.
 
-    Args:
-        client: Stays open for the length of the process.
-        log: Name of the log.
-        version: That the commit made; None when it made none.
+    The client stays open for the length of the process; `version` is None when the commit made
+    none.
 
     Returns:
         Whether a pass was begun. It does nothing when another process is at it, and an error in it

@@ -73,10 +73,8 @@ def plan_merges(
 ) -> list[tuple[Item, ...]]:
     """Runs of neighbours, each to become one range; oldest first.
 
-    Args:
-        items: Of the newest version, by offset.
-        ledgers: By id; ranges of ledgers that are not there are left alone.
-        policy: What is worth it.
+    `items` are those of the newest version; ranges of ledgers that are not in `ledgers` are left
+    alone.
     """
     found: list[tuple[Item, ...]] = []
     for stretch in _stretches(items, ledgers, policy):

@@ -108,14 +108,8 @@ class LogMerger:
     ) -> None:
         """A merger; nothing is done yet.
 
-        Args:
-            log: The log.
-            client: Of the same cluster.
-            policy: What is worth it.
-            compression: Of the new entries.
-            seals: Seal ledgers that are still open, so that their ranges can be merged too. A
-                stream that writes one goes on in another.
-            on_progress: Called on the event loop after each range.
+        `seals` also seals open ledgers, so that their ranges can be merged; a stream that writes
+        one continues in another. `on_progress` is called on the event loop after each range.
         """
         self._log = log
         self._client = client

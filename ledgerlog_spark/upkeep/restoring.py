@@ -27,12 +27,7 @@ async def restore(
 ) -> CommitResult:
     """Make the rows of an older version the newest again; errors as of `Log.restore`.
 
-    Args:
-        log: The log.
-        client: Of the same cluster.
-        version: The version.
-        compression: Of what has to be copied.
-        overwrite_if_changed: Replace also what others commit during this call.
+    `overwrite_if_changed` also replaces rows that others commit during this call.
     """
     # Imported here: a restore that copies nothing does without Arrow.
     from ledgerlog_spark.upkeep.rows import RowWriter, rows_of

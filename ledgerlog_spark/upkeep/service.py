@@ -70,9 +70,7 @@ class UpkeepService:
     def __init__(self, uri: str | None, write_line: WriteLine) -> None:
         """A service that does nothing yet.
 
-        Args:
-            uri: Metadata service URI of the cluster; None for the environment's.
-            write_line: Takes a line of the log, without its end.
+        Without `uri` it takes the environment's.
         """
         self._uri = uri
         self._write_line = write_line

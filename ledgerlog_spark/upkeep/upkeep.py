@@ -101,12 +101,7 @@ class Upkeep:
     ) -> None:
         """Upkeep on that client's event loop.
 
-        Args:
-            client: Composed with logs and leases.
-            policy: What is worth merging; None merges nothing.
-            compression: Of merged entries.
-            on_log: Told what was done for each log.
-            memory: Of earlier passes of this process; None for one that begins now.
+        `policy` None merges nothing; `memory` is that of earlier passes of this process.
         """
         self._client = client
         self._logs = logs_of(client)
@@ -120,9 +115,7 @@ class Upkeep:
     ) -> list[Kept] | None:
         """One pass over these logs, or over all, deleted ones included.
 
-        Args:
-            names: Of logs.
-            wait_seconds: How long to wait for another process.
+        It waits for another process for `wait_seconds`.
 
         Returns:
             None when another process is at it: nothing was done.
@@ -217,9 +210,7 @@ async def _tried(step: Awaitable[T], errors: list[LedgerLogError]) -> T | None:
 async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncIterator[bool]:
     """Whether this process is the one that does upkeep, for as long as the block lasts.
 
-    Args:
-        client: Composed with leases.
-        wait_seconds: How long to wait for another process.
+    It waits for another process for `wait_seconds`.
     """
     leases = _leases_of(client)
     try:

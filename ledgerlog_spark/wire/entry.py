@@ -171,11 +171,6 @@ class EntryCodec:
     ) -> EntryColumns | None:
         """Consecutive entries from `first_entry_id` up to the first that is not what it should be.
 
-        Args:
-            stored: What a bookie returned for a batch.
-            ledger_id: The ledger that was asked for.
-            first_entry_id: Id of the first one.
-
         Returns:
             What `decode` says of each, as columns; None when the first one is not right.
         """

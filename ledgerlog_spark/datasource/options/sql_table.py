@@ -134,13 +134,7 @@ _VIEW = (
 
 
 def check_target(options: Mapping[str, str], *, overwrite: bool, streams: bool) -> None:
-    """Returns when the statement names its log by a path, and all of the log.
-
-    Args:
-        options: As Spark passes them.
-        overwrite: Whether the write replaces the rows.
-        streams: Whether a streaming query writes.
-    """
+    """Returns when the statement names its log by a path, and all of the log."""
     given = {key.lower() for key in options}
     if "path" not in given:
         raise ConfigurationError(_without_path(options, overwrite=overwrite, streams=streams))

@@ -101,12 +101,8 @@ def absolute_ms(moment: int, now_ms: int) -> int:
 def offset_for(offsets: Offsets, log: str, *, start: int, end: int, default: str) -> int:
     """The offset that the option's value means for one log.
 
-    Args:
-        offsets: As `parse_offsets` gives it.
-        log: Name of the log.
-        start: What earliest means.
-        end: What latest means.
-        default: The word for logs that the JSON does not name.
+    `start` and `end` are what the words mean, `default` is the word for logs that the JSON does not
+    name.
     """
     if not isinstance(offsets, str):
         given = offsets.get(log, offsets.get("*"))
@@ -139,15 +135,7 @@ def offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int | None:
 def start_or_else(
     log: str, found: int | None, *, end_offset: int, newest_ms: int, strategy: str
 ) -> int:
-    """The offset `found`; where no row is as late, what the strategy says.
-
-    Args:
-        log: Name of the log.
-        found: Offset of the first row that is late enough, None when there is none.
-        end_offset: Of the log.
-        newest_ms: When its newest row came.
-        strategy: The option's value.
-    """
+    """The offset `found`; where no row is as late, what the strategy says."""
     if found is not None:
         return found
     if strategy == GO_TO_LATEST:
@@ -180,14 +168,7 @@ def checked_offset(
 ) -> int:
     """The offset, if a read can begin or end there; moved to the first row when it may be.
 
-    Args:
-        option: That says so, for messages.
-        log: Name of the log.
-        offset: To begin or to end at.
-        start: Of the version that is read.
-        end: Of the same.
-        version: Its number; None for a leader log, which has no versions.
-        fail_on_data_loss: Whether rows before the start have to be there.
+    `start` and `end` are those of the version that is read; a leader log has no version.
     """
     read = f"log {log!r}" if version is None else f"version {version} of log {log!r}"
     if offset > end:

@@ -45,12 +45,7 @@ def read_indexes(
 ) -> dict[tuple[int, int], RangeIndex]:
     """Indexes by ledger id and index entry id, without those that no bookie has.
 
-    Args:
-        logs: Of the cluster.
-        ranges: Each with an index entry.
-        log_ids: By name of the log.
-        schemas: Schema messages of the ranges' rows, by log and schema id.
-        password: Of the ledgers.
+    `log_ids` are by name of the log, `schemas` by name and schema id.
     """
     # The pieces of one range have one index.
     by_key = {(each.ledger_id, each.index_entry_id): each for each in ranges}

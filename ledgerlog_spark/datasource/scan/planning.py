@@ -64,12 +64,7 @@ def tasks_of(
 ) -> list[ScanTask]:
     """The tasks of a scan; the snapshot is that of this moment.
 
-    Args:
-        logs: Of the cluster.
-        options: What to read.
-        schema: Of the scan.
-        parallelism: Tasks that run at once; counts where `minPartitions` is not given.
-        password: Of the ledgers, whose index entries may be read.
+    `parallelism`, the tasks that run at once, counts where `minPartitions` is not given.
     """
     scans = _scans(logs, options)
     reject_unknown_columns(

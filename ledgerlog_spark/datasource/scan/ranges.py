@@ -101,11 +101,7 @@ class RangeIndex:
         )
 
     def needed(self, scanned: ScanRange) -> ScanRange | None:
-        """The part of `scanned` that holds all its rows; None when it has none.
-
-        Args:
-            scanned: A range, or a piece of one, whose index this is.
-        """
+        """The part of `scanned` that holds all its rows; None when it has none."""
         first = scanned.first_entry_id - self.first_entry_id
         end = scanned.last_entry_id + 1 - self.first_entry_id
         entries = len(self.row_edges) - 1
@@ -185,9 +181,7 @@ def needed_part(
 def entries_between(scanned: ScanRange, header_of: HeaderOf) -> EntrySpan:
     """The entries of a range, or of a piece of one, that hold the rows between its offsets.
 
-    Args:
-        scanned: The range.
-        header_of: Reads an entry's header; not called twice for one entry.
+    `header_of` is not called twice for one entry.
     """
     seen: dict[int, LeaderEntryHeader] = {}
 

@@ -38,11 +38,7 @@ class BatchReader(DataSourceReader):
     ) -> None:
         """A reader of the schema that Spark wants, given as JSON.
 
-        Args:
-            uri: Of the cluster.
-            options: What to read.
-            schema_json: Of the rows.
-            parallelism: Tasks that the session runs at once, 1 when nobody said.
+        `parallelism` is 1 where the session's is not known.
         """
         self._parallelism = parallelism
         self._uri = uri

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ledgerlog_spark.arrow.schema_evolution import storable
-from ledgerlog_spark.arrow.schema_records import stored_schema
+from ledgerlog_spark.arrow.spark_types import stored_schema
 from ledgerlog_spark.datasource.cluster import client_of, password_in
 from ledgerlog_spark.datasource.options.values import WriteOptions
 from ledgerlog_spark.datasource.write.job import (

@@ -217,9 +217,7 @@ def committed_ms(versions: Sequence[VersionInterval], offset: int) -> int:
 def log_deleted(name: str, unread_rows: int | None) -> DataLossError:
     """The error for a log that is gone.
 
-    Args:
-        name: Of the log.
-        unread_rows: That the query had not read of those that it saw; None when it saw none.
+    `unread_rows` of those that the query saw are lost; None when it saw none.
     """
     if unread_rows is None:
         lost = "any rows that it had not read are lost"

@@ -111,9 +111,7 @@ class LedgerStream:
         where it began is in the checkpoint. So does every log of a stream that begins at a place
         that moves.
 
-        Args:
-            start: Where the last batch ended.
-            limits: None takes everything that is there.
+        Without `limits` it takes everything that is there.
         """
         check_checkpoint(self._selection, start)
         is_first = not self._has_planned and start == self._initial
@@ -347,13 +345,6 @@ def report_of(
 
     Lag is in rows, in payload bytes as stored, and in milliseconds since the first unread row came;
     all 0 when everything is read. `lag.ms` is -1 when it is not known when the row came.
-
-    Args:
-        view: Of the log.
-        offset: The next row to read.
-        now_ms: Wall time in ms since the epoch.
-        came_ms: When the row at an offset came, 0 when that is not known.
-        new_columns: Columns that came after the query began.
     """
     first = min(max(offset, view.oldest_offset), view.end_offset)
     backlog = Backlog(view.name, first, view.end_offset, view.items)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.arrow.schema_evolution import merge, storable
-from ledgerlog_spark.arrow.schema_records import spark_schema, stored_schema
+from ledgerlog_spark.arrow.spark_types import spark_schema, stored_schema
 from ledgerlog_spark.datasource.cluster import password_in
 from ledgerlog_spark.datasource.options.values import WriteOptions
 from ledgerlog_spark.errors import (

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import ledgerlog_spark as ll
-from ledgerlog_spark.arrow.schema_records import stored_schema
+from ledgerlog_spark.arrow.spark_types import stored_schema
 from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.datasource.write.task import stage_ranges
 from ledgerlog_spark.local.cluster import local_cluster

@@ -22,7 +22,7 @@ from ledgerlog_spark.arrow.leader_pieces import (
     RowSplitter,
     leader_schema,
 )
-from ledgerlog_spark.arrow.schema_records import spark_schema
+from ledgerlog_spark.arrow.spark_types import spark_schema
 from ledgerlog_spark.arrow.stream_codec import ENTRY_ROWS_MAX, decode_schema
 from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError, SchemaMismatchError
 from ledgerlog_spark.protocol.leader.entry import (

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.arrow.schema_records import spark_schema, stored_schema
-from ledgerlog_spark.arrow.spark_types import struct_of
+from ledgerlog_spark.arrow.spark_types import spark_schema, stored_schema, struct_of
 from ledgerlog_spark.datasource.schemas import (
     METADATA_COLUMNS,
     scan_schema,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.arrow.schema_evolution import storable
-from ledgerlog_spark.arrow.schema_records import stored_schema
+from ledgerlog_spark.arrow.spark_types import stored_schema
 from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.write import job as write_job
 from ledgerlog_spark.errors import SchemaMismatchError

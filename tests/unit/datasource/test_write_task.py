@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ledgerlog_spark.arrow.schema_records import stored_schema
+from ledgerlog_spark.arrow.spark_types import stored_schema
 from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.datasource.write.task import MOVES_MAX, stage_ranges
 from ledgerlog_spark.errors import LedgerClosedError, LedgerFencedError
