@@ -1,7 +1,6 @@
 """What keeps a log small, and sets it back (LOGS.md#upkeep).
 
-All methods are coroutines on the client's event loop; `log/blocking/maintenance.py` has the same
-without `await`.
+All methods are coroutines on the client's event loop; `BlockingLog` derives the blocking ones.
 """
 
 from __future__ import annotations
