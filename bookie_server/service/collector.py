@@ -54,6 +54,8 @@ class Collector:
     """Runs passes at an interval and on request, one after the other.
 
     Args:
+        storage: Of this bookie.
+        listing: Of the ledgers in the metadata store.
         tasks: Where passes run.
         interval_ms: Between two passes without a request.
         on_pass: Called with the result of each pass.

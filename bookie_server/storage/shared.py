@@ -81,6 +81,7 @@ class StorageCounters:
         damage: Reads that met damage.
         drops: Ledgers dropped.
         tombstones_forgotten: Of ledgers dropped long ago.
+        log: Of the journal.
     """
 
     boot: BootCounters = field(default_factory=BootCounters)
@@ -116,6 +117,7 @@ class Shared:
 
     Attributes:
         metadata: Asked when a fence of a ledger may have been lost.
+        states: Of all ledgers.
     """
 
     files: FilePool

@@ -114,8 +114,8 @@ def test_the_password_has_to_be_the_ledgers(
     with pytest.raises(Exception, match="UnauthorizedError"):
         load(spark, log_name, passwordFile=str(wrong)).collect()
     for given, said in (
-        ({"passwordFile": str(wrong)}, "is not that of log"),
-        ({}, "is missing, and there is one for log"),
+        ({"passwordFile": str(wrong)}, "does not match that of log"),
+        ({}, "is missing; a password protects log"),
     ):
         with pytest.raises(Exception, match=f"UnauthorizedError.*{said}"):
             save(spark.range(3), **given)

@@ -149,7 +149,7 @@ def test_a_log_deleted_under_a_running_query_stops_it(
     query = reading.start()
     reading.until(10)
     BlockingLogs(client).delete(log_name)
-    said = r"was deleted: it had read every row that it saw; only rows .*failOnDataLoss"
+    said = r"was deleted: it had read all known rows; only rows .*failOnDataLoss"
     with pytest.raises(Exception, match=said):
         query.awaitTermination()
 
@@ -163,7 +163,7 @@ def test_a_deleted_log_that_was_not_looked_at_may_have_had_rows(
     reading.options["logPattern"] = f"{log_name}.*"
     reading.run()
     BlockingLogs(client).delete(log_name)
-    stopped(reading, r"was deleted: rows that it had not read, if there were any, are lost")
+    stopped(reading, r"was deleted: any rows that it had not read are lost")
 
 
 def test_a_log_deleted_and_made_again_is_another_log(
@@ -224,9 +224,9 @@ def test_a_checkpoint_of_another_source_is_refused(reading: Reading, write: Writ
 
 def test_a_start_that_the_log_does_not_have_is_refused(reading: Reading, write: Write) -> None:
     write(0, 10)
-    stopped(reading, "says 11, and version .* of log .* ends at offset 10", startingOffsets="11")
+    stopped(reading, "is 11, but version .* of log .* ends at offset 10", startingOffsets="11")
     write(10, 12, mode="overwrite")
-    stopped(reading, "begins at 10: the rows before were overwritten", startingOffsets="3")
+    stopped(reading, "begins at 10: earlier rows were overwritten", startingOffsets="3")
     stopped(reading, "both set the start: set only one", startingTimestamp="-1h")
 
 

@@ -33,6 +33,7 @@ class FairSlots:
     one's newest occupant is ended. A peer is a connection: processes of one host count apart.
 
     Attributes:
+        count_max: Of places.
         count: Of places that are taken.
         refused: How often there was none to be had; only ever rising.
         ended: How often an occupant was ended for another peer; only ever rising.

@@ -84,6 +84,7 @@ class Batches:
 
     Args:
         storage: Has the entries.
+        counters: Of reads.
         turns: A read from the page cache and its reply are made in one turn.
     """
 
@@ -178,6 +179,7 @@ class Listings:
 
     Args:
         storage: Has the entries.
+        size_bytes_max: Of a reply.
     """
 
     def __init__(self, storage: LedgerStorage, size_bytes_max: int) -> None:

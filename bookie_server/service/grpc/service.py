@@ -63,7 +63,9 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     """One bookie's calls.
 
     Args:
+        bookie_id: Of this bookie.
         storage: Where requests go.
+        collector: Of deleted ledgers.
         lanes: Shared with the v2 server.
         counters: Shared with the v2 server.
         connections_count: How many v2 connections there are.

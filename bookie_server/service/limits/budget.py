@@ -163,6 +163,7 @@ class Share:
     """What one connection or stream holds of a budget. Made by `Budget.share`.
 
     Attributes:
+        host: The peer's address.
         reserve_bytes: Always granted.
         trusted_bytes: Maximum that it may hold while the lane is more than half full.
         wanted_bytes: Bytes that it waits for; 0 while it does not wait.

@@ -23,6 +23,8 @@ class StoreMetadataCheck:
     (PROTOCOL.md#F7); storage bounds the wait.
 
     Args:
+        ledgers: The store.
+        bookie_id: Of this bookie.
         timeout_ms: After so long without an answer nothing is known.
     """
 
@@ -58,7 +60,9 @@ class StoreLedgerListing:
     one.
 
     Args:
+        ledgers: The records.
         registration: Has the cookie.
+        bookie_id: Of this bookie.
     """
 
     def __init__(self, ledgers: LedgerStore, registration: Registration, bookie_id: str) -> None:

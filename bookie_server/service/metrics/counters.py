@@ -56,8 +56,10 @@ class ServiceCollector:
     """Reads the counters, and gauges given as functions, at the moment of a scrape.
 
     Args:
+        counters: Of this process.
         gauges: Name (without prefix) to the function that gives its value.
         storage: Gives storage's own counters by name.
+        loop_lag: Of the event loop that serves.
     """
 
     def __init__(

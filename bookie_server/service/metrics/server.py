@@ -32,6 +32,7 @@ class MetricsServer:
     Args:
         address: IP address.
         port: 0 takes a free one.
+        collector: Of what is served.
         clock: Seconds that never go back.
 
     Attributes:

@@ -42,6 +42,7 @@ class Sweeper:
         connections: Those that are open; closed ones leave it.
         lanes: Their budgets.
         settings: Time-outs.
+        counters: Of the service.
         clock: Monotonic time in seconds.
 
     Attributes:

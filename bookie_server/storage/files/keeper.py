@@ -52,6 +52,7 @@ class FileKeeper:
     """Owns all files of one directory once the bookie serves.
 
     Args:
+        shared: Of the storage.
         boot: What it left; its files are freed as others replace them, so it is not kept.
         on_failed: Called when the device failed.
         on_state_change: Called when it takes regular adds again, or no longer.

@@ -78,6 +78,7 @@ class ManifestStore:
     which is encoded in the turn in which the MANIFEST is composed: the two always agree.
 
     Args:
+        files: Of the directory.
         deltas_bytes_min: A ledger-state file with less appended is not written anew.
         give_way: Called after each slice of a MANIFEST of very many files.
 

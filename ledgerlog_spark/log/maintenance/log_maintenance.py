@@ -1,6 +1,7 @@
 """What keeps a log small, and sets it back (LOGS.md#upkeep).
 
-All methods are coroutines on the client's event loop; `BlockingLog` derives the blocking ones.
+All methods are coroutines on the client's event loop; `log/blocking/maintenance.py` has the same
+without `await`.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ SCRIPT = """
 import asyncio, os, resource, sys, time
 from pathlib import Path
 os.fsync = lambda _descriptor: None
-from bookie_server.storage import os_filesystem
-os_filesystem._fdatasync = lambda _descriptor: None
+from bookie_server.storage.device import filesystem
+filesystem._fdatasync = lambda _descriptor: None
 from bookie_server.core.requests import ReadRequest
 from bookie_server.core.settings import StorageSettings
 from bookie_server.ports import Standing

@@ -107,7 +107,7 @@ def test_paused_bookie_is_shown_as_paused_until_it_goes_on(detached: Path) -> No
 
 
 def test_cluster_in_use_is_not_taken_by_another_program(detached: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"runs in .* already") as refused:
+    with pytest.raises(ConfigurationError, match="already runs in") as refused:
         local_cluster(bookies=1, directory=detached)
     assert "ledgerlog local down" in str(refused.value)
 
