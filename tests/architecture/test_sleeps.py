@@ -31,12 +31,13 @@ CLOCK_IS_READ = {
     "tests/spark/test_leader_logs.py": "appends are dated by this machine's clock",
 }
 REAL = {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep"}
-VIRTUAL = {"run_in_virtual_time", "AutojumpLoop", "in_world", "in_virtual_world"}
+VIRTUAL = {"run_in_virtual_time", "AutojumpLoop"}
 """What runs a coroutine on a clock that jumps."""
 
-IN_THREADS = "tests/unit/upkeep/"
-"""Rows are encoded in threads there, so its `in_world` has a loop in real time; a module without
-rows takes `in_virtual_world`."""
+WORLDS = {"ClientWorld", "LogWorld", "LeaderWorld", "LedWorld", "VirtualRowsWorld"}
+"""Worlds in virtual time: a test that asks for one is run there (tests/fixtures/worlds.py).
+
+Rows are encoded in threads, so a `RowsWorld` is in real time."""
 
 GIVEN_TIME = {
     "tests/fixtures/counted_tree.py": "for worlds in virtual time",
@@ -73,23 +74,29 @@ def sleeps(inside: Iterable[ast.AST]) -> Iterator[ast.Call]:
                 yield node
 
 
-def in_real_time(inside: tuple[ast.AST, ...], path: str = "") -> list[str]:
+def worlds_of(test: ast.AsyncFunctionDef) -> set[str]:
+    """The class of the world that a test asks for, if it does."""
+    annotations = [each.annotation for each in test.args.args if each.arg == "world"]
+    return {each.id for each in annotations if isinstance(each, ast.Name)}
+
+
+def in_real_time(inside: tuple[ast.AST, ...]) -> list[str]:
     """Sleeps on a loop whose clock is this machine's.
 
-    pytest-asyncio runs tests that are coroutines on such a loop; whatever else sleeps has to be
-    run in virtual time by its module.
+    pytest-asyncio runs tests that are coroutines on such a loop, unless they ask for a world in
+    virtual time; whatever else sleeps has to be run in virtual time by its module.
     """
     if not (all_of_it := list(sleeps(inside))):
         return []
     names = {node.id for node in inside if isinstance(node, ast.Name)}
-    names |= {node.arg for node in inside if isinstance(node, ast.arg)}
     tests = [
         node
         for node in inside
         if isinstance(node, ast.AsyncFunctionDef) and node.name.startswith("test_")
     ]
-    found = [call for test in tests for call in sleeps(ast.walk(test))]
-    if not names & VIRTUAL or (path.startswith(IN_THREADS) and "in_world" in names):
+    real = [test for test in tests if not worlds_of(test) & WORLDS]
+    found = [call for test in real for call in sleeps(ast.walk(test))]
+    if not names & VIRTUAL and (not names & WORLDS or len(real) == len(tests)):
         found = all_of_it
     return [f"{call.lineno}: {ast.unparse(call)}" for call in found]
 
@@ -118,7 +125,7 @@ def test_no_test_reads_the_clock_or_keeps_its_thread_waiting_for_it() -> None:
 
 
 def test_no_coroutine_sleeps_but_in_virtual_time() -> None:
-    found = {path: in_real_time(inside, path) for path, inside in short().items()}
+    found = {path: in_real_time(inside) for path, inside in short().items()}
     given = {path: uses for path, uses in found.items() if path.startswith(tuple(GIVEN_TIME))}
     assert any(given.values())
     assert_none(
@@ -148,8 +155,10 @@ def test_long_checks_that_may_sleep_do() -> None:
         ("async def test_it():\n    await asyncio.sleep(1)", True),
         ("async def test_it():\n    await asyncio.sleep(0)", False),
         ("async def work():\n    await asyncio.sleep(1)", True),
-        ("async def work():\n    await asyncio.sleep(1)\nin_world(work)", False),
-        ("async def test_it():\n    await asyncio.sleep(1)\nin_world(work)", True),
+        ("async def work():\n    await asyncio.sleep(1)\nrun_in_virtual_time(work())", False),
+        ("async def test_it():\n    await asyncio.sleep(1)\nrun_in_virtual_time(work())", True),
+        ("async def test_it(world: ClientWorld):\n    await asyncio.sleep(1)", False),
+        ("async def test_it(world: RowsWorld):\n    await asyncio.sleep(1)", True),
     ],
 )
 def test_the_rule_tells_real_time_from_virtual_time(code: str, is_found: bool) -> None:

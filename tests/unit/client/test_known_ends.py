@@ -12,7 +12,7 @@ from ledgerlog_spark.client.handles.known_ends import KnownEnds
 from ledgerlog_spark.errors import EntryNotFoundError
 from ledgerlog_spark.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState, Quorum, Versioned
 from ledgerlog_spark.transport.port import LacRise
-from tests.fixtures.client_world import ClientWorld, in_world
+from tests.fixtures.client_world import ClientWorld
 from tests.unit.client.test_explicit_lac import VISIBLE_SECONDS, Following, herald
 
 if TYPE_CHECKING:
@@ -31,51 +31,48 @@ async def announced_to_the_herald_alone(world: ClientWorld) -> WriteHandle:
     return ledger
 
 
-def test_a_look_that_misses_the_bookie_that_was_told_sees_no_less_than_the_look_before() -> None:
-    async def work(world: ClientWorld) -> None:
-        ledger = await announced_to_the_herald_alone(world)
-        client = world.client()
-        earlier = await client.open_ledger(ledger.id)
-        assert earlier.last_add_confirmed == 149
-        world.transport.held.add(herald(ledger))
-        later = await client.open_ledger(ledger.id)
-        assert later.last_add_confirmed == 149
-        assert await later.refresh() == 149
-        assert len([entry async for entry in later.read()]) == 150
-        # What the bookies that answered were told is less: another client sees that.
-        assert (await world.client().open_ledger(ledger.id)).last_add_confirmed == 99
-        world.transport.release(herald(ledger))
-
-    in_world(work)
-
-
-def test_a_handle_that_is_refreshed_sees_what_another_one_of_its_client_saw() -> None:
-    async def work(world: ClientWorld) -> None:
-        ledger = await world.client(explicit_lac_ms=10**9).create_ledger(explicit_lac=True)
-        client = world.client()
-        first, second = [await client.open_ledger(ledger.id) for _ in range(2)]
-        await ledger.append_batch([b"x"] * 10)
-        assert await first.refresh() == 9
-        world.transport.held.add(herald(ledger))
-        assert (second.last_add_confirmed, await second.refresh()) == (NO_ENTRY, 9)
-        world.transport.release(herald(ledger))
-
-    in_world(work)
+async def test_a_look_that_misses_the_bookie_that_was_told_sees_no_less_than_the_look_before(
+    world: ClientWorld,
+) -> None:
+    ledger = await announced_to_the_herald_alone(world)
+    client = world.client()
+    earlier = await client.open_ledger(ledger.id)
+    assert earlier.last_add_confirmed == 149
+    world.transport.held.add(herald(ledger))
+    later = await client.open_ledger(ledger.id)
+    assert later.last_add_confirmed == 149
+    assert await later.refresh() == 149
+    assert len([entry async for entry in later.read()]) == 150
+    # What the bookies that answered were told is less: another client sees that.
+    assert (await world.client().open_ledger(ledger.id)).last_add_confirmed == 99
+    world.transport.release(herald(ledger))
 
 
-def test_what_a_handle_heard_as_a_follower_is_seen_by_the_next_look() -> None:
-    async def work(world: ClientWorld) -> None:
-        ledger = await world.client().create_ledger(explicit_lac=True)
-        client = world.client()
-        follower = Following(await client.open_ledger(ledger.id, is_listed=True))
-        await ledger.append_batch([b"x"] * 10)
-        await follower.sees(9, VISIBLE_SECONDS)
-        world.transport.held.add(herald(ledger))
-        assert (await client.open_ledger(ledger.id)).last_add_confirmed == 9
-        assert (await client.open_ledger(ledger.id, is_listed=True)).last_add_confirmed == 9
-        world.transport.release(herald(ledger))
+async def test_a_handle_that_is_refreshed_sees_what_another_one_of_its_client_saw(
+    world: ClientWorld,
+) -> None:
+    ledger = await world.client(explicit_lac_ms=10**9).create_ledger(explicit_lac=True)
+    client = world.client()
+    first, second = [await client.open_ledger(ledger.id) for _ in range(2)]
+    await ledger.append_batch([b"x"] * 10)
+    assert await first.refresh() == 9
+    world.transport.held.add(herald(ledger))
+    assert (second.last_add_confirmed, await second.refresh()) == (NO_ENTRY, 9)
+    world.transport.release(herald(ledger))
 
-    in_world(work)
+
+async def test_what_a_handle_heard_as_a_follower_is_seen_by_the_next_look(
+    world: ClientWorld,
+) -> None:
+    ledger = await world.client().create_ledger(explicit_lac=True)
+    client = world.client()
+    follower = Following(await client.open_ledger(ledger.id, is_listed=True))
+    await ledger.append_batch([b"x"] * 10)
+    await follower.sees(9, VISIBLE_SECONDS)
+    world.transport.held.add(herald(ledger))
+    assert (await client.open_ledger(ledger.id)).last_add_confirmed == 9
+    assert (await client.open_ledger(ledger.id, is_listed=True)).last_add_confirmed == 9
+    world.transport.release(herald(ledger))
 
 
 def older_records(stores: MetadataStores, changed_id: int, record: LedgerMetadata) -> None:
@@ -90,101 +87,92 @@ def older_records(stores: MetadataStores, changed_id: int, record: LedgerMetadat
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])
-def test_a_ledger_that_was_seen_closed_is_never_open_again(
-    is_forgotten: bool, monkeypatch: pytest.MonkeyPatch
+async def test_a_ledger_that_was_seen_closed_is_never_open_again(
+    world: ClientWorld, is_forgotten: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work(world: ClientWorld) -> None:
-        ledger = await announced_to_the_herald_alone(world)
-        before = ledger.metadata
-        await ledger.close()
-        other = await world.client().create_ledger()
-        await other.close()
-        client, stores = world.client_and_stores()
-        earlier = await client.open_ledger(ledger.id)
-        assert (earlier.is_closed, earlier.last_add_confirmed) == (True, 149)
-        if is_forgotten:  # a handle keeps what it has seen even then
-            monkeypatch.setattr(known_ends, "ENDS_MAX", 1)
-            await client.open_ledger(other.id)
-        older_records(stores, ledger.id, before)
-        assert (await earlier.refresh(), earlier.is_closed) == (149, True)
-        earlier.take_rise(LacRise(1_000, 0))  # of a watch that ended just now
-        assert earlier.last_add_confirmed == 149
-        if not is_forgotten:
-            later = await client.open_ledger(ledger.id)
-            assert (later.is_closed, later.last_add_confirmed) == (True, 149)
-
-    in_world(work)
+    ledger = await announced_to_the_herald_alone(world)
+    before = ledger.metadata
+    await ledger.close()
+    other = await world.client().create_ledger()
+    await other.close()
+    client, stores = world.client_and_stores()
+    earlier = await client.open_ledger(ledger.id)
+    assert (earlier.is_closed, earlier.last_add_confirmed) == (True, 149)
+    if is_forgotten:  # a handle keeps what it has seen even then
+        monkeypatch.setattr(known_ends, "ENDS_MAX", 1)
+        await client.open_ledger(other.id)
+    older_records(stores, ledger.id, before)
+    assert (await earlier.refresh(), earlier.is_closed) == (149, True)
+    earlier.take_rise(LacRise(1_000, 0))  # of a watch that ended just now
+    assert earlier.last_add_confirmed == 149
+    if not is_forgotten:
+        later = await client.open_ledger(ledger.id)
+        assert (later.is_closed, later.last_add_confirmed) == (True, 149)
 
 
 @pytest.mark.parametrize("by", ["its writer", "a seal", "another client before the seal"])
-def test_a_ledger_that_this_client_closed_is_never_open_again(by: str) -> None:
-    async def work(world: ClientWorld) -> None:
-        client, stores = world.client_and_stores()
-        ledger = await client.create_ledger()
-        await ledger.append_batch([b"x"] * 10)
-        before = ledger.metadata
-        if by == "its writer":
-            await ledger.close()
-        elif by == "a seal":
-            await client.seal(ledger.id)
-        else:
-            await world.client().seal(ledger.id)
-            await client.seal(ledger.id)
-        older_records(stores, ledger.id, before)
-        later = await client.open_ledger(ledger.id)
-        assert (later.is_closed, later.last_add_confirmed) == (True, 9)
-
-    in_world(work)
-
-
-def test_a_lost_entry_takes_nothing_from_an_end_that_entries_behind_it_said() -> None:
-    async def work(world: ClientWorld) -> None:
-        ledger = await announced_to_the_herald_alone(world)
-        client = world.client()
-        reader = await client.open_ledger(ledger.id)
-        assert (await reader.read_entry(149)).last_add_confirmed == 99
-        for storage in world.storages.values():
-            storage.ledgers[ledger.id].entries.pop(50, None)
-        with pytest.raises(EntryNotFoundError):
-            await reader.read_entry(50)
-        for storage in world.storages.values():
-            storage.ledgers[ledger.id].lac = NO_ENTRY
-            for entry_id in range(60, 150):
-                storage.ledgers[ledger.id].entries.pop(entry_id, None)
-        assert (await client.open_ledger(ledger.id)).last_add_confirmed == 99
-
-    in_world(work)
+async def test_a_ledger_that_this_client_closed_is_never_open_again(
+    world: ClientWorld, by: str
+) -> None:
+    client, stores = world.client_and_stores()
+    ledger = await client.create_ledger()
+    await ledger.append_batch([b"x"] * 10)
+    before = ledger.metadata
+    if by == "its writer":
+        await ledger.close()
+    elif by == "a seal":
+        await client.seal(ledger.id)
+    else:
+        await world.client().seal(ledger.id)
+        await client.seal(ledger.id)
+    older_records(stores, ledger.id, before)
+    later = await client.open_ledger(ledger.id)
+    assert (later.is_closed, later.last_add_confirmed) == (True, 9)
 
 
-def test_an_end_that_a_bookie_made_up_is_forgotten_once_its_entry_is_known_to_be_absent() -> None:
-    async def work(world: ClientWorld) -> None:
-        ledger = await announced_to_the_herald_alone(world)
-        client = world.client()
-        liar = world.storages[herald(ledger)].ledgers[ledger.id]
-        liar.lac = 10_000
-        reader = await client.open_ledger(ledger.id)
-        assert reader.last_add_confirmed == 10_000
-        with pytest.raises(EntryNotFoundError):
-            await reader.read_entry(10_000)
-        liar.lac = 149
-        assert (await client.open_ledger(ledger.id)).last_add_confirmed == 149
+async def test_a_lost_entry_takes_nothing_from_an_end_that_entries_behind_it_said(
+    world: ClientWorld,
+) -> None:
+    ledger = await announced_to_the_herald_alone(world)
+    client = world.client()
+    reader = await client.open_ledger(ledger.id)
+    assert (await reader.read_entry(149)).last_add_confirmed == 99
+    for storage in world.storages.values():
+        storage.ledgers[ledger.id].entries.pop(50, None)
+    with pytest.raises(EntryNotFoundError):
+        await reader.read_entry(50)
+    for storage in world.storages.values():
+        storage.ledgers[ledger.id].lac = NO_ENTRY
+        for entry_id in range(60, 150):
+            storage.ledgers[ledger.id].entries.pop(entry_id, None)
+    assert (await client.open_ledger(ledger.id)).last_add_confirmed == 99
 
-    in_world(work)
+
+async def test_an_end_that_a_bookie_made_up_is_forgotten_once_its_entry_is_known_to_be_absent(
+    world: ClientWorld,
+) -> None:
+    ledger = await announced_to_the_herald_alone(world)
+    client = world.client()
+    liar = world.storages[herald(ledger)].ledgers[ledger.id]
+    liar.lac = 10_000
+    reader = await client.open_ledger(ledger.id)
+    assert reader.last_add_confirmed == 10_000
+    with pytest.raises(EntryNotFoundError):
+        await reader.read_entry(10_000)
+    liar.lac = 149
+    assert (await client.open_ledger(ledger.id)).last_add_confirmed == 149
 
 
-def test_an_absent_entry_behind_the_end_changes_nothing() -> None:
-    async def work(world: ClientWorld) -> None:
-        ledger = await announced_to_the_herald_alone(world)
-        client = world.client()
-        reader = await client.open_ledger(ledger.id)
-        with pytest.raises(EntryNotFoundError):
-            async for _ in reader.read_batches(100, 200, is_listed=True):
-                pass
-        world.transport.held.add(herald(ledger))
-        assert (await client.open_ledger(ledger.id)).last_add_confirmed == 149
-        world.transport.release(herald(ledger))
-
-    in_world(work)
+async def test_an_absent_entry_behind_the_end_changes_nothing(world: ClientWorld) -> None:
+    ledger = await announced_to_the_herald_alone(world)
+    client = world.client()
+    reader = await client.open_ledger(ledger.id)
+    with pytest.raises(EntryNotFoundError):
+        async for _ in reader.read_batches(100, 200, is_listed=True):
+            pass
+    world.transport.held.add(herald(ledger))
+    assert (await client.open_ledger(ledger.id)).last_add_confirmed == 149
+    world.transport.release(herald(ledger))
 
 
 def test_ends_of_open_ledgers_rise_and_closed_ones_are_final() -> None:

@@ -19,7 +19,7 @@ from ledgerlog_spark.client.recent_records import (
     memory_size_bytes,
 )
 from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
-from tests.fixtures.client_world import ClientWorld, in_world
+from tests.fixtures.client_world import ClientWorld
 from tests.unit.client.test_reader_handle import written
 
 if TYPE_CHECKING:
@@ -131,54 +131,49 @@ def counted_loads(stores: MetadataStores) -> list[int]:
     return loads
 
 
-def test_a_handle_that_may_be_outdated_costs_no_request_after_the_first() -> None:
-    async def work(world: ClientWorld) -> None:
-        ledger_id = await written(world, 10)
-        client, stores = world.client_and_stores()
-        loads = counted_loads(stores)
-        for _ in range(3):
-            reader = await client.open_ledger(ledger_id, is_listed=True, may_be_outdated=True)
-            assert len([entry async for entry in reader.read(0, 9)]) == 10
-        assert loads == [ledger_id]
-        await client.open_ledger(ledger_id)
-        assert loads == [ledger_id] * 2
-
-    in_world(work)
-
-
-def test_records_that_another_client_read_cost_this_one_nothing() -> None:
-    async def work(world: ClientWorld) -> None:
-        ledger_ids = [await written(world, 10) for _ in range(3)]
-        driver, driver_stores = world.client_and_stores()
-        driver_loads = counted_loads(driver_stores)
-        await driver.open_ledger(ledger_ids[0])
-        gone = 10**6
-        records = await driver.recent_records([*ledger_ids, gone])
-        assert set(records) == set(ledger_ids)
-        assert sorted(set(driver_loads) - {gone}) == ledger_ids
-        assert driver_loads.count(ledger_ids[0]) == 1
-
-        task, task_stores = world.client_and_stores()
-        task_loads = counted_loads(task_stores)
-        task.remember(pickle.loads(pickle.dumps(records)))
-        for ledger_id in ledger_ids:
-            reader = await task.open_ledger(ledger_id, is_listed=True, may_be_outdated=True)
-            assert len([entry async for entry in reader.read(0, 9)]) == 10
-        assert task_loads == []
-
-    in_world(work)
+async def test_a_handle_that_may_be_outdated_costs_no_request_after_the_first(
+    world: ClientWorld,
+) -> None:
+    ledger_id = await written(world, 10)
+    client, stores = world.client_and_stores()
+    loads = counted_loads(stores)
+    for _ in range(3):
+        reader = await client.open_ledger(ledger_id, is_listed=True, may_be_outdated=True)
+        assert len([entry async for entry in reader.read(0, 9)]) == 10
+    assert loads == [ledger_id]
+    await client.open_ledger(ledger_id)
+    assert loads == [ledger_id] * 2
 
 
-def test_records_for_tasks_are_as_many_as_fit_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(world: ClientWorld) -> None:
-        ledger_ids = [await written(world, 1) for _ in range(7)]
-        client, stores = world.client_and_stores()
-        loads = counted_loads(stores)
-        each = memory_size_bytes((await stores.ledgers.load(ledger_ids[0])).value)
-        loads.clear()
-        monkeypatch.setattr(client_module, "LOADS_AT_ONCE", 2)
-        monkeypatch.setattr(client_module, "SIZE_BYTES_MAX", 3 * each + each // 2)
-        assert list(await client.recent_records(ledger_ids)) == ledger_ids[:3]
-        assert loads == ledger_ids[:4]
+async def test_records_that_another_client_read_cost_this_one_nothing(world: ClientWorld) -> None:
+    ledger_ids = [await written(world, 10) for _ in range(3)]
+    driver, driver_stores = world.client_and_stores()
+    driver_loads = counted_loads(driver_stores)
+    await driver.open_ledger(ledger_ids[0])
+    gone = 10**6
+    records = await driver.recent_records([*ledger_ids, gone])
+    assert set(records) == set(ledger_ids)
+    assert sorted(set(driver_loads) - {gone}) == ledger_ids
+    assert driver_loads.count(ledger_ids[0]) == 1
 
-    in_world(work)
+    task, task_stores = world.client_and_stores()
+    task_loads = counted_loads(task_stores)
+    task.remember(pickle.loads(pickle.dumps(records)))
+    for ledger_id in ledger_ids:
+        reader = await task.open_ledger(ledger_id, is_listed=True, may_be_outdated=True)
+        assert len([entry async for entry in reader.read(0, 9)]) == 10
+    assert task_loads == []
+
+
+async def test_records_for_tasks_are_as_many_as_fit_the_bound(
+    world: ClientWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger_ids = [await written(world, 1) for _ in range(7)]
+    client, stores = world.client_and_stores()
+    loads = counted_loads(stores)
+    each = memory_size_bytes((await stores.ledgers.load(ledger_ids[0])).value)
+    loads.clear()
+    monkeypatch.setattr(client_module, "LOADS_AT_ONCE", 2)
+    monkeypatch.setattr(client_module, "SIZE_BYTES_MAX", 3 * each + each // 2)
+    assert list(await client.recent_records(ledger_ids)) == ledger_ids[:3]
+    assert loads == ledger_ids[:4]

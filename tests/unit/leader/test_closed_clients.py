@@ -20,7 +20,7 @@ from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log.state.records import OpenLedger
 from tests.unit.leader.bench import Bench
 from tests.unit.leader.test_leader_log import filled
-from tests.unit.log.leader_world import LeaderWorld, in_world
+from tests.unit.log.leader_world import LeaderWorld
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -83,47 +83,43 @@ async def play(world: LeaderWorld, requests: int, *, rolls: bool) -> bool:
 
 
 @pytest.mark.parametrize("rolls", [False, True])
-def test_client_that_is_closed_at_any_moment_leaves_no_ledger_unlisted(rolls: bool) -> None:
-    async def work(world: LeaderWorld) -> None:
-        first = await world.lead()
-        await first.append(b"zero")
-        first.abandon()
-        requests, is_interrupted = 0, True
-        while is_interrupted:
-            requests += 1
-            assert requests < REQUESTS_MAX
-            is_interrupted = await play(world, requests, rolls=rolls)
-            assert await unlisted(world) == set(), f"closed at request {requests}"
-        assert requests > 10
-
-    in_world(work)
+async def test_client_that_is_closed_at_any_moment_leaves_no_ledger_unlisted(
+    world: LeaderWorld, rolls: bool
+) -> None:
+    first = await world.lead()
+    await first.append(b"zero")
+    first.abandon()
+    requests, is_interrupted = 0, True
+    while is_interrupted:
+        requests += 1
+        assert requests < REQUESTS_MAX
+        is_interrupted = await play(world, requests, rolls=rolls)
+        assert await unlisted(world) == set(), f"closed at request {requests}"
+    assert requests > 10
 
 
 @pytest.mark.parametrize(("close_timeout_ms", "seconds"), [(3_000, 3), (30_000, 5)])
-def test_close_does_not_wait_for_a_store_that_does_not_answer(
-    close_timeout_ms: int, seconds: int
+async def test_close_does_not_wait_for_a_store_that_does_not_answer(
+    world: LeaderWorld, close_timeout_ms: int, seconds: int
 ) -> None:
-    async def work(world: LeaderWorld) -> None:
-        client, stores = world.client_and_stores(close_timeout_ms=close_timeout_ms)
-        log = await Logs(store=stores.logs, ledgers=client).open((await world.log()).name)
-        is_asked = asyncio.Event()
+    client, stores = world.client_and_stores(close_timeout_ms=close_timeout_ms)
+    log = await Logs(store=stores.logs, ledgers=client).open((await world.log()).name)
+    is_asked = asyncio.Event()
 
-        async def never(*_: object, **__: object) -> Any:
-            is_asked.set()
-            await asyncio.Event().wait()
+    async def never(*_: object, **__: object) -> Any:
+        is_asked.set()
+        await asyncio.Event().wait()
 
-        client.create_registered_ledger = never
-        leading = asyncio.create_task(log.lead(ClientSettings()))
-        await is_asked.wait()
-        began = asyncio.get_running_loop().time()
-        await client.aclose()
-        assert seconds <= asyncio.get_running_loop().time() - began < seconds + 1
-        with pytest.raises(LocalProtocolError, match="cancelled"):
-            await leading
-        with pytest.raises(LocalProtocolError, match="closed"):
-            await log.lead(ClientSettings())
-
-    in_world(work)
+    client.create_registered_ledger = never
+    leading = asyncio.create_task(log.lead(ClientSettings()))
+    await is_asked.wait()
+    began = asyncio.get_running_loop().time()
+    await client.aclose()
+    assert seconds <= asyncio.get_running_loop().time() - began < seconds + 1
+    with pytest.raises(LocalProtocolError, match="cancelled"):
+        await leading
+    with pytest.raises(LocalProtocolError, match="closed"):
+        await log.lead(ClientSettings())
 
 
 @pytest.mark.parametrize("asked", [lm.CreateLedger, m.Sync, m.ReadHead, m.WriteHead])
@@ -156,31 +152,30 @@ def test_ledger_whose_first_attempt_got_no_answer_is_not_dropped() -> None:
 
 
 @pytest.mark.parametrize("is_listed", [False, True])
-def test_ledger_of_a_leader_that_died_before_it_was_listed_is_swept(is_listed: bool) -> None:
-    async def work(world: LeaderWorld) -> None:
-        client, stores = world.client_and_stores()
-        logs = Logs(store=stores.logs, ledgers=client)
-        log = await world.log(stagingTtlMs="60000", deletedRetentionMs="1000")
-        leader = await world.lead()
-        await leader.append(b"one")
-        made = await client.create_registered_ledger(
-            partial(stores.logs.make_ledger, log.log_id), LedgerSpec(Quorum(3, 3, 2))
+async def test_ledger_of_a_leader_that_died_before_it_was_listed_is_swept(
+    world: LeaderWorld, is_listed: bool
+) -> None:
+    client, stores = world.client_and_stores()
+    logs = Logs(store=stores.logs, ledgers=client)
+    log = await world.log(stagingTtlMs="60000", deletedRetentionMs="1000")
+    leader = await world.lead()
+    await leader.append(b"one")
+    made = await client.create_registered_ledger(
+        partial(stores.logs.make_ledger, log.log_id), LedgerSpec(Quorum(3, 3, 2))
+    )
+    if is_listed:
+        found = await stores.logs.read_head(log.log_id)
+        assert found is not None
+        opened = OpenLedger(made.id, found.value.end_offset, found.value.commit_time_ms)
+        head = replace(
+            found.value, token="9" * 32, open_ledgers=(*found.value.open_ledgers, opened)
         )
-        if is_listed:
-            found = await stores.logs.read_head(log.log_id)
-            assert found is not None
-            opened = OpenLedger(made.id, found.value.end_offset, found.value.commit_time_ms)
-            head = replace(
-                found.value, token="9" * 32, open_ledgers=(*found.value.open_ledgers, opened)
-            )
-            write = m.WriteHead(head.token, head, found.version, listed=(made.id,))
-            await stores.logs.write_head(log.log_id, write)
-        assert (await log.check()).staged == (() if is_listed else (made.id,))
-        assert (await logs.sweeper().sweep(log.log_id)).ledgers_deleted == 0, "a leader may list it"
-        now_ms = world.nodes._clock_ms
-        world.nodes._clock_ms = lambda: now_ms() + 61_000
-        swept = await logs.sweeper().sweep(log.log_id)
-        assert swept.ledgers_deleted == (not is_listed)
-        assert (made.id in {i async for i in client.list_ledgers()}) is is_listed
-
-    in_world(work)
+        write = m.WriteHead(head.token, head, found.version, listed=(made.id,))
+        await stores.logs.write_head(log.log_id, write)
+    assert (await log.check()).staged == (() if is_listed else (made.id,))
+    assert (await logs.sweeper().sweep(log.log_id)).ledgers_deleted == 0, "a leader may list it"
+    now_ms = world.nodes._clock_ms
+    world.nodes._clock_ms = lambda: now_ms() + 61_000
+    swept = await logs.sweeper().sweep(log.log_id)
+    assert swept.ledgers_deleted == (not is_listed)
+    assert (made.id in {i async for i in client.list_ledgers()}) is is_listed

@@ -23,7 +23,7 @@ from ledgerlog_spark.protocol.log import messages as m
 from tests.fixtures.kinds import now
 from tests.unit.leader.bench import SETTINGS, Bench, Process
 from tests.unit.leader.test_leader_log import filled, stopped
-from tests.unit.log.leader_world import LeaderWorld, in_world
+from tests.unit.log.leader_world import LeaderWorld
 
 if TYPE_CHECKING:
     from ledgerlog_spark.errors import LedgerLogError
@@ -101,71 +101,64 @@ async def never(*_: object, **__: object) -> Any:
     await asyncio.Event().wait()
 
 
-def test_a_takeover_ends_in_time_and_the_next_one_succeeds() -> None:
-    async def work(world: LeaderWorld) -> None:
-        earlier = await world.lead()
-        await earlier.append(b"one")
-        log = await world.log()
-        seal = log._ledgers.seal
-        log._ledgers.seal = never
-        settings = ClientSettings(open_timeout_ms=5_000)
-        began = asyncio.get_running_loop().time()
-        with pytest.raises(LeaderTimeoutError) as failed:
-            async with asyncio.timeout(60):
-                await log.lead(settings)
-        assert 5 <= asyncio.get_running_loop().time() - began < 6
-        assert (failed.value.definite, failed.value.retriable) == (True, True)
-        log._ledgers.seal = seal
-        leader = await log.lead(settings)
-        assert leader.end_offset == 1
-        await leader.close()
-
-    in_world(work)
+async def test_a_takeover_ends_in_time_and_the_next_one_succeeds(world: LeaderWorld) -> None:
+    earlier = await world.lead()
+    await earlier.append(b"one")
+    log = await world.log()
+    seal = log._ledgers.seal
+    log._ledgers.seal = never
+    settings = ClientSettings(open_timeout_ms=5_000)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(LeaderTimeoutError) as failed:
+        async with asyncio.timeout(60):
+            await log.lead(settings)
+    assert 5 <= asyncio.get_running_loop().time() - began < 6
+    assert (failed.value.definite, failed.value.retriable) == (True, True)
+    log._ledgers.seal = seal
+    leader = await log.lead(settings)
+    assert leader.end_offset == 1
+    await leader.close()
 
 
-def test_a_roll_that_waits_for_the_metadata_store_ends_in_time_and_goes_on() -> None:
-    async def work(world: LeaderWorld) -> None:
-        log = await world.log()
-        write_head = log._store.write_head
-        leader = await log.lead(ClientSettings(close_timeout_ms=3_000))
-        await leader.append(b"one")
-        log._store.write_head = never
-        began = asyncio.get_running_loop().time()
-        with pytest.raises(LeaderTimeoutError) as failed:
-            async with asyncio.timeout(60):
-                await leader.roll()
-        assert 3 <= asyncio.get_running_loop().time() - began < 4
-        assert (failed.value.definite, failed.value.retriable) == (False, True)
-        assert failed.value.waited_for == "reading or changing the list"
-        assert failed.value.__cause__ is None
-        assert (await leader.append(b"two")).offset == 1
-        assert leader.is_leading
-        log._store.write_head = write_head
-        leader.abandon()
-
-    in_world(work)
+async def test_a_roll_that_waits_for_the_metadata_store_ends_in_time_and_goes_on(
+    world: LeaderWorld,
+) -> None:
+    log = await world.log()
+    write_head = log._store.write_head
+    leader = await log.lead(ClientSettings(close_timeout_ms=3_000))
+    await leader.append(b"one")
+    log._store.write_head = never
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(LeaderTimeoutError) as failed:
+        async with asyncio.timeout(60):
+            await leader.roll()
+    assert 3 <= asyncio.get_running_loop().time() - began < 4
+    assert (failed.value.definite, failed.value.retriable) == (False, True)
+    assert failed.value.waited_for == "reading or changing the list"
+    assert failed.value.__cause__ is None
+    assert (await leader.append(b"two")).offset == 1
+    assert leader.is_leading
+    log._store.write_head = write_head
+    leader.abandon()
 
 
 @pytest.mark.parametrize("call", ["roll", "truncate"])
-def test_a_roll_without_bookies_names_them(call: str) -> None:
-    async def work(world: LeaderWorld) -> None:
-        log = await world.log()
-        leader = await log.lead(ClientSettings(close_timeout_ms=3_000))
-        await leader.append(b"one")
-        few = NotEnoughBookiesError("2 bookies are writable, and 3 are wanted")
+async def test_a_roll_without_bookies_names_them(world: LeaderWorld, call: str) -> None:
+    log = await world.log()
+    leader = await log.lead(ClientSettings(close_timeout_ms=3_000))
+    await leader.append(b"one")
+    few = NotEnoughBookiesError("2 bookies are writable, and 3 are wanted")
 
-        async def refuse(*_: Any, **__: Any) -> Any:
-            raise few
+    async def refuse(*_: Any, **__: Any) -> Any:
+        raise few
 
-        log._ledgers.create_registered_ledger = refuse
-        with pytest.raises(LeaderTimeoutError, match=r"ledger did not end \(2 bookies") as failed:
-            await (leader.roll() if call == "roll" else leader.truncate(1))
-        assert failed.value.waited_for == "creating the next ledger"
-        assert failed.value.__cause__ is few
-        assert leader.is_leading
-        leader.abandon()
-
-    in_world(work)
+    log._ledgers.create_registered_ledger = refuse
+    with pytest.raises(LeaderTimeoutError, match=r"ledger did not end \(2 bookies") as failed:
+        await (leader.roll() if call == "roll" else leader.truncate(1))
+    assert failed.value.waited_for == "creating the next ledger"
+    assert failed.value.__cause__ is few
+    assert leader.is_leading
+    leader.abandon()
 
 
 def test_a_roll_says_at_each_step_what_it_waits_for_and_what_failed() -> None:
@@ -221,31 +214,28 @@ def test_of_what_a_roll_waits_for_the_one_that_failed_is_named() -> None:
     assert (step, type(error)) == (RollStep.CREATING, MetadataUnavailableError)
 
 
-def test_a_takeover_that_its_caller_gives_up_leads_nothing() -> None:
-    async def work(world: LeaderWorld) -> None:
-        log = await world.log()
-        create = log._ledgers.create_registered_ledger
-        is_asked, may_go_on = asyncio.Event(), asyncio.Event()
+async def test_a_takeover_that_its_caller_gives_up_leads_nothing(world: LeaderWorld) -> None:
+    log = await world.log()
+    create = log._ledgers.create_registered_ledger
+    is_asked, may_go_on = asyncio.Event(), asyncio.Event()
 
-        async def slowly(*made: Any, **how: Any) -> Any:
-            is_asked.set()
-            await may_go_on.wait()
-            return await create(*made, **how)
+    async def slowly(*made: Any, **how: Any) -> Any:
+        is_asked.set()
+        await may_go_on.wait()
+        return await create(*made, **how)
 
-        log._ledgers.create_registered_ledger = slowly
-        leading = asyncio.create_task(log.lead(ClientSettings()))
-        await is_asked.wait()
-        leading.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await leading
-        may_go_on.set()
-        await asyncio.sleep(10)
-        found = await log._store.read_head(log.log_id)
-        assert found is not None
-        assert found.value.open_ledgers == ()
-        assert [ledger_id async for ledger_id in log._ledgers.list_ledgers()] == []
-
-    in_world(work)
+    log._ledgers.create_registered_ledger = slowly
+    leading = asyncio.create_task(log.lead(ClientSettings()))
+    await is_asked.wait()
+    leading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leading
+    may_go_on.set()
+    await asyncio.sleep(10)
+    found = await log._store.read_head(log.log_id)
+    assert found is not None
+    assert found.value.open_ledgers == ()
+    assert [ledger_id async for ledger_id in log._ledgers.list_ledgers()] == []
 
 
 @pytest.mark.parametrize("asked", [lm.CreateLedger, m.ReadHead, m.WriteHead])

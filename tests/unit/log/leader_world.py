@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ledgerlog_spark.client.settings import ClientSettings
@@ -11,7 +10,6 @@ from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.log.reading.record_log import RecordLog
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
-from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld
 
 
@@ -36,14 +34,3 @@ class LeaderWorld(ClientWorld):
 
     async def values(self, *places: Any) -> list[bytes]:
         return [record.value async for record in (await self.reader()).read(*places)]
-
-
-Work = Callable[[LeaderWorld], Awaitable[None]]
-
-
-def in_world(work: Work, *, bookies: int = 3) -> None:
-    async def inside() -> None:
-        async with LeaderWorld(bookies) as world:
-            await work(world)
-
-    run_in_virtual_time(inside())

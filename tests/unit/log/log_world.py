@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
+from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.committing.job import Job
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
@@ -22,6 +25,9 @@ class LogWorld(ClientWorld):
         super().__init__(3)
         self.now_ms = 1_700_000_000_000
         self.nodes._clock_ms = self.tick
+
+    def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(clock, "now_ms", self.tick)
 
     def tick(self) -> int:
         self.now_ms += 1

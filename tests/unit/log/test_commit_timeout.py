@@ -45,118 +45,100 @@ async def fails_late(*_: object, **__: object) -> Any:
 
 
 @pytest.mark.parametrize("request_name", ["sync", "read_head", "read_producer", "registered"])
-def test_commit_that_gets_no_answer_to_a_read_ends_in_time_and_happened_not(
-    in_world: Any, request_name: str
+async def test_commit_that_gets_no_answer_to_a_read_ends_in_time_and_happened_not(
+    world: LogWorld, request_name: str
 ) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        job = await log.begin(schema=SCHEMA)
-        ranges = [await write(log, job, "a")]
-        store: Any = log._store
-        call = getattr(store, request_name)
-        setattr(store, request_name, never)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        with pytest.raises(LogTimeoutError, match="nothing was changed") as failed:
-            await log.commit(job, ranges, timeout_ms=5_000)
-        assert 5 <= loop.time() - began < 6
-        error = failed.value
-        assert (error.definite, error.retriable, error.timeout_ms) == (True, True, 5_000)
-        setattr(store, request_name, call)
-        assert (await log.commit(job, ranges)).status is CommitStatus.COMMITTED
-
-    in_world(work)
+    log = await world.logs().create("flights")
+    job = await log.begin(schema=SCHEMA)
+    ranges = [await write(log, job, "a")]
+    store: Any = log._store
+    call = getattr(store, request_name)
+    setattr(store, request_name, never)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with pytest.raises(LogTimeoutError, match="nothing was changed") as failed:
+        await log.commit(job, ranges, timeout_ms=5_000)
+    assert 5 <= loop.time() - began < 6
+    error = failed.value
+    assert (error.definite, error.retriable, error.timeout_ms) == (True, True, 5_000)
+    setattr(store, request_name, call)
+    assert (await log.commit(job, ranges)).status is CommitStatus.COMMITTED
 
 
 @pytest.mark.parametrize("timeout_ms", [None, 5_000])
-def test_a_deadline_of_somebody_else_is_not_that_of_the_change(
-    in_world: Any, timeout_ms: int | None
+async def test_a_deadline_of_somebody_else_is_not_that_of_the_change(
+    world: LogWorld, timeout_ms: int | None
 ) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        store: Any = log._store
+    log = await world.logs().create("flights")
+    store: Any = log._store
 
-        async def times_out(*_: object) -> None:
-            raise TimeoutError("a socket's")
+    async def times_out(*_: object) -> None:
+        raise TimeoutError("a socket's")
 
-        store.read_head = times_out
-        with pytest.raises(TimeoutError, match="a socket's"):
-            await log._driver.run(SnapshotMachine("flights"), timeout_ms=timeout_ms)
-
-    in_world(work)
+    store.read_head = times_out
+    with pytest.raises(TimeoutError, match="a socket's"):
+        await log._driver.run(SnapshotMachine("flights"), timeout_ms=timeout_ms)
 
 
 @pytest.mark.parametrize("is_carried_out", [False, True])
-def test_commit_whose_transaction_is_out_at_the_deadline_is_unknown(
-    in_world: Any, is_carried_out: bool
+async def test_commit_whose_transaction_is_out_at_the_deadline_is_unknown(
+    world: LogWorld, is_carried_out: bool
 ) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        job = await log.begin(schema=SCHEMA)
-        ranges = [await write(log, job, "a")]
-        store: Any = log._store
-        call = store.write_head
-        store.write_head = slow_after(call) if is_carried_out else never
-        with pytest.raises(CommitUnknownError) as failed:
-            await log.commit(job, ranges, timeout_ms=5_000)
-        assert (failed.value.definite, failed.value.timeout_ms) == (False, 5_000)
-        store.write_head = call
-        wanted = CommitStatus.ALREADY_COMMITTED if is_carried_out else CommitStatus.COMMITTED
-        assert (await log.commit(job, ranges)).status is wanted
-        assert await payloads(log) == [b"a 0", b"a 1", b"a 2"]
-
-    in_world(work)
+    log = await world.logs().create("flights")
+    job = await log.begin(schema=SCHEMA)
+    ranges = [await write(log, job, "a")]
+    store: Any = log._store
+    call = store.write_head
+    store.write_head = slow_after(call) if is_carried_out else never
+    with pytest.raises(CommitUnknownError) as failed:
+        await log.commit(job, ranges, timeout_ms=5_000)
+    assert (failed.value.definite, failed.value.timeout_ms) == (False, 5_000)
+    store.write_head = call
+    wanted = CommitStatus.ALREADY_COMMITTED if is_carried_out else CommitStatus.COMMITTED
+    assert (await log.commit(job, ranges)).status is wanted
+    assert await payloads(log) == [b"a 0", b"a 1", b"a 2"]
 
 
-def test_commit_whose_transaction_was_not_answered_is_unknown_while_it_is_settled(
-    in_world: Any,
+async def test_commit_whose_transaction_was_not_answered_is_unknown_while_it_is_settled(
+    world: LogWorld,
 ) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        job = await log.begin(schema=SCHEMA)
-        ranges = [await write(log, job, "a")]
-        store: Any = log._store
-        store.write_head = fails_late
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        with pytest.raises(CommitUnknownError):
-            await log.commit(job, ranges)
-        assert loop.time() - began <= CHANGE_TIMEOUT_MS / 1e3 + 1
-
-    in_world(work)
+    log = await world.logs().create("flights")
+    job = await log.begin(schema=SCHEMA)
+    ranges = [await write(log, job, "a")]
+    store: Any = log._store
+    store.write_head = fails_late
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with pytest.raises(CommitUnknownError):
+        await log.commit(job, ranges)
+    assert loop.time() - began <= CHANGE_TIMEOUT_MS / 1e3 + 1
 
 
 @pytest.mark.parametrize("change", ["truncate", "set_properties"])
 @pytest.mark.parametrize("answer", [never, fails_late])
-def test_other_changes_have_the_same_deadline(in_world: Any, change: str, answer: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        job = await log.begin(schema=SCHEMA)
-        await log.commit(job, [await write(log, job, "a")])
-        store: Any = log._store
-        store.write_head = answer
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        with pytest.raises(LogTimeoutError, match="may have been changed") as failed:
-            await (
-                log.truncate(10) if change == "truncate" else log.set_properties({"rollMs": "1"})
-            )
-        assert not failed.value.definite
-        assert loop.time() - began <= CHANGE_TIMEOUT_MS / 1e3 + 1
-
-    in_world(work)
+async def test_other_changes_have_the_same_deadline(
+    world: LogWorld, change: str, answer: Any
+) -> None:
+    log = await world.logs().create("flights")
+    job = await log.begin(schema=SCHEMA)
+    await log.commit(job, [await write(log, job, "a")])
+    store: Any = log._store
+    store.write_head = answer
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with pytest.raises(LogTimeoutError, match="may have been changed") as failed:
+        await (log.truncate(10) if change == "truncate" else log.set_properties({"rollMs": "1"}))
+    assert not failed.value.definite
+    assert loop.time() - began <= CHANGE_TIMEOUT_MS / 1e3 + 1
 
 
-def test_job_that_cannot_begin_ends_in_time(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        store: Any = log._store
-        store.write_producer = fails_late
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        with pytest.raises((LogTimeoutError, MetadataUnknownError)) as failed:
-            await log.begin(schema=SCHEMA)
-        assert not failed.value.definite
-        assert loop.time() - began <= CHANGE_TIMEOUT_MS / 1e3 + 1
-
-    in_world(work)
+async def test_job_that_cannot_begin_ends_in_time(world: LogWorld) -> None:
+    log = await world.logs().create("flights")
+    store: Any = log._store
+    store.write_producer = fails_late
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with pytest.raises((LogTimeoutError, MetadataUnknownError)) as failed:
+        await log.begin(schema=SCHEMA)
+    assert not failed.value.definite
+    assert loop.time() - began <= CHANGE_TIMEOUT_MS / 1e3 + 1

@@ -10,7 +10,7 @@ import pytest
 from ledgerlog_spark.errors import DataLossError, EntryUnknownError, UnauthorizedError
 from ledgerlog_spark.log.reading.committed_range import read_range
 from ledgerlog_spark.model import Code
-from tests.fixtures.client_world import ClientWorld, in_world
+from tests.fixtures.client_world import ClientWorld
 from tests.unit.client.test_reader_handle import written
 
 if TYPE_CHECKING:
@@ -73,84 +73,71 @@ async def reading(world: ClientWorld) -> Reading:
     return found
 
 
-def test_a_ledger_read_again_costs_the_store_nothing() -> None:
-    async def work(world: ClientWorld) -> None:
-        known = await reading(world)
-        assert await known.payloads() == ENTRIES
-        assert known.loads == 1
-
-    in_world(work)
+async def test_a_ledger_read_again_costs_the_store_nothing(world: ClientWorld) -> None:
+    known = await reading(world)
+    assert await known.payloads() == ENTRIES
+    assert known.loads == 1
 
 
-def test_entries_that_moved_while_the_record_was_kept_are_found() -> None:
-    async def work(world: ClientWorld) -> None:
-        known = await reading(world)
-        await known.move_to("new-0", "new-1", "new-2")
-        for name in world.names:
-            world.storages[name].ledgers.clear()
-        assert await known.payloads() == ENTRIES
-        before = known.loads
-        assert await known.payloads() == ENTRIES
-        assert known.loads == before
-
-    in_world(work)
+async def test_entries_that_moved_while_the_record_was_kept_are_found(world: ClientWorld) -> None:
+    known = await reading(world)
+    await known.move_to("new-0", "new-1", "new-2")
+    for name in world.names:
+        world.storages[name].ledgers.clear()
+    assert await known.payloads() == ENTRIES
+    before = known.loads
+    assert await known.payloads() == ENTRIES
+    assert known.loads == before
 
 
 @pytest.mark.parametrize("code", [Code.UNAVAILABLE, Code.TIMEOUT])
-def test_a_ledger_all_of_whose_bookies_were_replaced_and_are_down_is_read(code: Code) -> None:
-    async def work(world: ClientWorld) -> None:
-        known = await reading(world)
+async def test_a_ledger_all_of_whose_bookies_were_replaced_and_are_down_is_read(
+    world: ClientWorld, code: Code
+) -> None:
+    known = await reading(world)
+    await known.move_to("new-0", "new-1", "new-2")
+    world.transport.refusing |= dict.fromkeys(world.names, code)
+    assert await known.payloads() == ENTRIES
+
+
+async def test_what_no_bookie_of_an_unchanged_record_can_answer_for_stays_unknown(
+    world: ClientWorld,
+) -> None:
+    known = await reading(world)
+    world.transport.refusing |= dict.fromkeys(world.names, Code.UNAVAILABLE)
+    with pytest.raises(EntryUnknownError):
+        await known.payloads()
+    assert known.loads == 2
+
+
+async def test_entries_that_all_bookies_deny_under_a_fresh_record_are_lost(
+    world: ClientWorld,
+) -> None:
+    known = await reading(world)
+    for storage in world.storages.values():
+        storage.ledgers.clear()
+    with pytest.raises(DataLossError, match="no bookie has them"):
+        await known.payloads()
+
+
+async def test_entries_that_moved_after_the_bookies_denied_them_are_found(
+    world: ClientWorld,
+) -> None:
+    known = await reading(world)
+    held = {name: world.storages[name].ledgers.pop(known.ledger_id) for name in world.names}
+
+    async def repair_ends() -> None:
+        for name in world.names:
+            world.storages[name].ledgers[known.ledger_id] = held[name]
         await known.move_to("new-0", "new-1", "new-2")
-        world.transport.refusing |= dict.fromkeys(world.names, code)
-        assert await known.payloads() == ENTRIES
+        for name in held:
+            world.storages[name].ledgers.clear()
 
-    in_world(work)
-
-
-def test_what_no_bookie_of_an_unchanged_record_can_answer_for_stays_unknown() -> None:
-    async def work(world: ClientWorld) -> None:
-        known = await reading(world)
-        world.transport.refusing |= dict.fromkeys(world.names, Code.UNAVAILABLE)
-        with pytest.raises(EntryUnknownError):
-            await known.payloads()
-        assert known.loads == 2
-
-    in_world(work)
+    assert await known.payloads(meanwhile=repair_ends) == ENTRIES
 
 
-def test_entries_that_all_bookies_deny_under_a_fresh_record_are_lost() -> None:
-    async def work(world: ClientWorld) -> None:
-        known = await reading(world)
-        for storage in world.storages.values():
-            storage.ledgers.clear()
-        with pytest.raises(DataLossError, match="no bookie has them"):
-            await known.payloads()
-
-    in_world(work)
-
-
-def test_entries_that_moved_after_the_bookies_denied_them_are_found() -> None:
-    async def work(world: ClientWorld) -> None:
-        known = await reading(world)
-        held = {name: world.storages[name].ledgers.pop(known.ledger_id) for name in world.names}
-
-        async def repair_ends() -> None:
-            for name in world.names:
-                world.storages[name].ledgers[known.ledger_id] = held[name]
-            await known.move_to("new-0", "new-1", "new-2")
-            for name in held:
-                world.storages[name].ledgers.clear()
-
-        assert await known.payloads(meanwhile=repair_ends) == ENTRIES
-
-    in_world(work)
-
-
-def test_a_kept_record_opens_for_its_password_alone() -> None:
-    async def work(world: ClientWorld) -> None:
-        known = Reading(world, await written(world, len(ENTRIES), password=b"secret"))
-        assert await known.payloads(b"secret") == ENTRIES
-        with pytest.raises(UnauthorizedError):
-            await known.payloads(b"other")
-
-    in_world(work)
+async def test_a_kept_record_opens_for_its_password_alone(world: ClientWorld) -> None:
+    known = Reading(world, await written(world, len(ENTRIES), password=b"secret"))
+    assert await known.payloads(b"secret") == ENTRIES
+    with pytest.raises(UnauthorizedError):
+        await known.payloads(b"other")

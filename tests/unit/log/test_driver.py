@@ -28,87 +28,74 @@ from tests.unit.log.log_world import LogWorld, commit
 
 
 @pytest.mark.parametrize("error", [MetadataUnavailableError("away"), MetadataUnknownError("lost")])
-def test_nothing_is_written_while_the_clock_of_the_store_does_not_answer(
-    in_world: Any, error: Exception
+async def test_nothing_is_written_while_the_clock_of_the_store_does_not_answer(
+    world: LogWorld, error: Exception
 ) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        await commit(log, "x")
-        store: Any = log._store
-        before = await store.read_head(log.log_id)
-        recent_ms = store.recent_ms
+    log = await world.logs().create("flights")
+    await commit(log, "x")
+    store: Any = log._store
+    before = await store.read_head(log.log_id)
+    recent_ms = store.recent_ms
 
-        async def unanswered() -> int:
-            raise error
+    async def unanswered() -> int:
+        raise error
 
-        store.recent_ms = unanswered
-        with pytest.raises(MetadataUnavailableError) as failed:
-            await log.truncate(30)
-        assert failed.value.definite, "only the time was asked for"
-        assert await store.read_head(log.log_id) == before
-        store.recent_ms = recent_ms
+    store.recent_ms = unanswered
+    with pytest.raises(MetadataUnavailableError) as failed:
         await log.truncate(30)
-
-    in_world(work)
-
-
-def test_attempts_that_are_overtaken_pause_in_between(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        store: Any = log._store
-        write_head, times = store.write_head, []
-
-        async def overtaken(*how: Any) -> Any:
-            times.append(asyncio.get_running_loop().time())
-            if len(times) <= 2:
-                raise MetadataVersionError("another writer was first")
-            return await write_head(*how)
-
-        store.write_head = overtaken
-        driver = Driver(store, log.log_id, random=Random(1))
-        await driver.run(PropertiesMachine("flights", {"retentionMs": "5000"}, token=token(9)))
-        first, second, _ = times
-        assert second > first
-
-    in_world(work)
+    assert failed.value.definite, "only the time was asked for"
+    assert await store.read_head(log.log_id) == before
+    store.recent_ms = recent_ms
+    await log.truncate(30)
 
 
-def test_pauses_grow_while_the_store_is_away(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        retries = Retries(log._store, log.log_id, Random(1))
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        for _ in range(10):
-            before = loop.time()
-            await retries.after(MetadataOutcome.UNAVAILABLE, is_of_head=True)
-            assert loop.time() > before
-        assert loop.time() - began > 10 * OUTAGE_PAUSE_MS_FIRST / 1e3
-        await retries.end()
+async def test_attempts_that_are_overtaken_pause_in_between(world: LogWorld) -> None:
+    log = await world.logs().create("flights")
+    store: Any = log._store
+    write_head, times = store.write_head, []
 
-    in_world(work)
+    async def overtaken(*how: Any) -> Any:
+        times.append(asyncio.get_running_loop().time())
+        if len(times) <= 2:
+            raise MetadataVersionError("another writer was first")
+        return await write_head(*how)
+
+    store.write_head = overtaken
+    driver = Driver(store, log.log_id, random=Random(1))
+    await driver.run(PropertiesMachine("flights", {"retentionMs": "5000"}, token=token(9)))
+    first, second, _ = times
+    assert second > first
 
 
-def test_page_that_is_gone_is_not_an_empty_one(
-    in_world: Any, monkeypatch: pytest.MonkeyPatch
+async def test_pauses_grow_while_the_store_is_away(world: LogWorld) -> None:
+    log = await world.logs().create("flights")
+    retries = Retries(log._store, log.log_id, Random(1))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for _ in range(10):
+        before = loop.time()
+        await retries.after(MetadataOutcome.UNAVAILABLE, is_of_head=True)
+        assert loop.time() > before
+    assert loop.time() - began > 10 * OUTAGE_PAUSE_MS_FIRST / 1e3
+    await retries.end()
+
+
+async def test_page_that_is_gone_is_not_an_empty_one(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_small_heads(monkeypatch.setattr)
-
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        for name in "abcdefgh":
-            await commit(log, name)
-        store: Any = log._store
-        driver = Driver(store, log.log_id)
-        assert len(await driver.run(ListingMachine("flights"))) == 16
-        pages = await store.page_nodes(log.log_id)
-        assert pages
-        for node in pages:
-            await store.delete_pages(log.log_id, node.token, kept=())
-        with pytest.raises(DataLossError, match="a page of its list that is not there"):
-            await driver.run(ListingMachine("flights"))
-
-    in_world(work)
+    log = await world.logs().create("flights")
+    for name in "abcdefgh":
+        await commit(log, name)
+    store: Any = log._store
+    driver = Driver(store, log.log_id)
+    assert len(await driver.run(ListingMachine("flights"))) == 16
+    pages = await store.page_nodes(log.log_id)
+    assert pages
+    for node in pages:
+        await store.delete_pages(log.log_id, node.token, kept=())
+    with pytest.raises(DataLossError, match="a page of its list that is not there"):
+        await driver.run(ListingMachine("flights"))
 
 
 def test_what_a_commit_knew_is_forgotten_until_it_got_through() -> None:

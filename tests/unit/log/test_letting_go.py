@@ -49,45 +49,44 @@ async def is_there(world: LogWorld, ledger_id: int) -> bool:
     return True
 
 
-def test_ledger_that_is_marked_anew_while_a_pass_runs_has_its_time_of_grace(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        logs = world.logs()
-        log = await logs.create("flights", properties={"stagingTtlMs": str(90 * DAY_MS)})
-        job = await log.begin(schema=SCHEMA, app="stream", run="run")
-        ledger = await log.open_ledger(job)
-        for number in range(1, 5):
-            await ledger.send(b"row %d" % number)
-        ledger_id = ledger.ledger_id
+async def test_ledger_that_is_marked_anew_while_a_pass_runs_has_its_time_of_grace(
+    world: LogWorld,
+) -> None:
+    logs = world.logs()
+    log = await logs.create("flights", properties={"stagingTtlMs": str(90 * DAY_MS)})
+    job = await log.begin(schema=SCHEMA, app="stream", run="run")
+    ledger = await log.open_ledger(job)
+    for number in range(1, 5):
+        await ledger.send(b"row %d" % number)
+    ledger_id = ledger.ledger_id
 
-        async def batch(number: int) -> None:
-            one = await log.begin(schema=SCHEMA, app="stream", run="run", batch_id=number)
-            staged = StagedRange(ledger_id, number + 1, number + 1, -1, rows=1, size_bytes=5)
-            await log.commit(one, [staged])
+    async def batch(number: int) -> None:
+        one = await log.begin(schema=SCHEMA, app="stream", run="run", batch_id=number)
+        staged = StagedRange(ledger_id, number + 1, number + 1, -1, rows=1, size_bytes=5)
+        await log.commit(one, [staged])
 
-        await batch(0)
-        await commit(log, "x", mode=WriteMode.OVERWRITE)
-        world.skip(8 * DAY_MS)
-        await logs.sweeper().sweep(log.log_id)
-        assert [mark.ledger_id for mark in await logs.store.marked(log.log_id)] == [ledger_id]
-        await batch(1)
-        world.skip(2 * DAY_MS)
-        await logs.sweeper().sweep(log.log_id)
-        assert await is_there(world, ledger_id), "it is listed again"
+    await batch(0)
+    await commit(log, "x", mode=WriteMode.OVERWRITE)
+    world.skip(8 * DAY_MS)
+    await logs.sweeper().sweep(log.log_id)
+    assert [mark.ledger_id for mark in await logs.store.marked(log.log_id)] == [ledger_id]
+    await batch(1)
+    world.skip(2 * DAY_MS)
+    await logs.sweeper().sweep(log.log_id)
+    assert await is_there(world, ledger_id), "it is listed again"
 
-        async def truncated() -> None:
-            await log.truncate((await log.state()).head.end_offset)
+    async def truncated() -> None:
+        await log.truncate((await log.state()).head.end_offset)
 
-        between: Any = Between(logs.store, truncated)
-        await Logs(store=between, ledgers=world.client()).sweeper().sweep(log.log_id)
-        assert await is_there(world, ledger_id), "who planned before the truncation reads it"
-        world.skip(23 * HOUR_MS)
-        await logs.sweeper().sweep(log.log_id)
-        assert await is_there(world, ledger_id)
-        world.skip(2 * HOUR_MS)
-        await logs.sweeper().sweep(log.log_id)
-        assert not await is_there(world, ledger_id)
-
-    in_world(work)
+    between: Any = Between(logs.store, truncated)
+    await Logs(store=between, ledgers=world.client()).sweeper().sweep(log.log_id)
+    assert await is_there(world, ledger_id), "who planned before the truncation reads it"
+    world.skip(23 * HOUR_MS)
+    await logs.sweeper().sweep(log.log_id)
+    assert await is_there(world, ledger_id)
+    world.skip(2 * HOUR_MS)
+    await logs.sweeper().sweep(log.log_id)
+    assert not await is_there(world, ledger_id)
 
 
 def test_sweep_names_the_mark_that_made_each_ledger_due() -> None:
@@ -148,174 +147,152 @@ async def deleted_log(world: LogWorld, ledgers: int) -> tuple[Logs, Log, list[in
     return logs, log, ledger_ids
 
 
-def test_deleted_log_with_a_ledger_that_cannot_be_sealed_ends_when_it_can(
-    in_world: Any, caplog: pytest.LogCaptureFixture
+async def test_deleted_log_with_a_ledger_that_cannot_be_sealed_ends_when_it_can(
+    world: LogWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def work(world: LogWorld) -> None:
-        logs, log, ledger_ids = await deleted_log(world, 6)
-        stuck = ledger_ids[1]
-        client: Any = Unsealable(world.client(), {stuck})
-        sweeper = Logs(store=logs.store, ledgers=client).sweeper()
-        with caplog.at_level(logging.WARNING):
-            swept = await sweeper.sweep(log.log_id)
-        assert (swept.ledgers_deleted, swept.ledgers_kept) == (5, (stuck,))
-        assert not swept.is_removed
-        assert [i for i in ledger_ids if await is_there(world, i)] == [stuck]
-        assert len(of_this_thread(caplog)) == 1
-        assert f"such as ledger {stuck}" in caplog.text
-        for _ in range(3):
-            swept = await sweeper.sweep(log.log_id)
-            assert (swept.ledgers_deleted, swept.ledgers_kept) == (0, (stuck,))
-        client.ledger_ids.clear()
+    logs, log, ledger_ids = await deleted_log(world, 6)
+    stuck = ledger_ids[1]
+    client: Any = Unsealable(world.client(), {stuck})
+    sweeper = Logs(store=logs.store, ledgers=client).sweeper()
+    with caplog.at_level(logging.WARNING):
         swept = await sweeper.sweep(log.log_id)
-        assert (swept.ledgers_deleted, swept.is_removed) == (1, True)
-        assert list(await logs.store.ids()) == []
-        assert not await is_there(world, stuck)
+    assert (swept.ledgers_deleted, swept.ledgers_kept) == (5, (stuck,))
+    assert not swept.is_removed
+    assert [i for i in ledger_ids if await is_there(world, i)] == [stuck]
+    assert len(of_this_thread(caplog)) == 1
+    assert f"such as ledger {stuck}" in caplog.text
+    for _ in range(3):
+        swept = await sweeper.sweep(log.log_id)
+        assert (swept.ledgers_deleted, swept.ledgers_kept) == (0, (stuck,))
+    client.ledger_ids.clear()
+    swept = await sweeper.sweep(log.log_id)
+    assert (swept.ledgers_deleted, swept.is_removed) == (1, True)
+    assert list(await logs.store.ids()) == []
+    assert not await is_there(world, stuck)
 
-    in_world(work)
 
-
-def test_all_ledgers_that_a_deleted_log_keeps_have_marks_before_its_list_goes(
-    in_world: Any, monkeypatch: pytest.MonkeyPatch
+async def test_all_ledgers_that_a_deleted_log_keeps_have_marks_before_its_list_goes(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their registrations ended long before, so that nothing else names them."""
     monkeypatch.setattr(sweeper_module, "STEP_LEDGERS_MAX", 2)
-
-    async def work(world: LogWorld) -> None:
-        logs = world.logs()
-        log = await logs.create("flights", properties={"stagingTtlMs": str(HOUR_MS)})
-        ledger_ids = await committed(log, 6)
-        world.skip(2 * HOUR_MS)
-        await logs.sweeper().sweep(log.log_id)
-        await log.delete()
-        world.skip(2 * DAY_MS)
-        assert await logs.store.marked(log.log_id) == []
-        client: Any = Unsealable(world.client(), set(ledger_ids[:5]))
-        sweeper = Logs(store=logs.store, ledgers=client).sweeper()
-        for _ in range(2):
-            assert (await sweeper.sweep(log.log_id)).ledgers_kept == tuple(ledger_ids[:5])
-            marks = await logs.store.marked(log.log_id)
-            assert [mark.ledger_id for mark in marks] == ledger_ids[:5]
-        client.ledger_ids.clear()
-        assert (await sweeper.sweep(log.log_id)).is_removed
-        assert [i for i in ledger_ids if await is_there(world, i)] == []
-
-    in_world(work)
+    logs = world.logs()
+    log = await logs.create("flights", properties={"stagingTtlMs": str(HOUR_MS)})
+    ledger_ids = await committed(log, 6)
+    world.skip(2 * HOUR_MS)
+    await logs.sweeper().sweep(log.log_id)
+    await log.delete()
+    world.skip(2 * DAY_MS)
+    assert await logs.store.marked(log.log_id) == []
+    client: Any = Unsealable(world.client(), set(ledger_ids[:5]))
+    sweeper = Logs(store=logs.store, ledgers=client).sweeper()
+    for _ in range(2):
+        assert (await sweeper.sweep(log.log_id)).ledgers_kept == tuple(ledger_ids[:5])
+        marks = await logs.store.marked(log.log_id)
+        assert [mark.ledger_id for mark in marks] == ledger_ids[:5]
+    client.ledger_ids.clear()
+    assert (await sweeper.sweep(log.log_id)).is_removed
+    assert [i for i in ledger_ids if await is_there(world, i)] == []
 
 
-def test_ledger_that_was_never_committed_goes_with_its_deleted_log_in_one_pass(
-    in_world: Any,
+async def test_ledger_that_was_never_committed_goes_with_its_deleted_log_in_one_pass(
+    world: LogWorld,
 ) -> None:
-    async def work(world: LogWorld) -> None:
-        logs = world.logs()
-        log = await logs.create("flights")
-        ledger = await log.open_ledger(await log.begin(schema=SCHEMA))
-        await ledger.send(b"row")
-        await log.delete()
-        world.skip(2 * DAY_MS)
-        swept = await logs.sweeper().sweep(log.log_id)
-        assert (swept.ledgers_deleted, swept.is_removed) == (1, True)
-        assert not await is_there(world, ledger.ledger_id)
-
-    in_world(work)
+    logs = world.logs()
+    log = await logs.create("flights")
+    ledger = await log.open_ledger(await log.begin(schema=SCHEMA))
+    await ledger.send(b"row")
+    await log.delete()
+    world.skip(2 * DAY_MS)
+    swept = await logs.sweeper().sweep(log.log_id)
+    assert (swept.ledgers_deleted, swept.is_removed) == (1, True)
+    assert not await is_there(world, ledger.ledger_id)
 
 
-def test_registrations_are_looked_at_when_the_first_of_any_producer_is_due(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        logs = world.logs()
-        log = await logs.create("flights", properties={"stagingTtlMs": str(6 * HOUR_MS)})
-        for app in "ab":
-            job = await log.begin(schema=SCHEMA, app=app, run="run")
-            await (await log.open_ledger(job)).send(b"row")
-            world.skip(2 * HOUR_MS)
-        memory = SweepMemory()
+async def test_registrations_are_looked_at_when_the_first_of_any_producer_is_due(
+    world: LogWorld,
+) -> None:
+    logs = world.logs()
+    log = await logs.create("flights", properties={"stagingTtlMs": str(6 * HOUR_MS)})
+    for app in "ab":
+        job = await log.begin(schema=SCHEMA, app=app, run="run")
+        await (await log.open_ledger(job)).send(b"row")
+        world.skip(2 * HOUR_MS)
+    memory = SweepMemory()
 
-        async def sweep() -> int:
-            sweeper = Sweeper(store=logs.store, ledgers=world.client(), memory=memory)
-            return (await sweeper.sweep(log.log_id)).deregistered
+    async def sweep() -> int:
+        sweeper = Sweeper(store=logs.store, ledgers=world.client(), memory=memory)
+        return (await sweeper.sweep(log.log_id)).deregistered
 
-        assert await sweep() == 0
-        world.skip(2 * HOUR_MS + 1_000)
-        assert await sweep() == 1
-        world.skip(2 * HOUR_MS + 1_000)
-        assert await sweep() == 1
-
-    in_world(work)
-
-
-def test_log_that_is_changed_all_the_time_does_not_hold_up_a_pass(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        logs = world.logs()
-        log = await logs.create("flights", properties={"versionRetentionMs": "1"})
-        for name in "xyz":
-            await commit(log, name, mode=WriteMode.OVERWRITE)
-        world.skip(10)
-        store: Any = logs.store
-        tried = 0
-
-        async def overtaken(*_: Any) -> Any:
-            nonlocal tried
-            tried += 1
-            assert tried <= 10 * ATTEMPTS_MAX, "it never ends"
-            raise MetadataVersionError("another commit was first")
-
-        store.write_head = overtaken
-        swept = await logs.sweeper().sweep(log.log_id)
-        assert swept.unlisted == 0
-        assert tried >= ATTEMPTS_MAX
-
-    in_world(work)
+    assert await sweep() == 0
+    world.skip(2 * HOUR_MS + 1_000)
+    assert await sweep() == 1
+    world.skip(2 * HOUR_MS + 1_000)
+    assert await sweep() == 1
 
 
-def test_deleted_log_also_ends_when_an_operator_deletes_what_it_waits_for(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        logs, log, ledger_ids = await deleted_log(world, 2)
-        client: Any = Unsealable(world.client(), set(ledger_ids))
-        sweeper = Logs(store=logs.store, ledgers=client).sweeper()
-        assert (await sweeper.sweep(log.log_id)).ledgers_kept == tuple(ledger_ids)
-        for ledger_id in ledger_ids:
-            assert await logs.owner(ledger_id) is None, "the command line may delete it"
-            await world.client().delete_ledger(ledger_id)
-        assert (await sweeper.sweep(log.log_id)).is_removed
+async def test_log_that_is_changed_all_the_time_does_not_hold_up_a_pass(world: LogWorld) -> None:
+    logs = world.logs()
+    log = await logs.create("flights", properties={"versionRetentionMs": "1"})
+    for name in "xyz":
+        await commit(log, name, mode=WriteMode.OVERWRITE)
+    world.skip(10)
+    store: Any = logs.store
+    tried = 0
 
-    in_world(work)
+    async def overtaken(*_: Any) -> Any:
+        nonlocal tried
+        tried += 1
+        assert tried <= 10 * ATTEMPTS_MAX, "it never ends"
+        raise MetadataVersionError("another commit was first")
+
+    store.write_head = overtaken
+    swept = await logs.sweeper().sweep(log.log_id)
+    assert swept.unlisted == 0
+    assert tried >= ATTEMPTS_MAX
 
 
-def test_pass_over_a_deleted_log_tries_a_bounded_number_of_ledgers_that_cannot_be_sealed(
-    in_world: Any, monkeypatch: pytest.MonkeyPatch
+async def test_deleted_log_also_ends_when_an_operator_deletes_what_it_waits_for(
+    world: LogWorld,
+) -> None:
+    logs, log, ledger_ids = await deleted_log(world, 2)
+    client: Any = Unsealable(world.client(), set(ledger_ids))
+    sweeper = Logs(store=logs.store, ledgers=client).sweeper()
+    assert (await sweeper.sweep(log.log_id)).ledgers_kept == tuple(ledger_ids)
+    for ledger_id in ledger_ids:
+        assert await logs.owner(ledger_id) is None, "the command line may delete it"
+        await world.client().delete_ledger(ledger_id)
+    assert (await sweeper.sweep(log.log_id)).is_removed
+
+
+async def test_pass_over_a_deleted_log_tries_a_bounded_number_of_ledgers_that_cannot_be_sealed(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweeper_module, "FAILED_SEALS_MAX", 3)
     assert FAILED_SEALS_MAX == 64
-
-    async def work(world: LogWorld) -> None:
-        logs, log, ledger_ids = await deleted_log(world, 12)
-        client: Any = Unsealable(world.client(), set(ledger_ids[:8]))
-        for closed in ledger_ids[8:10]:
-            await world.client().seal(closed)
-        sweeper = Logs(store=logs.store, ledgers=client).sweeper()
-        swept = await sweeper.sweep(log.log_id)
-        assert len(client.tried) == 3
-        assert not {*ledger_ids[8:10]} & {*swept.ledgers_kept}, "closed ones need no seal"
-        for _ in range(60):
-            await sweeper.sweep(log.log_id)
-        assert not await is_there(world, ledger_ids[-1]), "none is kept waiting for ever"
-        assert not await is_there(world, ledger_ids[-2])
-
-    in_world(work)
+    logs, log, ledger_ids = await deleted_log(world, 12)
+    client: Any = Unsealable(world.client(), set(ledger_ids[:8]))
+    for closed in ledger_ids[8:10]:
+        await world.client().seal(closed)
+    sweeper = Logs(store=logs.store, ledgers=client).sweeper()
+    swept = await sweeper.sweep(log.log_id)
+    assert len(client.tried) == 3
+    assert not {*ledger_ids[8:10]} & {*swept.ledgers_kept}, "closed ones need no seal"
+    for _ in range(60):
+        await sweeper.sweep(log.log_id)
+    assert not await is_there(world, ledger_ids[-1]), "none is kept waiting for ever"
+    assert not await is_there(world, ledger_ids[-2])
 
 
-def test_marks_are_of_the_newest_time_they_were_made(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        logs = world.logs()
-        log = await logs.create("flights")
-        await commit(log, "x")
-        first = (await log.snapshot()).items[0].ledger_id
-        assert await logs.store.marked_ms(log.log_id, first) is None
-        await commit(log, "y")
-        await log.truncate(60)
-        (mark, _) = await logs.store.marked(log.log_id)
-        assert mark.ledger_id == first
-        assert await logs.store.marked_ms(log.log_id, first) == mark.marked_ms
-        assert await payloads(log) == of("y")
-
-    in_world(work)
+async def test_marks_are_of_the_newest_time_they_were_made(world: LogWorld) -> None:
+    logs = world.logs()
+    log = await logs.create("flights")
+    await commit(log, "x")
+    first = (await log.snapshot()).items[0].ledger_id
+    assert await logs.store.marked_ms(log.log_id, first) is None
+    await commit(log, "y")
+    await log.truncate(60)
+    (mark, _) = await logs.store.marked(log.log_id)
+    assert mark.ledger_id == first
+    assert await logs.store.marked_ms(log.log_id, first) == mark.marked_ms
+    assert await payloads(log) == of("y")

@@ -87,51 +87,44 @@ def test_ledger_that_does_not_say_since_when_may_be_listed_anywhere(
     assert since_offset(custom) == offset
 
 
-def test_ledgers_say_from_where_on_they_are_listed_and_are_sealed_above_that(
-    in_world: Any,
+async def test_ledgers_say_from_where_on_they_are_listed_and_are_sealed_above_that(
+    world: LogWorld,
 ) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        await commit(log, "x")
-        await commit(log, "y", mode=WriteMode.OVERWRITE)
-        job = await log.begin(schema=SCHEMA)
-        await commit(log, "z")
-        ledger = await log.open_ledger(job)
-        await ledger.send(b"row")
-        metadata = await world.client().ledger_metadata(ledger.ledger_id)
-        assert since_offset(metadata.custom) == 120
-        assert await log.floor(ledger.ledger_id) == NO_ENTRY
-        await log.commit(job, [StagedRange(ledger.ledger_id, 1, 3, -1, rows=3, size_bytes=9)])
-        assert await log.floor(ledger.ledger_id) == 3
-        with pytest.raises(NeedsOperatorError):
-            await log.seal(ledger.ledger_id)
-
-    in_world(work)
+    log = await world.logs().create("flights")
+    await commit(log, "x")
+    await commit(log, "y", mode=WriteMode.OVERWRITE)
+    job = await log.begin(schema=SCHEMA)
+    await commit(log, "z")
+    ledger = await log.open_ledger(job)
+    await ledger.send(b"row")
+    metadata = await world.client().ledger_metadata(ledger.ledger_id)
+    assert since_offset(metadata.custom) == 120
+    assert await log.floor(ledger.ledger_id) == NO_ENTRY
+    await log.commit(job, [StagedRange(ledger.ledger_id, 1, 3, -1, rows=3, size_bytes=9)])
+    assert await log.floor(ledger.ledger_id) == 3
+    with pytest.raises(NeedsOperatorError):
+        await log.seal(ledger.ledger_id)
 
 
-def test_merged_range_is_listed_below_the_logs_end_and_its_ledger_says_so(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        for name in "xyz":
-            await commit(log, name)
-        items = (await log.snapshot()).items
-        begun = await log.begin(schema=SCHEMA)
-        assert begun.since_offset == 180
-        merge = replace(begun, since_offset=items[2].first_offset)
-        both = await write(log, merge, "y", entries=6)
-        await log.switch(merge, items[2:4], both)
-        assert await log.floor(both.ledger_id) == both.last_entry_id
+async def test_merged_range_is_listed_below_the_logs_end_and_its_ledger_says_so(
+    world: LogWorld,
+) -> None:
+    log = await world.logs().create("flights")
+    for name in "xyz":
+        await commit(log, name)
+    items = (await log.snapshot()).items
+    begun = await log.begin(schema=SCHEMA)
+    assert begun.since_offset == 180
+    merge = replace(begun, since_offset=items[2].first_offset)
+    both = await write(log, merge, "y", entries=6)
+    await log.switch(merge, items[2:4], both)
+    assert await log.floor(both.ledger_id) == both.last_entry_id
 
-    in_world(work)
 
-
-def test_ledger_whose_record_is_gone_is_looked_for_in_the_whole_list(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        await commit(log, "x")
-        (item, _) = (await log.snapshot()).items
-        await world.client().delete_ledger(item.ledger_id)
-        assert await log.floor(item.ledger_id) == item.last_entry_id
-        assert await log.floor(9_999) == NO_ENTRY
-
-    in_world(work)
+async def test_ledger_whose_record_is_gone_is_looked_for_in_the_whole_list(world: LogWorld) -> None:
+    log = await world.logs().create("flights")
+    await commit(log, "x")
+    (item, _) = (await log.snapshot()).items
+    await world.client().delete_ledger(item.ledger_id)
+    assert await log.floor(item.ledger_id) == item.last_entry_id
+    assert await log.floor(9_999) == NO_ENTRY

@@ -215,92 +215,78 @@ def test_users_neither_set_nor_see_it_and_other_properties_leave_it() -> None:
     assert PASSWORD_CHECK not in LogProperties().to_full_mapping()
 
 
-def test_job_with_another_password_is_refused_before_it_writes_and_when_it_commits(
-    in_world: Any,
+async def test_job_with_another_password_is_refused_before_it_writes_and_when_it_commits(
+    world: LogWorld,
 ) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        early = await log.begin(schema=SCHEMA, password=b"other")
-        late = await write(log, early, "late")
-        job = await log.begin(schema=SCHEMA, password=b"right")
-        await log.commit(job, [await write(log, job, part) for part in ("xa", "xb")])
-        with pytest.raises(UnauthorizedError):
-            await log.begin(schema=SCHEMA)
-        with pytest.raises(UnauthorizedError):
-            await log.commit(early, [late])
-        items = (await log.snapshot()).items
-        read = [
-            bytes(entry.payload)
-            for item in items
-            async for batch in log.read_range(
-                item.ledger_id, item.first_entry_id, item.last_entry_id, password=b"right"
-            )
-            for entry in batch
-            if entry.entry_id != item.index_entry_id
-        ]
-        assert read == of("x")
-
-    in_world(work)
-
-
-def test_log_of_an_older_version_takes_the_password_of_its_ledgers(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        logs = world.logs()
-        log = await logs.create("flights")
-        job = await log.begin(schema=SCHEMA, password=b"right")
-        await log.commit(job, [await write(log, job, "x")])
-        found = await logs.store.read_head(log.log_id)
-        assert found is not None
-        old = replace(found.value, properties={}, writer_features=())
-        await logs.store.write_head(
-            log.log_id, m.WriteHead(old.token, old, head_version=found.version)
+    log = await world.logs().create("flights")
+    early = await log.begin(schema=SCHEMA, password=b"other")
+    late = await write(log, early, "late")
+    job = await log.begin(schema=SCHEMA, password=b"right")
+    await log.commit(job, [await write(log, job, part) for part in ("xa", "xb")])
+    with pytest.raises(UnauthorizedError):
+        await log.begin(schema=SCHEMA)
+    with pytest.raises(UnauthorizedError):
+        await log.commit(early, [late])
+    items = (await log.snapshot()).items
+    read = [
+        bytes(entry.payload)
+        for item in items
+        async for batch in log.read_range(
+            item.ledger_id, item.first_entry_id, item.last_entry_id, password=b"right"
         )
-        wrong = await log.begin(schema=SCHEMA)
-        with pytest.raises(UnauthorizedError):
-            await log.commit(wrong, [await write(log, wrong, "y")])
-        right = await log.begin(schema=SCHEMA, password=b"right")
-        await log.commit(right, [await write(log, right, "z")])
-        with pytest.raises(UnauthorizedError):
-            await log.begin(schema=SCHEMA)
-
-    in_world(work)
+        for entry in batch
+        if entry.entry_id != item.index_entry_id
+    ]
+    assert read == of("x")
 
 
-def test_restore_that_copies_nothing_needs_no_password(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        for name in "xy":
-            job = await log.begin(schema=SCHEMA, password=b"right", mode=WriteMode.OVERWRITE)
-            await log.commit(job, [await write(log, job, name)])
-        await log.restore(1)
-        newest = (await log.snapshot()).interval
-        assert (newest.version, newest.rows) == (3, 30)
-        with pytest.raises(UnauthorizedError):
-            await log.begin(schema=SCHEMA)
+async def test_log_of_an_older_version_takes_the_password_of_its_ledgers(world: LogWorld) -> None:
+    logs = world.logs()
+    log = await logs.create("flights")
+    job = await log.begin(schema=SCHEMA, password=b"right")
+    await log.commit(job, [await write(log, job, "x")])
+    found = await logs.store.read_head(log.log_id)
+    assert found is not None
+    old = replace(found.value, properties={}, writer_features=())
+    await logs.store.write_head(log.log_id, m.WriteHead(old.token, old, head_version=found.version))
+    wrong = await log.begin(schema=SCHEMA)
+    with pytest.raises(UnauthorizedError):
+        await log.commit(wrong, [await write(log, wrong, "y")])
+    right = await log.begin(schema=SCHEMA, password=b"right")
+    await log.commit(right, [await write(log, right, "z")])
+    with pytest.raises(UnauthorizedError):
+        await log.begin(schema=SCHEMA)
 
-    in_world(work)
+
+async def test_restore_that_copies_nothing_needs_no_password(world: LogWorld) -> None:
+    log = await world.logs().create("flights")
+    for name in "xy":
+        job = await log.begin(schema=SCHEMA, password=b"right", mode=WriteMode.OVERWRITE)
+        await log.commit(job, [await write(log, job, name)])
+    await log.restore(1)
+    newest = (await log.snapshot()).interval
+    assert (newest.version, newest.rows) == (3, 30)
+    with pytest.raises(UnauthorizedError):
+        await log.begin(schema=SCHEMA)
 
 
-def test_restore_is_refused_under_another_password_than_the_logs(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        for name in "xyz":
-            job = await log.begin(schema=SCHEMA)
-            await log.commit(job, [await write(log, job, name)])
-        merge = await log.begin(schema=SCHEMA)
-        both = await write(log, merge, "xy", entries=6)
-        await log.switch(merge, (await log.snapshot()).items[:2], both)
+async def test_restore_is_refused_under_another_password_than_the_logs(world: LogWorld) -> None:
+    log = await world.logs().create("flights")
+    for name in "xyz":
+        job = await log.begin(schema=SCHEMA)
+        await log.commit(job, [await write(log, job, name)])
+    merge = await log.begin(schema=SCHEMA)
+    both = await write(log, merge, "xy", entries=6)
+    await log.switch(merge, (await log.snapshot()).items[:2], both)
 
-        async def copy(job: Any, part: Any) -> StagedRange:
-            guarded = replace(job, password=b"other")
-            return await write(log, guarded, "x", (part.end_offset - part.start_offset) // 10)
+    async def copy(job: Any, part: Any) -> StagedRange:
+        guarded = replace(job, password=b"other")
+        return await write(log, guarded, "x", (part.end_offset - part.start_offset) // 10)
 
-        with pytest.raises(UnauthorizedError):
-            await log.restore(1, copy=copy)
-        assert await payloads(log)
-        assert (await log.state()).head.version == 3
-
-    in_world(work)
+    with pytest.raises(UnauthorizedError):
+        await log.restore(1, copy=copy)
+    assert await payloads(log)
+    assert (await log.state()).head.version == 3
 
 
 @pytest.mark.parametrize("outcome", [MetadataOutcome.CONFLICT, MetadataOutcome.UNKNOWN])
@@ -324,13 +310,10 @@ def test_first_commit_that_has_to_try_again_still_finds_nothing_to_compare(
     check_password("flights", log.head.value, b"first")
 
 
-def test_job_with_a_longer_password_than_its_ledgers_may_have_is_refused_at_once(
-    in_world: Any,
+async def test_job_with_a_longer_password_than_its_ledgers_may_have_is_refused_at_once(
+    world: LogWorld,
 ) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        with pytest.raises(ConfigurationError, match="1,025 bytes, and may have 1,024"):
-            await log.begin(schema=SCHEMA, password=b"x" * 1_025)
-        await log.begin(schema=SCHEMA, password=b"x" * 1_024)
-
-    in_world(work)
+    log = await world.logs().create("flights")
+    with pytest.raises(ConfigurationError, match="1,025 bytes, and may have 1,024"):
+        await log.begin(schema=SCHEMA, password=b"x" * 1_025)
+    await log.begin(schema=SCHEMA, password=b"x" * 1_024)

@@ -42,73 +42,66 @@ async def stream_batch(log: Any, run: str, batch_id: int, name: str) -> CommitSt
     return status
 
 
-def test_another_query_is_refused_also_after_the_producer_was_idle_for_long(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        logs = world.logs()
-        log = await logs.create("flights")
-        await stream_batch(log, "query-1/first", 0, "x")
-        await stream_batch(log, "query-1/second", 1, "y")
-        for _ in range(3):
-            world.skip(31 * DAY_MS)
-            await logs.sweeper().sweep(log.log_id)
-        for batch_id in (0, 1, 2):
-            with pytest.raises(StaleCheckpointError):
-                await log.begin(
-                    app="monthly", run="query-2/run", batch_id=batch_id, kind=JobKind.STREAM
-                )
-        again = await stream_batch(log, "query-1/third", 1, "y again")
-        assert again is CommitStatus.ALREADY_COMMITTED
-        assert await stream_batch(log, "query-1/third", 2, "z") is CommitStatus.COMMITTED
-        assert await payloads(log) == of("x", "y", "z")
-
-    in_world(work)
-
-
-def test_job_under_the_name_of_a_stream_is_refused_and_not_taken_for_one_of_its_batches(
-    in_world: Any,
+async def test_another_query_is_refused_also_after_the_producer_was_idle_for_long(
+    world: LogWorld,
 ) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        await stream_batch(log, "query/run", 0, "x")
-        await stream_batch(log, "query/run", 1, "y")
-        for batch_id in (0, 1):
-            with pytest.raises(StaleCheckpointError, match="a streaming query writes") as caught:
-                await log.begin(schema=SCHEMA, app="monthly", batch_id=batch_id)
-            assert caught.value.definite
-        await log.begin(schema=SCHEMA, app="weekly", batch_id=1)
-        job = await log.begin(schema=SCHEMA, app="weekly", batch_id=1)
-        assert not job.is_replay
-        await log.commit(job, [await write(log, job, "z")])
-        assert (await log.begin(schema=SCHEMA, app="weekly", batch_id=1)).is_replay
-        assert await stream_batch(log, "query/run", 2, "v") is CommitStatus.COMMITTED
-
-    in_world(work)
-
-
-def test_shrinking_keeps_the_last_run_and_writes_nothing_when_it_is_the_only_one(
-    in_world: Any,
-) -> None:
-    async def work(world: LogWorld) -> None:
-        logs = world.logs()
-        log = await logs.create("flights")
-        for number in range(3):
-            await stream_batch(log, f"query/{number}", number, "x")
-        store, sweeper = logs.store, logs.sweeper()
-        world.skip(29 * DAY_MS)
-        await sweeper.sweep(log.log_id)
-        young = await store.read_producer(log.log_id, "monthly")
-        assert young is not None
-        assert young.value.runs == ("query/0", "query/1", "query/2")
-        world.skip(2 * DAY_MS)
-        await sweeper.sweep(log.log_id)
-        shrunk = await store.read_producer(log.log_id, "monthly")
-        assert shrunk is not None
-        assert shrunk.value == replace(young.value, runs=("query/2",))
+    logs = world.logs()
+    log = await logs.create("flights")
+    await stream_batch(log, "query-1/first", 0, "x")
+    await stream_batch(log, "query-1/second", 1, "y")
+    for _ in range(3):
         world.skip(31 * DAY_MS)
-        await sweeper.sweep(log.log_id)
-        assert await store.read_producer(log.log_id, "monthly") == shrunk
+        await logs.sweeper().sweep(log.log_id)
+    for batch_id in (0, 1, 2):
+        with pytest.raises(StaleCheckpointError):
+            await log.begin(
+                app="monthly", run="query-2/run", batch_id=batch_id, kind=JobKind.STREAM
+            )
+    again = await stream_batch(log, "query-1/third", 1, "y again")
+    assert again is CommitStatus.ALREADY_COMMITTED
+    assert await stream_batch(log, "query-1/third", 2, "z") is CommitStatus.COMMITTED
+    assert await payloads(log) == of("x", "y", "z")
 
-    in_world(work)
+
+async def test_job_under_the_name_of_a_stream_is_refused_and_not_taken_for_one_of_its_batches(
+    world: LogWorld,
+) -> None:
+    log = await world.logs().create("flights")
+    await stream_batch(log, "query/run", 0, "x")
+    await stream_batch(log, "query/run", 1, "y")
+    for batch_id in (0, 1):
+        with pytest.raises(StaleCheckpointError, match="a streaming query writes") as caught:
+            await log.begin(schema=SCHEMA, app="monthly", batch_id=batch_id)
+        assert caught.value.definite
+    await log.begin(schema=SCHEMA, app="weekly", batch_id=1)
+    job = await log.begin(schema=SCHEMA, app="weekly", batch_id=1)
+    assert not job.is_replay
+    await log.commit(job, [await write(log, job, "z")])
+    assert (await log.begin(schema=SCHEMA, app="weekly", batch_id=1)).is_replay
+    assert await stream_batch(log, "query/run", 2, "v") is CommitStatus.COMMITTED
+
+
+async def test_shrinking_keeps_the_last_run_and_writes_nothing_when_it_is_the_only_one(
+    world: LogWorld,
+) -> None:
+    logs = world.logs()
+    log = await logs.create("flights")
+    for number in range(3):
+        await stream_batch(log, f"query/{number}", number, "x")
+    store, sweeper = logs.store, logs.sweeper()
+    world.skip(29 * DAY_MS)
+    await sweeper.sweep(log.log_id)
+    young = await store.read_producer(log.log_id, "monthly")
+    assert young is not None
+    assert young.value.runs == ("query/0", "query/1", "query/2")
+    world.skip(2 * DAY_MS)
+    await sweeper.sweep(log.log_id)
+    shrunk = await store.read_producer(log.log_id, "monthly")
+    assert shrunk is not None
+    assert shrunk.value == replace(young.value, runs=("query/2",))
+    world.skip(31 * DAY_MS)
+    await sweeper.sweep(log.log_id)
+    assert await store.read_producer(log.log_id, "monthly") == shrunk
 
 
 def join(record: ProducerRecord, run: str, batch_id: int) -> Joined:
@@ -199,22 +192,21 @@ def test_page_that_is_lost_ends_a_commit_and_a_change_of_the_head_by_its_name() 
     assert log.looks == 2
 
 
-def test_restore_that_got_through_is_not_an_error_because_its_producer_stays(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        logs = world.logs()
-        log = await logs.create("flights")
-        await commit(log, "x")
-        await commit(log, "y", mode=WriteMode.OVERWRITE)
+async def test_restore_that_got_through_is_not_an_error_because_its_producer_stays(
+    world: LogWorld,
+) -> None:
+    logs = world.logs()
+    log = await logs.create("flights")
+    await commit(log, "x")
+    await commit(log, "y", mode=WriteMode.OVERWRITE)
 
-        async def fails(*_: Any, **__: Any) -> None:
-            raise MetadataUnavailableError("the store went away")
+    async def fails(*_: Any, **__: Any) -> None:
+        raise MetadataUnavailableError("the store went away")
 
-        store: Any = log._store
-        store.delete_producer = fails
-        assert (await log.restore(1)).version == 3
-        assert await payloads(log) == of("x")
-
-    in_world(work)
+    store: Any = log._store
+    store.delete_producer = fails
+    assert (await log.restore(1)).version == 3
+    assert await payloads(log) == of("x")
 
 
 class AwayLog(OneLog):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from ledgerlog_spark.log.picture import PicturedLedger, drawn, picture_of
@@ -60,21 +60,20 @@ def test_an_empty_log_is_a_picture_too() -> None:
     assert texts(drawn("a<b", empty, ["b1"], ()))[0] == "log a<b: 0 rows in 0 ledgers"
 
 
-def test_the_picture_of_a_log_shows_its_ledgers_and_the_bookie_that_left(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        log = await world.logs().create("flights")
-        await commit(log, "x")
-        client = world.client()
-        items = (await log.snapshot()).items
-        left = (await client.ledger_metadata(items[0].ledger_id)).last_fragment.ensemble[0]
-        before = bars((await picture_of(log, client)).svg)
-        assert [fill == "url(#gone)" for _, fill, _ in before].count(True) == 0
-        await world.kill(left)
-        after = (await picture_of(log, client))._repr_svg_()
-        assert [fill == "url(#gone)" for _, fill, _ in bars(after)].count(True) == len(items)
-        assert f"{left} ✕" in texts(after)
-
-    in_world(work)
+async def test_the_picture_of_a_log_shows_its_ledgers_and_the_bookie_that_left(
+    world: LogWorld,
+) -> None:
+    log = await world.logs().create("flights")
+    await commit(log, "x")
+    client = world.client()
+    items = (await log.snapshot()).items
+    left = (await client.ledger_metadata(items[0].ledger_id)).last_fragment.ensemble[0]
+    before = bars((await picture_of(log, client)).svg)
+    assert [fill == "url(#gone)" for _, fill, _ in before].count(True) == 0
+    await world.kill(left)
+    after = (await picture_of(log, client))._repr_svg_()
+    assert [fill == "url(#gone)" for _, fill, _ in bars(after)].count(True) == len(items)
+    assert f"{left} ✕" in texts(after)
 
 
 def test_a_ledgers_record_shows_its_fragments() -> None:

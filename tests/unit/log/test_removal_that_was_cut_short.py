@@ -30,96 +30,81 @@ class Dying:
 
 
 @pytest.mark.parametrize("deletes", range(0, 48, 3))
-def test_removal_that_was_cut_short_is_ended_by_the_next_pass(
-    in_world: Any, deletes: int, monkeypatch: pytest.MonkeyPatch
+async def test_removal_that_was_cut_short_is_ended_by_the_next_pass(
+    world: LogWorld, deletes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_small_heads(monkeypatch.setattr)
-
-    async def work(world: LogWorld) -> None:
-        logs = world.logs()
-        log = await logs.create("flights")
-        for name in "abcd":
-            await commit(log, name)
-        await log.delete()
-        world.skip(2 * DAY_MS)
-        client, stores = world.client_and_stores()
-        dying = stores.on(Dying(stores.tree, deletes), stores.root)
-        _, errors = await Logs(store=dying.logs, ledgers=client).sweeper().sweep_all()
-        assert all("died" in str(error) for error in errors)
-        _, errors = await logs.sweeper().sweep_all()
-        assert errors == []
-        assert list(await logs.store.ids()) == []
-        assert [i async for i in client.list_ledgers()] == []
-
-    in_world(work)
+    logs = world.logs()
+    log = await logs.create("flights")
+    for name in "abcd":
+        await commit(log, name)
+    await log.delete()
+    world.skip(2 * DAY_MS)
+    client, stores = world.client_and_stores()
+    dying = stores.on(Dying(stores.tree, deletes), stores.root)
+    _, errors = await Logs(store=dying.logs, ledgers=client).sweeper().sweep_all()
+    assert all("died" in str(error) for error in errors)
+    _, errors = await logs.sweeper().sweep_all()
+    assert errors == []
+    assert list(await logs.store.ids()) == []
+    assert [i async for i in client.list_ledgers()] == []
 
 
-def test_mark_that_is_left_without_a_head_is_no_obstacle(in_world: Any) -> None:
+async def test_mark_that_is_left_without_a_head_is_no_obstacle(world: LogWorld) -> None:
     """An older release deletes the head while another pass marks a ledger, and dies over it."""
-
-    async def work(world: LogWorld) -> None:
-        logs, client = world.logs(), world.client()
-        log = await logs.create("flights")
-        ledger = await client.create_ledger()
-        await log.delete()
-        store: Any = logs.store
-        await store._tree.create(store._paths.mark(log.log_id, ledger.id), b"listed")
-        await store._tree.delete(store._paths.head(log.log_id))
-        swept, errors = await logs.sweeper().sweep_all()
-        assert errors == []
-        assert [(each.ledgers_deleted, each.is_removed) for each in swept] == [(1, True)]
-        assert list(await logs.store.ids()) == []
-        assert [i async for i in client.list_ledgers()] == []
-
-    in_world(work)
+    logs, client = world.logs(), world.client()
+    log = await logs.create("flights")
+    ledger = await client.create_ledger()
+    await log.delete()
+    store: Any = logs.store
+    await store._tree.create(store._paths.mark(log.log_id, ledger.id), b"listed")
+    await store._tree.delete(store._paths.head(log.log_id))
+    swept, errors = await logs.sweeper().sweep_all()
+    assert errors == []
+    assert [(each.ledgers_deleted, each.is_removed) for each in swept] == [(1, True)]
+    assert list(await logs.store.ids()) == []
+    assert [i async for i in client.list_ledgers()] == []
 
 
-def test_mark_of_a_ledger_that_cannot_be_sealed_waits_without_a_head(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        logs, client = world.logs(), world.client()
-        log = await logs.create("flights")
-        ledger = await client.create_ledger()
-        await ledger.append(b"one")
-        await log.delete()
-        store: Any = logs.store
-        await store._tree.create(store._paths.mark(log.log_id, ledger.id), b"listed")
-        await store._tree.delete(store._paths.head(log.log_id))
-        world.transport.silent.update(world.names)
-        (swept,), errors = await logs.sweeper().sweep_all()
-        assert errors == []
-        assert (swept.ledgers_kept, swept.is_removed) == ((ledger.id,), False)
-        world.transport.silent.clear()
-        (swept,), errors = await logs.sweeper().sweep_all()
-        assert errors == []
-        assert (swept.ledgers_deleted, swept.is_removed) == (1, True)
-
-    in_world(work)
+async def test_mark_of_a_ledger_that_cannot_be_sealed_waits_without_a_head(world: LogWorld) -> None:
+    logs, client = world.logs(), world.client()
+    log = await logs.create("flights")
+    ledger = await client.create_ledger()
+    await ledger.append(b"one")
+    await log.delete()
+    store: Any = logs.store
+    await store._tree.create(store._paths.mark(log.log_id, ledger.id), b"listed")
+    await store._tree.delete(store._paths.head(log.log_id))
+    world.transport.silent.update(world.names)
+    (swept,), errors = await logs.sweeper().sweep_all()
+    assert errors == []
+    assert (swept.ledgers_kept, swept.is_removed) == ((ledger.id,), False)
+    world.transport.silent.clear()
+    (swept,), errors = await logs.sweeper().sweep_all()
+    assert errors == []
+    assert (swept.ledgers_deleted, swept.is_removed) == (1, True)
 
 
-def test_pass_over_what_is_left_of_a_log_without_its_head_leaves_a_living_log(
-    in_world: Any,
+async def test_pass_over_what_is_left_of_a_log_without_its_head_leaves_a_living_log(
+    world: LogWorld,
 ) -> None:
-    async def work(world: LogWorld) -> None:
-        logs = world.logs()
-        log = await logs.create("flights")
-        await commit(log, "a")
-        swept = await logs.sweeper()._remove_rest(log.log_id)
-        assert not swept.is_removed
-        with pytest.raises(LedgerLogError):
-            await logs.create("flights")
-
-    in_world(work)
+    logs = world.logs()
+    log = await logs.create("flights")
+    await commit(log, "a")
+    swept = await logs.sweeper()._remove_rest(log.log_id)
+    assert not swept.is_removed
+    with pytest.raises(LedgerLogError):
+        await logs.create("flights")
 
 
-def test_pass_over_a_log_that_a_replica_does_not_show_yet_leaves_it_alone(in_world: Any) -> None:
-    async def work(world: LogWorld) -> None:
-        logs = world.logs()
-        client, stores = world.client_and_stores()
-        tree: Any = stores.tree
-        tree.hold_reads()
-        log = await logs.create("flights")
-        swept = await Logs(store=stores.logs, ledgers=client).sweeper().sweep(log.log_id)
-        assert not swept.is_removed
-        await commit(await logs.open("flights"), "a")
-
-    in_world(work)
+async def test_pass_over_a_log_that_a_replica_does_not_show_yet_leaves_it_alone(
+    world: LogWorld,
+) -> None:
+    logs = world.logs()
+    client, stores = world.client_and_stores()
+    tree: Any = stores.tree
+    tree.hold_reads()
+    log = await logs.create("flights")
+    swept = await Logs(store=stores.logs, ledgers=client).sweeper().sweep(log.log_id)
+    assert not swept.is_removed
+    await commit(await logs.open("flights"), "a")

@@ -19,7 +19,6 @@ from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
 from ledgerlog_spark.protocol.log.read.versions import SnapshotMachine, StateMachine
 from ledgerlog_spark.protocol.log.read.view import ViewMachine
 from tests.unit.log.leader_world import LeaderWorld
-from tests.unit.log.leader_world import in_world as run_leaders
 from tests.unit.log.log_values import OneLog, staged, token
 from tests.unit.log.log_world import DAY_MS, SCHEMA, LogWorld, commit, of, payloads
 
@@ -41,110 +40,94 @@ def wrong_clock(request: Any, monkeypatch: pytest.MonkeyPatch) -> int:
     return off_ms
 
 
-def test_versions_are_dated_by_the_store(
-    in_world: Any, wrong_clock: int, request: pytest.FixtureRequest
+async def test_versions_are_dated_by_the_store(
+    world: LogWorld, wrong_clock: int, request: pytest.FixtureRequest
 ) -> None:
     del wrong_clock
-
-    async def work(world: LogWorld) -> None:
-        request.node.set_wrong()
-        before_ms = world.now_ms
-        log = await world.logs().create("flights", properties={"retentionMs": str(7 * DAY_MS)})
-        for name in "xyz":
-            await commit(log, name)
-        history = await log.history()
-        assert all(before_ms < v.commit_time_ms <= world.now_ms for v in history)
-        assert all(before_ms < i.newest_ms <= world.now_ms for i in (await log.snapshot()).items)
-        await log.truncate(60)
-        assert before_ms < (await log.history())[-1].commit_time_ms <= world.now_ms
-        await log.delete()
-        head = await world.logs().store.read_head(log.log_id)
-        assert head is not None
-        assert before_ms < head.value.deleted_ms <= world.now_ms
-
-    in_world(work)
+    request.node.set_wrong()
+    before_ms = world.now_ms
+    log = await world.logs().create("flights", properties={"retentionMs": str(7 * DAY_MS)})
+    for name in "xyz":
+        await commit(log, name)
+    history = await log.history()
+    assert all(before_ms < v.commit_time_ms <= world.now_ms for v in history)
+    assert all(before_ms < i.newest_ms <= world.now_ms for i in (await log.snapshot()).items)
+    await log.truncate(60)
+    assert before_ms < (await log.history())[-1].commit_time_ms <= world.now_ms
+    await log.delete()
+    head = await world.logs().store.read_head(log.log_id)
+    assert head is not None
+    assert before_ms < head.value.deleted_ms <= world.now_ms
 
 
-def test_nothing_is_dropped_by_a_process_whose_clock_is_wrong_and_all_that_is_due_by_the_stores(
-    in_world: Any, wrong_clock: int, request: pytest.FixtureRequest
+async def test_a_process_whose_clock_is_wrong_drops_what_is_due_by_the_stores_and_nothing_else(
+    world: LogWorld, wrong_clock: int, request: pytest.FixtureRequest
 ) -> None:
     del wrong_clock
-
-    async def work(world: LogWorld) -> None:
-        request.node.set_wrong()
-        logs = world.logs()
-        log = await logs.create("flights", properties={"retentionMs": str(8 * DAY_MS)})
-        for name in "xyz":
-            await commit(log, name)
-        running = await log.begin(schema=SCHEMA)
-        await log.retain()
-        await logs.sweeper().sweep(log.log_id)
-        assert await payloads(log) == of("x", "y", "z")
-        assert (await log.state()).head.oldest_version == 0
-        assert running.app in await logs.store.producers(log.log_id)
-        world.skip(7 * DAY_MS + 1_000)
-        await log.retain()
-        await logs.sweeper().sweep(log.log_id)
-        assert await payloads(log) == of("x", "y", "z")
-        assert (await log.state()).head.oldest_version == 3
-        world.skip(DAY_MS)
-        await log.retain()
-        assert await payloads(log) == []
-
-    in_world(work)
+    request.node.set_wrong()
+    logs = world.logs()
+    log = await logs.create("flights", properties={"retentionMs": str(8 * DAY_MS)})
+    for name in "xyz":
+        await commit(log, name)
+    running = await log.begin(schema=SCHEMA)
+    await log.retain()
+    await logs.sweeper().sweep(log.log_id)
+    assert await payloads(log) == of("x", "y", "z")
+    assert (await log.state()).head.oldest_version == 0
+    assert running.app in await logs.store.producers(log.log_id)
+    world.skip(7 * DAY_MS + 1_000)
+    await log.retain()
+    await logs.sweeper().sweep(log.log_id)
+    assert await payloads(log) == of("x", "y", "z")
+    assert (await log.state()).head.oldest_version == 3
+    world.skip(DAY_MS)
+    await log.retain()
+    assert await payloads(log) == []
 
 
-def test_orphans_are_as_old_as_the_store_says(
-    in_world: Any, wrong_clock: int, request: pytest.FixtureRequest
+async def test_orphans_are_as_old_as_the_store_says(
+    world: LogWorld, wrong_clock: int, request: pytest.FixtureRequest
 ) -> None:
     del wrong_clock
-
-    async def work(world: LogWorld) -> None:
-        request.node.set_wrong()
-        log = await world.logs().create("flights")
-        await commit(log, "x")
-        listed = (await log.snapshot()).items[0].ledger_id
-        client = world.client()
-        custom = (await client.ledger_metadata(listed)).custom
-        orphan = await client.create_ledger(custom_metadata=custom)
-        assert (await log.check()).orphans == ()
-        assert await log.delete_orphans() == ()
-        world.skip(120_000)
-        assert (await log.check()).orphans == (orphan.id,)
-        assert await log.delete_orphans() == ()
-        world.skip(8 * DAY_MS)
-        assert await log.delete_orphans() == (orphan.id,)
-
-    in_world(work)
+    request.node.set_wrong()
+    log = await world.logs().create("flights")
+    await commit(log, "x")
+    listed = (await log.snapshot()).items[0].ledger_id
+    client = world.client()
+    custom = (await client.ledger_metadata(listed)).custom
+    orphan = await client.create_ledger(custom_metadata=custom)
+    assert (await log.check()).orphans == ()
+    assert await log.delete_orphans() == ()
+    world.skip(120_000)
+    assert (await log.check()).orphans == (orphan.id,)
+    assert await log.delete_orphans() == ()
+    world.skip(8 * DAY_MS)
+    assert await log.delete_orphans() == (orphan.id,)
 
 
-def test_appends_of_a_leader_are_dated_by_the_store(
-    wrong_clock: int, request: pytest.FixtureRequest
+async def test_appends_of_a_leader_are_dated_by_the_store(
+    world: LeaderWorld, wrong_clock: int, request: pytest.FixtureRequest
 ) -> None:
     del wrong_clock
+    now_ms = [1_700_000_000_000]
 
-    async def work(world: LeaderWorld) -> None:
-        now_ms = [1_700_000_000_000]
+    def tick() -> int:
+        now_ms[0] += 1
+        return now_ms[0]
 
-        def tick() -> int:
-            now_ms[0] += 1
-            return now_ms[0]
-
-        world.nodes._clock_ms = tick
-        request.node.set_wrong()
-        before_ms = now_ms[0]
-        leader = await world.lead()
-        for number in range(3):
-            await leader.append(b"%d" % number)
-        await leader.close()
-        found = [record.append_time_ms async for record in (await world.reader()).read()]
-        assert len(found) == 3
-        assert all(before_ms < time_ms < now_ms[0] for time_ms in found)
-        await world.lead()
-        (item,) = (await (await world.log()).snapshot()).items
-        assert before_ms < item.newest_ms <= now_ms[0]
-
-    run_leaders(work)
+    world.nodes._clock_ms = tick
+    request.node.set_wrong()
+    before_ms = now_ms[0]
+    leader = await world.lead()
+    for number in range(3):
+        await leader.append(b"%d" % number)
+    await leader.close()
+    found = [record.append_time_ms async for record in (await world.reader()).read()]
+    assert len(found) == 3
+    assert all(before_ms < time_ms < now_ms[0] for time_ms in found)
+    await world.lead()
+    (item,) = (await (await world.log()).snapshot()).items
+    assert before_ms < item.newest_ms <= now_ms[0]
 
 
 def asked_times(machine: Any, log: OneLog | None = None) -> set[m.AskedTime]:

@@ -17,7 +17,7 @@ from ledgerlog_spark.testing.cluster import memory_metadata
 from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.testing.memory.tree import MemoryTree
 from tests.sim.leader.world import leader_head
-from tests.unit.log.leader_world import LeaderWorld, in_world
+from tests.unit.log.leader_world import LeaderWorld
 from tests.unit.log.log_values import token
 
 if TYPE_CHECKING:
@@ -89,54 +89,47 @@ class CutOff:
 
 
 @pytest.mark.parametrize("how", ["claimed", "swept"])
-def test_a_roll_goes_on_in_another_ledger(how: str) -> None:
-    async def work(world: LeaderWorld) -> None:
-        late = CutOff(world)
-        leader = await late.lead()
-        await leader.append(b"before")
-        late.store.happens.append(getattr(late, how))
-        late.store.listings.clear()
-        await leader.roll()
-        await leader.append(b"behind")
-        assert len(late.store.listings) == 2, "one was in vain, and never tried again"
-        assert len({*late.store.listings}) == 2
-        assert await leader.close() == 2
-        assert await world.values() == [b"before", b"behind"]
-        (log_id,) = await late.store.ids()
-        assert list(await late.store.marked(log_id)) == []
-
-    in_world(work)
+async def test_a_roll_goes_on_in_another_ledger(world: LeaderWorld, how: str) -> None:
+    late = CutOff(world)
+    leader = await late.lead()
+    await leader.append(b"before")
+    late.store.happens.append(getattr(late, how))
+    late.store.listings.clear()
+    await leader.roll()
+    await leader.append(b"behind")
+    assert len(late.store.listings) == 2, "one was in vain, and never tried again"
+    assert len({*late.store.listings}) == 2
+    assert await leader.close() == 2
+    assert await world.values() == [b"before", b"behind"]
+    (log_id,) = await late.store.ids()
+    assert list(await late.store.marked(log_id)) == []
 
 
 @pytest.mark.parametrize("how", ["claimed", "swept"])
-def test_an_opening_makes_another_ledger(how: str) -> None:
-    async def work(world: LeaderWorld) -> None:
-        late = CutOff(world)
-        late.store.happens.append(getattr(late, how))
-        leader = await late.lead()
-        assert len(late.store.listings) == len({*late.store.listings}) == 2
-        await leader.append(b"record")
-        assert await leader.close() == 1
-        assert await world.values() == [b"record"]
-
-    in_world(work)
+async def test_an_opening_makes_another_ledger(world: LeaderWorld, how: str) -> None:
+    late = CutOff(world)
+    late.store.happens.append(getattr(late, how))
+    leader = await late.lead()
+    assert len(late.store.listings) == len({*late.store.listings}) == 2
+    await leader.append(b"record")
+    assert await leader.close() == 1
+    assert await world.values() == [b"record"]
 
 
 @pytest.mark.parametrize("how", ["claimed", "swept"])
-def test_appends_that_wait_for_it_are_acknowledged_in_another_ledger(how: str) -> None:
-    async def work(world: LeaderWorld) -> None:
-        late = CutOff(world)
-        leader = await late.lead()
-        await leader.append(b"before")
-        late.store.happens.append(getattr(late, how))
-        rolling = asyncio.ensure_future(leader.roll())
-        await asyncio.sleep(0)
-        positions = await asyncio.gather(*(leader.append(b"%d" % n) for n in range(5)))
-        assert [position.offset for position in positions] == [1, 2, 3, 4, 5]
-        await rolling
-        assert await leader.close() == 6
-
-    in_world(work)
+async def test_appends_that_wait_for_it_are_acknowledged_in_another_ledger(
+    world: LeaderWorld, how: str
+) -> None:
+    late = CutOff(world)
+    leader = await late.lead()
+    await leader.append(b"before")
+    late.store.happens.append(getattr(late, how))
+    rolling = asyncio.ensure_future(leader.roll())
+    await asyncio.sleep(0)
+    positions = await asyncio.gather(*(leader.append(b"%d" % n) for n in range(5)))
+    assert [position.offset for position in positions] == [1, 2, 3, 4, 5]
+    await rolling
+    assert await leader.close() == 6
 
 
 async def test_a_mark_that_this_replica_does_not_have_yet_is_looked_for_again() -> None:

@@ -96,137 +96,117 @@ async def ended_by(number: signal.Signals, running: asyncio.Future[int]) -> int:
         return await running
 
 
-def test_one_pass_writes_what_it_did_and_an_idle_one_that_it_changed_nothing(
-    in_world: Any, services: Services
+async def test_one_pass_writes_what_it_did_and_an_idle_one_that_it_changed_nothing(
+    world: RowsWorld, services: Services
 ) -> None:
-    async def work(world: RowsWorld) -> None:
-        await old_rows(world, 1, 1)
-        lines = Lines()
-        assert await services(world, lines).run_once() == DONE
-        assert lines.events == ["log", "pass"]
-        done, whole = lines.written
-        assert (done["log"], done["ledgers_unlisted"], done["errors"]) == ("flights", 2, [])
-        assert (whole["logs"], whole["logs_changed"]) == (1, 1)
-        lines.written.clear()
-        assert await services(world, lines).run_once() == DONE
-        assert [line["logs_changed"] for line in lines.written] == [0]
-
-    in_world(work)
+    await old_rows(world, 1, 1)
+    lines = Lines()
+    assert await services(world, lines).run_once() == DONE
+    assert lines.events == ["log", "pass"]
+    done, whole = lines.written
+    assert (done["log"], done["ledgers_unlisted"], done["errors"]) == ("flights", 2, [])
+    assert (whole["logs"], whole["logs_changed"]) == (1, 1)
+    lines.written.clear()
+    assert await services(world, lines).run_once() == DONE
+    assert [line["logs_changed"] for line in lines.written] == [0]
 
 
-def test_one_pass_has_an_exit_code_of_its_own_when_another_process_works(
-    in_world: Any, services: Services
+async def test_one_pass_has_an_exit_code_of_its_own_when_another_process_works(
+    world: RowsWorld, services: Services
 ) -> None:
-    async def work(world: RowsWorld) -> None:
-        lines = Lines()
-        async with leased(world.opened()[0]) as is_held:
-            assert is_held
-            assert await services(world, lines).run_once() == HELD
-        assert lines.events == ["held"]
-        assert lines.written[0]["by"]["pid"] == str(os.getpid())
-
-    in_world(work)
+    lines = Lines()
+    async with leased(world.opened()[0]) as is_held:
+        assert is_held
+        assert await services(world, lines).run_once() == HELD
+    assert lines.events == ["held"]
+    assert lines.written[0]["by"]["pid"] == str(os.getpid())
 
 
-def test_log_that_cannot_be_kept_up_is_named_and_fails_the_pass(
-    in_world: Any, services: Services
+async def test_log_that_cannot_be_kept_up_is_named_and_fails_the_pass(
+    world: RowsWorld, services: Services
 ) -> None:
-    async def work(world: RowsWorld) -> None:
-        _, logs = world.opened()
-        log = await logs.create("flights")
-        _, stores = world.client_and_stores()
-        await stores.tree.set(f"/ledgers-logs/ids/{log.log_id}/head", b"no head", None)
-        lines = Lines()
-        assert await services(world, lines).run_once() == FAILED
-        assert lines.events == ["log", "pass"]
-        assert lines.written[0]["log"] == log.log_id
-        assert len(lines.written[0]["errors"]) == 1
-
-    in_world(work)
+    _, logs = world.opened()
+    log = await logs.create("flights")
+    _, stores = world.client_and_stores()
+    await stores.tree.set(f"/ledgers-logs/ids/{log.log_id}/head", b"no head", None)
+    lines = Lines()
+    assert await services(world, lines).run_once() == FAILED
+    assert lines.events == ["log", "pass"]
+    assert lines.written[0]["log"] == log.log_id
+    assert len(lines.written[0]["errors"]) == 1
 
 
-def test_service_works_at_once_and_again_until_a_signal(in_world: Any, services: Services) -> None:
-    async def work(world: RowsWorld) -> None:
-        await old_rows(world, 1)
-        lines = Lines()
-        service = services(world, lines)
-        running = asyncio.ensure_future(service.run(interval_seconds=0.01))
-        await lines.until("log")
-        await old_rows(world, 1)
-        await lines.until("log", 2)
-        assert await ended_by(signal.SIGTERM, running) == DONE
-        assert (lines.events[0], lines.events[-1]) == ("started", "ended")
-        assert "failed" not in lines.events
-
-    in_world(work)
-
-
-def test_service_writes_once_that_another_process_works_and_takes_over_after_it(
-    in_world: Any, services: Services
+async def test_service_works_at_once_and_again_until_a_signal(
+    world: RowsWorld, services: Services
 ) -> None:
-    async def work(world: RowsWorld) -> None:
-        await old_rows(world, 1)
-        lines = Lines()
-        service = services(world, lines)
-        async with leased(world.opened()[0]):
-            running = asyncio.ensure_future(service.run(interval_seconds=0.001))
-            await lines.until("held")
-            for _ in range(200):
-                await asyncio.sleep(0)
-        await lines.until("log")
-        assert await ended_by(signal.SIGINT, running) == DONE
-        assert lines.events.count("held") == 1
-
-    in_world(work)
+    await old_rows(world, 1)
+    lines = Lines()
+    service = services(world, lines)
+    running = asyncio.ensure_future(service.run(interval_seconds=0.01))
+    await lines.until("log")
+    await old_rows(world, 1)
+    await lines.until("log", 2)
+    assert await ended_by(signal.SIGTERM, running) == DONE
+    assert (lines.events[0], lines.events[-1]) == ("started", "ended")
+    assert "failed" not in lines.events
 
 
-def test_service_tries_again_while_the_cluster_is_away(
-    in_world: Any, services: Services, monkeypatch: pytest.MonkeyPatch
+async def test_service_writes_once_that_another_process_works_and_takes_over_after_it(
+    world: RowsWorld, services: Services
+) -> None:
+    await old_rows(world, 1)
+    lines = Lines()
+    service = services(world, lines)
+    async with leased(world.opened()[0]):
+        running = asyncio.ensure_future(service.run(interval_seconds=0.001))
+        await lines.until("held")
+        for _ in range(200):
+            await asyncio.sleep(0)
+    await lines.until("log")
+    assert await ended_by(signal.SIGINT, running) == DONE
+    assert lines.events.count("held") == 1
+
+
+async def test_service_tries_again_while_the_cluster_is_away(
+    world: RowsWorld, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service_module, "RETRY_SECONDS_FIRST", 0.001)
     monkeypatch.setattr(service_module, "RETRY_SECONDS_MAX", 0.004)
-
-    async def work(world: RowsWorld) -> None:
-        await old_rows(world, 1)
-        lines = Lines()
-        services.away = 4
-        service = services(world, lines)
-        running = asyncio.ensure_future(service.run(interval_seconds=0.01))
-        await lines.until("log")
-        away = [line for line in lines.written if line["event"] == "unreachable"]
-        assert [line["retry_seconds"] for line in away] == [0.001, 0.002, 0.004, 0.004]
-        assert all(len(line["error"]) == ERROR_CHARACTERS_MAX for line in away)
-        assert await ended_by(signal.SIGTERM, running) == DONE
-
-    in_world(work)
+    await old_rows(world, 1)
+    lines = Lines()
+    services.away = 4
+    service = services(world, lines)
+    running = asyncio.ensure_future(service.run(interval_seconds=0.01))
+    await lines.until("log")
+    away = [line for line in lines.written if line["event"] == "unreachable"]
+    assert [line["retry_seconds"] for line in away] == [0.001, 0.002, 0.004, 0.004]
+    assert all(len(line["error"]) == ERROR_CHARACTERS_MAX for line in away)
+    assert await ended_by(signal.SIGTERM, running) == DONE
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_ends_a_service_that_still_waits_for_the_cluster(
-    number: signal.Signals, in_world: Any, monkeypatch: pytest.MonkeyPatch
+async def test_signal_ends_a_service_that_still_waits_for_the_cluster(
+    world: RowsWorld, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work(_world: RowsWorld) -> None:
-        is_waiting, is_cancelled = asyncio.Event(), False
+    is_waiting, is_cancelled = asyncio.Event(), False
 
-        async def open_client(_: str | None) -> Any:
-            nonlocal is_cancelled
-            is_waiting.set()
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                is_cancelled = True
-                raise
+    async def open_client(_: str | None) -> Any:
+        nonlocal is_cancelled
+        is_waiting.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            is_cancelled = True
+            raise
 
-        monkeypatch.setattr(service_module, "open_client", open_client)
-        lines = Lines()
-        running = asyncio.ensure_future(UpkeepService(None, lines).run(interval_seconds=1))
-        async with asyncio.timeout(20):
-            await is_waiting.wait()
-        assert await ended_by(number, running) == DONE
-        assert lines.events == ["started", "ended"]
-        assert is_cancelled
-
-    in_world(work)
+    monkeypatch.setattr(service_module, "open_client", open_client)
+    lines = Lines()
+    running = asyncio.ensure_future(UpkeepService(None, lines).run(interval_seconds=1))
+    async with asyncio.timeout(20):
+        await is_waiting.wait()
+    assert await ended_by(number, running) == DONE
+    assert lines.events == ["started", "ended"]
+    assert is_cancelled
 
 
 @pytest.fixture

@@ -21,135 +21,114 @@ ALL = MergePolicy()
 HOUR_MS = 3_600_000
 
 
-def test_pass_drops_what_retention_lets_go_then_merges_then_sweeps(in_world: Any) -> None:
-    async def work(world: RowsWorld) -> None:
-        client, logs = world.opened()
-        log = await logs.create("flights", properties={"retentionMs": str(HOUR_MS)})
-        await append(log, 10, 10)
-        world.skip(2 * HOUR_MS)
-        for _ in range(3):
-            await append(log, 10)
-        told: list[Kept] = []
-        upkeep = Upkeep(client, policy=ALL, on_log=told.append)
-        (kept,) = await upkeep.run() or []
-        assert told == [kept]
-        assert kept.did_something
-        assert kept.truncated is not None
-        assert (kept.truncated.start_offset, len(kept.truncated.unlisted)) == (20, 2)
-        assert kept.merged is not None
-        assert (kept.merged.ranges_before, kept.merged.ranges_after) == (3, 1)
-        assert await numbers(log) == list(range(20, 50))
-        world.skip(25 * HOUR_MS)
-        await append(log, 1)
-        (kept,) = await upkeep.run(["flights"]) or []
-        assert kept.swept is not None
-        assert kept.swept.ledgers_deleted == 5
-        assert await numbers(log) == [50]
-
-    in_world(work)
+async def test_pass_drops_what_retention_lets_go_then_merges_then_sweeps(world: RowsWorld) -> None:
+    client, logs = world.opened()
+    log = await logs.create("flights", properties={"retentionMs": str(HOUR_MS)})
+    await append(log, 10, 10)
+    world.skip(2 * HOUR_MS)
+    for _ in range(3):
+        await append(log, 10)
+    told: list[Kept] = []
+    upkeep = Upkeep(client, policy=ALL, on_log=told.append)
+    (kept,) = await upkeep.run() or []
+    assert told == [kept]
+    assert kept.did_something
+    assert kept.truncated is not None
+    assert (kept.truncated.start_offset, len(kept.truncated.unlisted)) == (20, 2)
+    assert kept.merged is not None
+    assert (kept.merged.ranges_before, kept.merged.ranges_after) == (3, 1)
+    assert await numbers(log) == list(range(20, 50))
+    world.skip(25 * HOUR_MS)
+    await append(log, 1)
+    (kept,) = await upkeep.run(["flights"]) or []
+    assert kept.swept is not None
+    assert kept.swept.ledgers_deleted == 5
+    assert await numbers(log) == [50]
 
 
-def test_only_one_process_at_a_time_does_it_and_says_who(in_world: Any) -> None:
-    async def work(world: RowsWorld) -> None:
-        first, logs = world.opened()
-        second, _ = world.opened()
-        log = await logs.create("flights")
+async def test_only_one_process_at_a_time_does_it_and_says_who(world: RowsWorld) -> None:
+    first, logs = world.opened()
+    second, _ = world.opened()
+    log = await logs.create("flights")
+    await append(log, 1, 1)
+    async with leased(first) as is_held:
+        assert is_held
+        assert set(await holder(second) or {}) == {"host", "pid"}
+        assert await Upkeep(second, policy=ALL).run() is None
+        assert len((await log.snapshot()).items) == 2
+    assert await holder(second) is None
+    assert await Upkeep(second, policy=ALL).run() is not None
+    assert len((await log.snapshot()).items) == 1
+
+
+async def test_log_that_cannot_be_merged_does_not_keep_the_others_waiting(world: RowsWorld) -> None:
+    client, logs = world.opened()
+    broken, sound = await logs.create("a"), await logs.create("b")
+    for log in (broken, sound):
         await append(log, 1, 1)
-        async with leased(first) as is_held:
-            assert is_held
-            assert set(await holder(second) or {}) == {"host", "pid"}
-            assert await Upkeep(second, policy=ALL).run() is None
-            assert len((await log.snapshot()).items) == 2
-        assert await holder(second) is None
-        assert await Upkeep(second, policy=ALL).run() is not None
-        assert len((await log.snapshot()).items) == 1
-
-    in_world(work)
+    lost = (await broken.snapshot()).items[0].ledger_id
+    for storage in world.storages.values():
+        storage.ledgers.pop(lost, None)
+    kept = {done.log: done for done in await Upkeep(client, policy=ALL).run() or []}
+    assert [type(error) for error in kept["a"].errors] == [DataLossError]
+    assert kept["a"].swept is not None
+    assert kept["b"].merged is not None
+    assert kept["b"].merged.ledgers == 1
 
 
-def test_log_that_cannot_be_merged_does_not_keep_the_others_waiting(in_world: Any) -> None:
-    async def work(world: RowsWorld) -> None:
-        client, logs = world.opened()
-        broken, sound = await logs.create("a"), await logs.create("b")
-        for log in (broken, sound):
-            await append(log, 1, 1)
-        lost = (await broken.snapshot()).items[0].ledger_id
-        for storage in world.storages.values():
-            storage.ledgers.pop(lost, None)
-        kept = {done.log: done for done in await Upkeep(client, policy=ALL).run() or []}
-        assert [type(error) for error in kept["a"].errors] == [DataLossError]
-        assert kept["a"].swept is not None
-        assert kept["b"].merged is not None
-        assert kept["b"].merged.ledgers == 1
-
-    in_world(work)
+async def test_deleted_and_leader_logs_are_passed_over_quietly(world: RowsWorld) -> None:
+    client, logs = world.opened()
+    await logs.create("orders", kind=LogKind.LEADER, content=LogContent.RECORDS)
+    gone = await logs.create("gone")
+    await append(gone, 1, 1)
+    await gone.delete()
+    kept = await Upkeep(client, policy=ALL).run() or []
+    assert [done.errors for done in kept] == [(), ()]
+    world.skip(25 * HOUR_MS)
+    kept = await Upkeep(client, policy=ALL).run() or []
+    removed = next(done for done in kept if done.log == gone.log_id)
+    assert removed.swept is not None
+    assert (removed.swept.ledgers_deleted, removed.swept.is_removed) == (2, True)
 
 
-def test_deleted_and_leader_logs_are_passed_over_quietly(in_world: Any) -> None:
-    async def work(world: RowsWorld) -> None:
-        client, logs = world.opened()
-        await logs.create("orders", kind=LogKind.LEADER, content=LogContent.RECORDS)
-        gone = await logs.create("gone")
-        await append(gone, 1, 1)
-        await gone.delete()
-        kept = await Upkeep(client, policy=ALL).run() or []
-        assert [done.errors for done in kept] == [(), ()]
-        world.skip(25 * HOUR_MS)
-        kept = await Upkeep(client, policy=ALL).run() or []
-        removed = next(done for done in kept if done.log == gone.log_id)
-        assert removed.swept is not None
-        assert (removed.swept.ledgers_deleted, removed.swept.is_removed) == (2, True)
-
-    in_world(work)
+async def test_background_upkeep_goes_on_until_it_is_told_to_stop(world: RowsWorld) -> None:
+    client, logs = world.opened()
+    log = await logs.create("flights")
+    await append(log, *[1] * 64)
+    stop, done = asyncio.Event(), asyncio.Event()
+    task = asyncio.ensure_future(
+        keep_up(client, stop=stop, interval_seconds=0.01, on_log=lambda _: done.set())
+    )
+    await done.wait()
+    stop.set()
+    await task
+    assert len((await log.snapshot()).items) == 1
 
 
-def test_background_upkeep_goes_on_until_it_is_told_to_stop(in_world: Any) -> None:
-    async def work(world: RowsWorld) -> None:
-        client, logs = world.opened()
-        log = await logs.create("flights")
-        await append(log, *[1] * 64)
-        stop, done = asyncio.Event(), asyncio.Event()
-        task = asyncio.ensure_future(
-            keep_up(client, stop=stop, interval_seconds=0.01, on_log=lambda _: done.set())
-        )
-        await done.wait()
-        stop.set()
-        await task
-        assert len((await log.snapshot()).items) == 1
-
-    in_world(work)
-
-
-def test_background_upkeep_ends_at_once_in_the_middle_of_a_pass(in_world: Any) -> None:
-    async def work(world: RowsWorld) -> None:
-        client, logs = world.opened()
-        log = await logs.create("flights")
-        await append(log, *[1] * 64)
-        world.transport.held.update(world.names)
-        before = len(world.transport.asked)
-        stop = asyncio.Event()
-        task = asyncio.ensure_future(keep_up(client, stop=stop, interval_seconds=0.001))
-        while len(world.transport.asked) == before:  # noqa: ASYNC110 (nobody tells)
-            await asyncio.sleep(0)
-        stop.set()
-        await task
-        for name in world.names:
-            world.transport.release(name)
-        assert len((await log.snapshot()).items) == 64
-        other, _ = world.opened()
-        assert await holder(other) is None
-
-    in_world(work)
+async def test_background_upkeep_ends_at_once_in_the_middle_of_a_pass(world: RowsWorld) -> None:
+    client, logs = world.opened()
+    log = await logs.create("flights")
+    await append(log, *[1] * 64)
+    world.transport.held.update(world.names)
+    before = len(world.transport.asked)
+    stop = asyncio.Event()
+    task = asyncio.ensure_future(keep_up(client, stop=stop, interval_seconds=0.001))
+    while len(world.transport.asked) == before:  # noqa: ASYNC110 (nobody tells)
+        await asyncio.sleep(0)
+    stop.set()
+    await task
+    for name in world.names:
+        world.transport.release(name)
+    assert len((await log.snapshot()).items) == 64
+    other, _ = world.opened()
+    assert await holder(other) is None
 
 
-def test_client_without_leases_is_refused(in_world: Any) -> None:
-    async def work(world: RowsWorld) -> None:
-        client, _ = world.opened()
-        client.services.leases = None
-        with pytest.raises(ConfigurationError, match="leases"):
-            await Upkeep(client).run()
-
-    in_world(work)
+async def test_client_without_leases_is_refused(world: RowsWorld) -> None:
+    client, _ = world.opened()
+    client.services.leases = None
+    with pytest.raises(ConfigurationError, match="leases"):
+        await Upkeep(client).run()
 
 
 class WaitingClient(BlockingClient):

@@ -26,12 +26,20 @@ def rows(first: int, count: int, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
 
 
 class RowsWorld(LogWorld):
-    """Writes and reads rows whose first column counts them."""
+    """Writes and reads rows whose first column counts them; the clock does not wait for threads."""
+
+    is_virtual = False
 
     def opened(self) -> tuple[LedgerClient, Logs]:
         client, stores = self.client_and_stores()
         client.services.logs, client.services.leases = stores.logs, stores.leases
         return client, logs_of(client)
+
+
+class VirtualRowsWorld(RowsWorld):
+    """For tests without rows."""
+
+    is_virtual = True
 
 
 async def append(
