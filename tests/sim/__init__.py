@@ -1,10 +1,10 @@
 """The cluster simulator: the shipped machines and the shipped storage in virtual time.
 
 `World` owns a `Scheduler`, a network, a metadata store, bookies and clients. A client runs one
-machine of `ledgerlog_spark.protocol`; a bookie is `bookie_server.storage.LedgerStorage` on a disk
-that loses power, with its coroutines stepped by the same scheduler. A `Checker` is told what
-bookies answered, what the store took and what clients were told, and raises `Violation` as soon as
-an invariant of docs/PROTOCOL.md breaks.
+machine of `ledgerlog_spark.protocol`; a bookie is the `LedgerStorage` of `bookie_server.storage`
+on a disk that loses power, with its coroutines stepped by the same scheduler. A `Checker` is told
+what bookies answered, what the store took and what clients were told, and raises `Violation` as
+soon as an invariant of docs/PROTOCOL.md breaks.
 
 Random schedules (`schedule.py`) draw everything from a seed, each decision by its own key
 (`draws.py`), so a fault can be left out without moving the others; that is how `shrink.py` finds

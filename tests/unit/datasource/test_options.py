@@ -1,4 +1,4 @@
-"""Options of format("ledger") (ledgerlog_spark.datasource.options.values, option_table)."""
+"""Options of format("ledger") (ledgerlog_spark.datasource.options: values, table)."""
 
 from __future__ import annotations
 

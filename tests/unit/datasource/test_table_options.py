@@ -1,4 +1,4 @@
-"""Options of SQL tables, and the targets of writes (table_options, write_target, source)."""
+"""Options of SQL tables, and the targets of writes (options.sql_table, source)."""
 
 from __future__ import annotations
 

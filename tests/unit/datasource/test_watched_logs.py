@@ -1,4 +1,4 @@
-"""Logs that come and go while a stream reads (watched_logs, ledger_stream)."""
+"""Logs that come and go while a stream reads (stream.watched_logs, stream.source)."""
 
 from __future__ import annotations
 
