@@ -1,6 +1,6 @@
 """`python -m bookie_server --directory DIR --port N --metadata-service-uri zk://host:port/ledgers`.
 
-Once it serves, one JSON line on standard output says so: bookie_id, port, grpc_port, pid. Logs go
+Prints one JSON line on standard output once it serves: bookie_id, port, grpc_port, pid. Logs go
 to standard error. SIGTERM and SIGINT stop it cleanly.
 
 Exit codes: 0 stopped on a signal; 1 a bug of ours; 2 a setting is wrong; 3 the bookie refuses to
@@ -46,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = load_settings(config, overrides)
     except ConfigurationError as error:
         return _refuse(error, ExitCode.BAD_CONFIGURATION)
-    # The C core of grpc writes to standard error from the event loop, and would wait for a pipe.
+    # The C core of grpc writes to standard error from the event loop and would block on a pipe.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # Storage, grpc and kazoo are imported for those who get so far.
+    # Storage, grpc and kazoo are imported late: a wrong setting is reported without them.
     from bookie_server.service.lifecycle import run_bookie
     from bookie_server.service.logging import configure_logging
 
@@ -71,7 +71,7 @@ def _refuse(error: Exception, exit_code: ExitCode) -> int:
 
 
 def _open_closed_standard_streams() -> None:
-    """Open those that are closed: else a data file gets the number of one, and log lines."""
+    """Open standard streams that are closed: a data file would get their number, and log lines."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STANDARD_ERROR:
         pass
     os.close(descriptor)
@@ -90,7 +90,7 @@ def _runner() -> Callable[[Coroutine[Any, Any, Any]], Any]:
 
 
 def settings_parser() -> argparse.ArgumentParser:
-    """One option for each setting; values stay text until the settings check them."""
+    """Return a parser with one option for each setting; the settings check the values."""
     parser = argparse.ArgumentParser(
         prog="python -m bookie_server",
         description="One bookie. Settings: options over LEDGERLOG_... over the file over defaults.",
@@ -124,7 +124,7 @@ def settings_parser() -> argparse.ArgumentParser:
 
 
 def _meanings() -> dict[str, str]:
-    """What each setting means, as the settings' own docstring has it."""
+    """Return the meaning of each setting, from the docstring of the settings."""
     attributes = (inspect.getdoc(BookieSettings) or "").partition("Attributes:\n")[2]
     found = re.findall(r"^ {4}(\w+): ((?:.*\n?)(?: {8}.*\n?)*)", attributes, re.MULTILINE)
     return {name: " ".join(meaning.split()).replace("%", "%%") for name, meaning in found}

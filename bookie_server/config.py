@@ -1,7 +1,7 @@
 """Settings of a bookie process: command line over environment over TOML file over default.
 
-Every key is checked before anything is opened; the error names key, value and what would be
-right. An unknown key in the file or on the command line is an error. Environment variables are
+Every key is checked before anything is opened. The error names the key, the value and a correct
+value. An unknown key in the file or on the command line is an error. Environment variables are
 `LEDGERLOG_` and the key in capitals; lists are JSON (`LEDGERLOG_DIRECTORIES='["/data/b1"]'`).
 """
 
@@ -32,12 +32,12 @@ MEBIBYTE = 1 << 20
 ADDS_RESERVE_BYTES = 64 * KIBIBYTE
 ANSWERS_RESERVE_BYTES = 32 * KIBIBYTE
 CONNECTION_RESERVE_BYTES = ADDS_RESERVE_BYTES + 2 * ANSWERS_RESERVE_BYTES
-"""Each connection's own, for what it sends, for answers to reads, and for recovery and fencing: it
-goes on whatever the others hold."""
+"""Memory of each connection: for adds, for answers to reads, and for recovery and fencing. A
+connection can use it whatever the others hold."""
 
 FRAMES_IN_SHARED_MIN = 18
-"""Largest frames that the rest has to hold: an eighth of it is for recovery and fencing, and one
-connection gets half of that at most."""
+"""Largest frames that fit the shared memory: an eighth of it is for recovery and fencing, and one
+connection gets at most half of that."""
 
 BOOKIE_ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
@@ -68,8 +68,8 @@ class BookieSettings(BaseSettings):
             not, and unsent answers. Each connection has 128 KiB of its own; the rest is shared.
         connections_max: Maximum number of data connections; a further one replaces an idle one.
         stall_timeout_ms: A connection is closed if its peer takes no answer, or sends less than
-            16 KiB of a frame, in this time; much sooner while other connections wait for what it
-            holds. One frame may take ten times as long in all.
+            16 KiB of a frame, in this time; much sooner while other connections wait for the
+            memory that it holds. One frame may take ten times as long in all.
         first_request_timeout_ms: A connection that began no request is closed after this time.
         watches_max: Maximum number of watches of last adds confirmed, for readers that wait for
             new entries.
@@ -187,21 +187,21 @@ class BookieSettings(BaseSettings):
 
     @property
     def host(self) -> str:
-        """The address that clients are told."""
+        """The address that is registered for clients."""
         return self.advertised_address or self.bind_address
 
 
 def load_settings(
     config: Path | None = None, overrides: Mapping[str, Any] | None = None
 ) -> BookieSettings:
-    """Settings from all four places.
+    """Return the settings from all four places.
 
     Args:
         config: TOML file with the keys of `BookieSettings` at its top level.
-        overrides: From the command line; wins over everything.
+        overrides: Values from the command line; they take precedence over everything.
 
     Raises:
-        ConfigurationError: Names the key, its value and what would be right.
+        ConfigurationError: A setting is wrong; names the key, its value and a correct value.
     """
     from_file = {} if config is None else _read_toml(config)
     try:

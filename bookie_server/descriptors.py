@@ -1,4 +1,4 @@
-"""How many files and connections a bookie may have open: its share of RLIMIT_NOFILE."""
+"""Limits of a bookie's open files and connections: its share of RLIMIT_NOFILE."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ RESERVED: Final = 96
 """For the metadata store, metrics, logs, pipes and libraries."""
 LIMIT_MIN: Final = 128
 LIMIT_ADVISED: Final = 2_048
-"""From here on a bookie of default settings takes all its connections; `doctor` checks it."""
+"""From here on a bookie with default settings accepts all its connections; `doctor` checks it."""
 LIMIT_UNLIMITED: Final = 1 << 20
-"""What counts as enough where the system sets no limit."""
+"""Stands for the limit where the system sets none."""
 
 
 @dataclass(frozen=True, slots=True)
 class DescriptorBudget:
-    """What a limit of open files is divided into.
+    """The parts of a limit of open files.
 
     Attributes:
         limit: RLIMIT_NOFILE, soft.
-        connections: Of peers to the data plane, at most.
-        callers: The same to the control service (gRPC).
-        files: Entry-log files open at the same time, at most.
+        connections: Maximum of peers of the data plane.
+        callers: Maximum of peers of the control service (gRPC).
+        files: Maximum of entry-log files open at the same time.
     """
 
     limit: int
@@ -40,7 +40,7 @@ class DescriptorBudget:
 
 
 def raise_limit(connections_max: int) -> int:
-    """Raise the soft limit of open files as far as it is of use and allowed; returns it."""
+    """Raise the soft limit of open files as far as useful and allowed; returns it."""
     soft, hard = (_finite(limit) for limit in resource.getrlimit(resource.RLIMIT_NOFILE))
     wanted = min(hard, connections_max + CALLERS_MAX + FILES_MAX + RESERVED)
     if wanted > soft:

@@ -1,4 +1,4 @@
-"""The exceptions that the bookie's own code raises beside those of ledgerlog_spark; exit codes.
+"""The exceptions that only the bookie raises, and its exit codes.
 
 LedgerLogError
 ├── BookieServerError
@@ -9,7 +9,7 @@ LedgerLogError
 │       ├── DiskFullError           the same call may succeed once there is room
 │       ├── TooManyFilesError       no descriptor: the same call may succeed later
 │       ├── TooManyRangesError      .ledger_id .count_max; of entries in one list
-│       └── SyncFailedError         what was written may be lost; never sync that file again
+│       └── SyncFailedError         written data may be lost; never sync that file again
 └── StartupError (ledgerlog_spark)  the bookie refuses to start
     ├── CookieMismatchError         the data belongs to another bookie or cluster
     ├── DirectoryLockedError        another process has the directory open
@@ -47,7 +47,7 @@ class CorruptRecordError(StorageError):
 
 
 class FreedFileError(CorruptRecordError):
-    """What was found lay in a file that was freed meanwhile; looking it up again may succeed."""
+    """The file was freed during the read; another lookup may succeed."""
 
     retriable = True
 
@@ -57,7 +57,7 @@ class MissingFileError(StorageError):
 
 
 class DiskFullError(StorageError):
-    """No room on the device; nothing that was stored before is touched."""
+    """No room on the device; data stored before is unchanged."""
 
     retriable = True
 
@@ -76,7 +76,7 @@ class TooManyRangesError(StorageError):
 
 
 class SyncFailedError(StorageError):
-    """A write or sync failed: what it covered may be lost and is never acknowledged."""
+    """A write or sync failed: its data may be lost and is never acknowledged."""
 
 
 class CookieMismatchError(StartupError):
@@ -113,4 +113,4 @@ class ExitCode(enum.IntEnum):
     METADATA_UNAVAILABLE = 4
     """The metadata store could not be reached in time."""
     STORAGE_FAILED = 5
-    """The disk failed or has no room to start; what was acknowledged before is on it."""
+    """The disk failed or has no room to start; acknowledged entries are on it."""

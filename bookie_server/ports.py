@@ -1,4 +1,4 @@
-"""What storage needs from the world: files, clock, tasks, and one question to the metadata store.
+"""The interfaces of storage to the world: files, clock, tasks, and the metadata check.
 
 Everything that does I/O is awaitable, so that one implementation of `bookie_server/storage` runs
 under asyncio (storage/device/filesystem.py, storage/device/runtime.py) and under the deterministic
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Lane(Enum):
-    """Who waits for a read: clients, or work in the background that must not delay them."""
+    """The origin of a read: clients, or background work that must not delay them."""
 
     FOREGROUND = "foreground"
     BACKGROUND = "background"
@@ -38,10 +38,10 @@ class File(Protocol):
         """
 
     def read_now(self, offset: int, size: int) -> bytes | None:
-        """The same where it takes no waiting (all of it is in the page cache), else None."""
+        """Read without waiting if all bytes are in the page cache, else return None."""
 
     async def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        """Write all buffers one after the other from `offset`; not durable on return.
+        """Write all buffers consecutively from `offset`; not durable on return.
 
         Raises:
             DiskFullError: Some of the bytes may have been written.
@@ -49,16 +49,16 @@ class File(Protocol):
         """
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        """Write all buffers, then sync the data: durable on return. One hop for both.
+        """Write all buffers, then sync the data: durable on return. One thread hop for both.
 
-        For records: nothing else that this directory does delays it. Calls of one directory are
-        carried out in their order and end in it: nothing is written before what was called earlier
-        is synced, and nothing at all to a file for which one of them failed.
+        For records: no other work of this directory delays it. The calls of one directory run and
+        end in order: nothing is written before the data of an earlier call is synced, and nothing
+        at all to a file for which a call failed.
 
         Raises:
             DiskFullError: Some of the bytes may have been written.
             SyncFailedError: They may or may not be on the device; this file must not be synced
-                again, for a later sync reports success although the data is gone.
+                again, because a later sync reports success although the data is lost.
         """
 
     async def datasync(self) -> None:
@@ -71,40 +71,40 @@ class File(Protocol):
     async def allocate(self, size: int) -> None:
         """Reserve blocks so that the file is `size` bytes long and writes need no new ones.
 
-        Where the file system cannot, the size is set and blocks come as they are written.
+        If the file system cannot, only the size is set, and blocks are allocated by the writes.
 
         Raises:
-            DiskFullError: Nothing may be relied upon.
+            DiskFullError: The result is undefined.
         """
 
     async def truncate(self, size: int) -> None:
-        """Give back what lies beyond `size`; durable at the next sync."""
+        """Cut the file to `size` bytes; durable at the next sync."""
 
     async def size(self) -> int:
         """Length of the file."""
 
     async def data_end(self) -> int:
-        """End of what may be anything but zeros: what was allocated and not written is skipped.
+        """Return the end of the bytes that may not be zeros; unwritten allocated bytes are none.
 
-        To be asked before the file is read: pages read ahead count as written.
+        Call it before the file is read: pages that were read ahead count as written.
         """
 
     async def close(self) -> None:
-        """Let go of the file, without a sync."""
+        """Close the file, without a sync."""
 
 
 class FileSystem(Protocol):
     """The files of one directory, by plain names."""
 
     async def lock(self) -> None:
-        """Make the directory where missing and take it for this process.
+        """Create the directory if missing and lock it for this process.
 
         Raises:
             DirectoryLockedError: Another process has it.
         """
 
     async def unlock(self) -> None:
-        """Let go of the directory and of the threads that serve it."""
+        """Unlock the directory and end the threads that serve it."""
 
     async def open(self, name: str, *, create: bool = False) -> File:
         """Open for reading and writing. A new name is durable after `sync_directory`.
@@ -114,10 +114,10 @@ class FileSystem(Protocol):
         """
 
     async def rename(self, source: str, target: str) -> None:
-        """Replace `target` by `source` in one step; durable after `sync_directory`."""
+        """Replace `target` by `source` atomically; durable after `sync_directory`."""
 
     async def remove(self, name: str) -> None:
-        """Forget a name; durable after `sync_directory`."""
+        """Remove a name; durable after `sync_directory`."""
 
     async def names(self) -> list[str]:
         """All names, sorted."""
@@ -133,17 +133,17 @@ class FileSystem(Protocol):
         """Bytes that new files can still take."""
 
     def random_bytes(self, size: int) -> bytes:
-        """Bytes that were never handed out before, for salts."""
+        """Return bytes that were never returned before, for salts."""
 
 
 class Clock(Protocol):
-    """Time. Only differences of `monotonic_ms` mean anything."""
+    """Time. Only differences of `monotonic_ms` are meaningful."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some moment; never goes back."""
+        """Milliseconds since an arbitrary moment; never decreases."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch, as far as the machine knows."""
+        """Milliseconds since the epoch, by the machine's clock."""
 
 
 class Future(Awaitable[T], Protocol[T]):
@@ -153,33 +153,33 @@ class Future(Awaitable[T], Protocol[T]):
         """Whether it has a result, an error, or was cancelled."""
 
     def set_result(self, result: T, /) -> None:
-        """Hand over the value; once."""
+        """Set the value; once."""
 
     def set_exception(self, error: BaseException, /) -> None:
-        """Hand over an error instead; once."""
+        """Set an error instead; once."""
 
     def __await__(self) -> Generator[Any, None, T]:
         """Wait for it."""
 
 
 class Tasks(Protocol):
-    """Coroutines beside the caller's."""
+    """Coroutines that run beside the caller's."""
 
     def future(self) -> Future[Any]:
-        """A future of this host, which any coroutine of this host can await."""
+        """Return a future that any coroutine of this host can await."""
 
     def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine of its own. It answers for its errors: what it raises ends the host."""
+        """Run a coroutine as a task. An exception that it raises ends the host."""
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call back once the caller is through."""
+        """Call back after the caller has returned to the loop."""
 
     async def sleep(self, duration_ms: int) -> None:
-        """Wait at least so long; 0 lets others run."""
+        """Wait at least this long; 0 lets other tasks run."""
 
 
 class Standing(Enum):
-    """What the metadata store says of this bookie and one ledger."""
+    """This bookie's part in a ledger, by the metadata store."""
 
     OPEN_WITH_ME = "open_with_me"
     """State OPEN, and this bookie is in the last fragment's ensemble."""
@@ -188,28 +188,28 @@ class Standing(Enum):
     NOT_WRITABLE = "not_writable"
     """In recovery, closed or deleted: a fence may have been lost."""
     UNKNOWN = "unknown"
-    """The store could not be asked."""
+    """The store could not be reached."""
 
 
 class MetadataCheck(Protocol):
     """The lazy metadata check (FORMATS.md#after-state-may-have-been-lost)."""
 
     async def check(self, ledger_id: int) -> Standing:
-        """Read the ledger's record, at least as new as the moment of the call."""
+        """Read the ledger's metadata, at least as new as the moment of the call."""
 
 
 class LedgerListing(Protocol):
-    """What garbage collection asks the metadata store. Unknown is never deleted."""
+    """The metadata store as garbage collection needs it. Unknown ledgers are never deleted."""
 
     async def unlisted(self, ledger_ids: Sequence[int]) -> Sequence[int] | None:
-        """Those of `ledger_ids` that a listing begun after this call does not have, rising.
+        """Return those of `ledger_ids` that a listing begun after this call lacks, ascending.
 
-        The listing may be stale, so that alone says nothing. None when there is no whole listing
-        to be had.
+        The listing may be stale, so absence from it proves nothing. Returns None when no complete
+        listing is available.
         """
 
     async def deleted(self, ledger_ids: Sequence[int]) -> Sequence[int]:
-        """Those of `ledger_ids` that have no record, each looked up by its id after a sync.
+        """Return those of `ledger_ids` without metadata, each looked up by its id after a sync.
 
-        Of which that cannot be told is left out.
+        Ledgers whose state cannot be determined are omitted.
         """

@@ -1,8 +1,8 @@
 """A bookie's decisions and the bytes of its files, as pure functions and values.
 
-- `ledger_gate`: which request is accepted, refused or waits, and when absence may be said.
-- `ledger_state`: what is known of a ledger.
-- `replay_decision`: torn or damaged, and what a boot makes of it.
+- `ledger_gate`: accepts, refuses or defers requests, and decides when absence may be reported.
+- `ledger_state`: the state of a ledger beside its entries.
+- `replay_decision`: distinguishes torn from damaged records at boot.
 - `record`, `record_codec`, `slot_header`, `manifest_codec`, `index_format`: docs/FORMATS.md.
-- `pieces`: which entries lie where. `requests`, `settings`: what storage is asked and told.
+- `pieces`: places of entries. `requests`: requests to storage. `settings`: its settings.
 """

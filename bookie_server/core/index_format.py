@@ -48,12 +48,12 @@ PIECES_PER_BLOCK = (BLOCK_SIZE - _block_head.size) // _piece.size
 
 @dataclass(frozen=True, slots=True)
 class LedgerTotal:
-    """What one file holds of one ledger.
+    """The entries of one ledger in one file.
 
     Attributes:
         first_entry_id: Inclusive.
         last_entry_id: Inclusive.
-        size_bytes: Of the stored entries that the index points at.
+        size_bytes: Bytes of the stored entries that the index points at.
         origin_newest: Largest origin sequence of its pieces.
         pieces: Count.
     """
@@ -67,7 +67,7 @@ class LedgerTotal:
 
 
 class Totals(Sequence[LedgerTotal]):
-    """The totals of an index, sorted by ledger; kept as bytes, for there may be 100,000."""
+    """The totals of an index, sorted by ledger; kept as bytes, as there may be 100,000."""
 
     __slots__ = ("_data", "_found")
 
@@ -85,7 +85,7 @@ class Totals(Sequence[LedgerTotal]):
     def __getitem__(self, number: slice) -> list[LedgerTotal]: ...
 
     def __getitem__(self, number: int | slice) -> LedgerTotal | list[LedgerTotal]:
-        """One total, or those of a slice."""
+        """Return one total, or those of a slice."""
         if isinstance(number, slice):
             return [self[each] for each in range(*number.indices(len(self)))]
         if not 0 <= number < len(self):
@@ -93,14 +93,14 @@ class Totals(Sequence[LedgerTotal]):
         return LedgerTotal(*_total.unpack_from(self._data, number * _total.size))
 
     def of(self, ledger_id: int) -> LedgerTotal | None:
-        """The total of a ledger, None when there is none."""
+        """Return the total of a ledger, or None."""
         found = self._found
         if found is not None and found.ledger_id == ledger_id:
             return found
         number = bisect_left(range(len(self)), ledger_id, key=self._id_at)
         if number == len(self) or self._id_at(number) != ledger_id:
             return None
-        # Reads of one ledger follow each other.
+        # Consecutive reads are often of one ledger.
         self._found = found = self[number]
         return found
 
@@ -111,11 +111,11 @@ class Totals(Sequence[LedgerTotal]):
 
 @dataclass(frozen=True, slots=True)
 class IndexHead:
-    """Everything of an index but its blocks.
+    """An index without its blocks.
 
     Attributes:
         keys: Per block, (ledger id, last entry id) of its last piece.
-        blocks_start: Of the first block, in the body.
+        blocks_start: Offset of the first block in the body.
     """
 
     keys: tuple[tuple[int, int], ...]
@@ -124,25 +124,21 @@ class IndexHead:
     blocks_start: int
 
     def total_of(self, ledger_id: int) -> LedgerTotal | None:
-        """What the file holds of a ledger, None when nothing."""
+        """Return the total of a ledger, or None if the file holds nothing of it."""
         return self.totals.of(ledger_id)
 
     def block_of(self, ledger_id: int, entry_id: int) -> int | None:
-        """Number of the only block that can hold an entry's piece, None when there is none."""
+        """Return the number of the only block that can hold an entry's piece, or None."""
         number = bisect_left(self.keys, (ledger_id, entry_id))
         return number if number < len(self.keys) else None
 
     def block_offset(self, number: int) -> int:
-        """Where a block starts in the body."""
+        """Return the offset of a block in the body."""
         return self.blocks_start + number * BLOCK_SIZE
 
 
 class IndexEncoder:
-    """Body of a finish record, piece by piece; the work of `finish` is small.
-
-    Args:
-        identity: Of the file.
-    """
+    """Encodes the body of a finish record, piece by piece; `finish` does little work."""
 
     def __init__(self, identity: FileIdentity) -> None:
         self._identity = identity
@@ -153,7 +149,7 @@ class IndexEncoder:
         self._pieces = 0
 
     def add(self, ledger_id: int, piece: Piece[Any], record_offset: int) -> None:
-        """Take the next piece, by ledger and last id."""
+        """Add the next piece, in order of ledger and last id."""
         first, last, origin, _, place = piece
         self._block.append(
             _piece.pack(ledger_id, last, first, origin, record_offset // UNIT, place)
@@ -163,7 +159,7 @@ class IndexEncoder:
             self._end_block()
 
     def end_ledger(self, total: LedgerTotal) -> None:
-        """Take the total of the ledger whose pieces were added last."""
+        """Add the total of the ledger whose pieces were added last."""
         self._totals.append(
             _total.pack(
                 total.ledger_id,
@@ -184,7 +180,7 @@ class IndexEncoder:
         self._block = []
 
     def finish(self) -> bytes:
-        """The whole body."""
+        """Return the whole body."""
         if self._block:
             self._end_block()
         seed = self._identity.seed
@@ -202,7 +198,7 @@ class IndexEncoder:
 
 
 def index_head_size(data: Buffer, identity: FileIdentity) -> int:
-    """Bytes of head, directory and totals together, from the first `HEAD_SIZE` bytes."""
+    """Return the size of head, directory and totals, from the first `HEAD_SIZE` bytes."""
     _, _, _, blocks, ledgers, _, _ = _checked_head(data, identity)
     return HEAD_SIZE + blocks * _key.size + ledgers * _total.size
 
@@ -220,7 +216,7 @@ def decode_index_head(data: Buffer, identity: FileIdentity) -> IndexHead:
 
 
 class IndexBlock:
-    """One block, verified, kept as bytes and searched in place."""
+    """One verified block, kept as bytes and searched in place."""
 
     __slots__ = ("_count", "_data")
 
@@ -242,14 +238,14 @@ class IndexBlock:
         return key
 
     def piece_at(self, number: int) -> tuple[int, Piece[int]]:
-        """Ledger id and piece; the piece's target is the offset of its record."""
+        """Return a ledger id and a piece; the piece's target is the offset of its record."""
         ledger, last, first, origin, unit, place = _piece.unpack_from(
             self._data, _block_head.size + number * _piece.size
         )
         return ledger, Piece(first, last, origin, unit * UNIT, place)
 
     def find(self, ledger_id: int, entry_id: int) -> Piece[int] | None:
-        """The piece that holds an entry, None when the block has none."""
+        """Return the piece that holds an entry, or None."""
         number = bisect_left(range(self._count), (ledger_id, entry_id), key=self._key_at)
         if number == self._count:
             return None
@@ -257,7 +253,7 @@ class IndexBlock:
         return piece if ledger == ledger_id and piece.first <= entry_id else None
 
     def pieces_of(self, ledger_id: int) -> Iterator[Piece[int]]:
-        """All pieces of a ledger in this block, in rising order."""
+        """Return all pieces of a ledger in this block, in ascending order."""
         start = bisect_left(range(self._count), (ledger_id, -1), key=self._key_at)
         for number in range(start, self._count):
             ledger, piece = self.piece_at(number)

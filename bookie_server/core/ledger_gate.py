@@ -1,6 +1,6 @@
-"""Admission: which request a bookie accepts, refuses or lets wait, and what it may deny.
+"""Admission: accepts, refuses or defers requests, and decides when absence may be reported.
 
-Pure decisions over values; the storage asks and obeys.
+Pure decisions over values; the storage carries them out.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from ledgerlog_spark.model import MASTER_KEY_SIZE_BYTES, NO_ENTRY, Code
 
 
 class Wait(Enum):
-    """What an add waits for before it can be decided."""
+    """The reason for which the decision on an add is deferred."""
 
     METADATA_CHECK = "metadata_check"
 
 
 @dataclass(slots=True)
 class Health:
-    """What the whole storage is fit for.
+    """The abilities of the whole storage.
 
     Attributes:
-        has_failed: A write or sync failed; nothing is stored any more, nothing absent is said.
+        has_failed: A write or sync failed; nothing more is stored, and no absence is reported.
         is_writable: There is room for regular adds.
         has_room: There is room for recovery and control records.
         check_epoch: Ledgers verified in an earlier epoch go through the metadata check first.
         files_in_doubt: Files with damage that may belong to any ledger, or whose index is being
             rebuilt.
         highest_dropped_ledger_id: A fence of an unknown ledger up to this one (inclusive) may be
-            forgotten, for it was dropped long ago; -1 for none.
-        is_closing: The storage stops: what is not accepted yet is answered IO_ERROR.
-        in_flight_bytes: Of adds accepted and not yet answered, waiting ones included.
+            forgotten, as the ledger was dropped long ago; -1 for none.
+        is_closing: The storage stops; adds that are not accepted yet are answered IO_ERROR.
+        in_flight_bytes: Bytes of adds accepted and not yet answered, including deferred ones.
     """
 
     has_failed: bool = False
@@ -54,9 +54,9 @@ def admit_add(  # noqa: PLR0911 - one line for each reason, in the order they ar
 
     Args:
         request: Its form was checked before.
-        state: Of its ledger, None when the ledger is unknown here.
-        health: Of the storage.
-        free_bytes: What is left of the in-flight budget.
+        state: None when the ledger is unknown here.
+        health: The abilities of the storage.
+        free_bytes: Unused part of the in-flight budget.
     """
     if health.has_failed:
         return Code.IO_ERROR
@@ -75,24 +75,24 @@ def admit_add(  # noqa: PLR0911 - one line for each reason, in the order they ar
 
 
 def needs_check(ledger_id: int, state: LedgerState | None, health: Health) -> bool:
-    """Whether a fence of the ledger may be lost or forgotten since the metadata store was asked."""
+    """Return whether a fence of the ledger may be lost since the last metadata check."""
     if state is None:
         return health.check_epoch > 0 or ledger_id <= health.highest_dropped_ledger_id
     return state.is_unverified or state.check_epoch < health.check_epoch
 
 
 def may_forget(state: LedgerState, *, now_s: int, keep_s: int, durable_ticket: int) -> bool:
-    """Whether a ledger's tombstone is old enough, and nothing of the ledger is on its way.
+    """Return whether a ledger's tombstone is old enough and no record of the ledger is in flight.
 
-    The caller also has to know that no file holds records of the ledger, live or not: a tombstone
-    that goes before them would bring them back.
+    The caller also checks that no file holds records of the ledger, live or not. A tombstone that
+    is deleted before them would bring them back.
     """
     is_settled = state.last_ticket <= durable_ticket
     return state.is_dropped and is_settled and now_s - state.dropped_s >= keep_s
 
 
 def admit_read(request: ReadRequest | BatchReadRequest) -> Code | None:
-    """Decide the form of a read: None accepts it."""
+    """Decide on the form of a read: None accepts it."""
     if isinstance(request, ReadRequest):
         entry_id, lowest = request.entry_id, NO_ENTRY
     else:
@@ -106,7 +106,7 @@ def admit_read(request: ReadRequest | BatchReadRequest) -> Code | None:
 
 
 def admit_fence(key: bytes, state: LedgerState | None, health: Health) -> Code | None:
-    """Decide a fence: None accepts it. A ledger that is fenced already needs no room."""
+    """Decide a fence: None accepts it. A ledger that is already fenced needs no room."""
     if state is not None and not key_fits(state, key):
         return Code.UNAUTHORIZED
     if health.has_failed:
@@ -117,25 +117,25 @@ def admit_fence(key: bytes, state: LedgerState | None, health: Health) -> Code |
 
 
 def barrier_of(state: LedgerState) -> int:
-    """Ticket after which a fence or a recovery read of the ledger is answered.
+    """Return the ticket after which a fence or a recovery read of the ledger is answered.
 
     Both are barriers: every add of the ledger that was accepted before is durable as well, so the
-    answer includes them all (PROTOCOL.md#F2). Adds and control records are answered with the group
-    that their own record was synced in (`on_done` of a `JournalRecord`).
+    answer includes them all (PROTOCOL.md#F2). Adds and control records are answered after the sync
+    of the group of their own record (`on_done` of a `JournalRecord`).
     """
     return state.last_ticket
 
 
 def key_fits(state: LedgerState, key: bytes) -> bool:
-    """Whether a master key is the ledger's, or the ledger has none yet."""
+    """Return whether a master key is the ledger's, or the ledger has none yet."""
     return state.master_key is None or compare_digest(state.master_key, key)
 
 
 def may_say_absent(state: LedgerState | None, health: Health) -> bool:
-    """The one place that allows NO_ENTRY, NO_LEDGER or a LAC.
+    """Return whether NO_ENTRY, NO_LEDGER or a LAC may be answered; decided only here.
 
-    False in limbo, after a failed write or sync, and while a file is in doubt that may hold
-    anything. (Replay is over before the first request.)
+    False in limbo, after a failed write or sync, and while a file that may hold any ledger is in
+    doubt. (Replay is over before the first request.)
     """
     if health.has_failed or health.files_in_doubt:
         return False
@@ -143,7 +143,7 @@ def may_say_absent(state: LedgerState | None, health: Health) -> bool:
 
 
 def absent(state: LedgerState | None, health: Health) -> Code:
-    """Answer for an entry that was not found."""
+    """Return the answer for an entry that was not found."""
     if not may_say_absent(state, health):
         return Code.IO_ERROR
     return Code.NO_LEDGER if state is None else Code.NO_ENTRY

@@ -1,4 +1,4 @@
-"""What a bookie knows of each ledger beside its entries, and the file that keeps it.
+"""A bookie's state of each ledger beside its entries, and the file that stores it.
 
 Ledger-state file (FORMATS.md#ledger-states), all numbers big-endian: blocks, each at a
 multiple of 512 bytes, zeros up to the next one. A block is
@@ -10,8 +10,8 @@ multiple of 512 bytes, zeros up to the next one. A block is
                         2 limbo, 4 has a key, 8 unverified, 16 forgotten), master key 20, dropped
                         (seconds since the epoch, 0 without a tombstone) u32, LAC bound + 1 u64
 
-Of the records of a ledger the last one counts; a forgotten ledger has no state. Version 1 was one
-such head with records of 64 bytes, without the last field.
+The last record of a ledger counts; a forgotten ledger has no state. Version 1 was one such head
+with records of 64 bytes, without the last field.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ _record = Struct(">qqqQIHH20sIQ")
 
 @dataclass(slots=True, eq=False)
 class LedgerState:
-    """One ledger, as this bookie knows it.
+    """The state of one ledger on this bookie.
 
     Attributes:
         master_key: Fixed by the first add or fence; None before.
         is_fenced: Regular adds are refused.
-        in_limbo: State may have been lost: nothing absent may be said.
-        last_add_confirmed: The largest ever seen in an entry, -1 before.
-        explicit_lac: The largest ever written by itself, -1 before.
+        in_limbo: State may have been lost; no absence may be reported.
+        last_add_confirmed: The largest in any entry so far, -1 before.
+        explicit_lac: The largest explicit LAC so far, -1 before.
         lac_bound: An entry that carried a LAC up to this is damaged, -1 for none.
         tombstone: Origin sequence below which entries were dropped, 0 for none. A ledger with one
             is fenced.
-        dropped_s: When that was, seconds since the epoch.
+        dropped_s: Time of the tombstone, in seconds since the epoch.
         is_unverified: A fence of it may be forgotten: the first regular add waits for the metadata
             check.
-        check_epoch: Epoch in which the metadata store was last asked.
+        check_epoch: Epoch of the last metadata check.
         directory: Number of the directory that holds its entries.
-        last_entry_id: Largest entry id held, -1 for none. Follows from the files.
-        last_accepted_id: The same, adds accepted and not yet durable included.
-        last_ticket: Of the last record accepted for it, 0 for none. Not kept over a restart.
-        drop_ticket: The same of the last tombstone.
+        last_entry_id: Largest entry id held, -1 for none. Derived from the files.
+        last_accepted_id: The same, including accepted adds that are not durable yet.
+        last_ticket: Ticket of its last accepted record, 0 for none. Not kept over a restart.
+        drop_ticket: Ticket of its last tombstone, likewise.
     """
 
     ledger_id: int
@@ -84,7 +84,7 @@ class LedgerState:
 
     @property
     def lac(self) -> int:
-        """The largest last add confirmed ever seen, whichever way it came."""
+        """The largest last add confirmed so far, from entries or explicit."""
         return max(self.last_add_confirmed, self.explicit_lac)
 
     @property
@@ -94,7 +94,7 @@ class LedgerState:
 
     @property
     def is_dropped(self) -> bool:
-        """Whether a tombstone covers all that was ever accepted."""
+        """Whether a tombstone covers all entries that were ever accepted."""
         return (self.tombstone > 0 or self.drop_ticket > 0) and self.last_accepted_id < 0
 
     def bury(self, origin: int, dropped_s: int) -> None:
@@ -108,8 +108,8 @@ class LedgerStates(dict[int, LedgerState]):
     """The states of all ledgers by id.
 
     Attributes:
-        changed: Ids of which the ledger-state file has no state, or an older one. Whoever changes
-            what that file keeps, or removes a state, adds the id in the same turn.
+        changed: Ids whose state is missing or older in the ledger-state file. Code that changes
+            such a state, or removes one, adds the id in the same turn.
     """
 
     __slots__ = ("changed",)
@@ -119,13 +119,13 @@ class LedgerStates(dict[int, LedgerState]):
         self.changed: set[int] = set()
 
     def tombstone_of(self, ledger_id: int) -> int:
-        """Origin sequence below which a ledger's entries were dropped."""
+        """Return the origin sequence below which a ledger's entries were dropped."""
         state = self.get(ledger_id)
         return 0 if state is None else state.tombstone
 
 
 def encode_states(generation: int, states: Mapping[int, LedgerState], ids: Iterable[int]) -> bytes:
-    """One block with the states of these ledgers; those without a state are forgotten."""
+    """Return one block with the states of these ledgers; those without a state are forgotten."""
     records = []
     for ledger_id in ids:
         state = states.get(ledger_id)
@@ -157,7 +157,7 @@ def encode_states(generation: int, states: Mapping[int, LedgerState], ids: Itera
 
 
 def decode_states(data: bytes, path: str) -> LedgerStates:
-    """Read the blocks of a ledger-state file, all of which have to count."""
+    """Read the blocks of a ledger-state file, all of which must be valid."""
     states = LedgerStates()
     offset = 0
     while True:
@@ -192,7 +192,7 @@ def decode_states_of_version_1(data: bytes, path: str) -> LedgerStates:
 def _checked_block(
     data: bytes, offset: int, path: str, version: int, record_size: int
 ) -> tuple[int, bytes]:
-    """Count of the records of the block at `offset`, and their bytes."""
+    """Return the number of records of the block at `offset`, and their bytes."""
     head = data[offset : offset + _head.size]
     body_offset = offset + HEAD_SIZE
     if len(data) < body_offset or _checksum.unpack_from(data, offset + _head.size)[0] != crc32c(

@@ -1,4 +1,4 @@
-"""The MANIFEST: which files are the bookie's, and nothing else is (FORMATS.md#manifest).
+"""The MANIFEST: the only list of the bookie's files (FORMATS.md#manifest).
 
 One line `ledgerlog-manifest 3 <bytes of the body> <CRC32C of the body, 8 hex digits>`, then the
 body: one JSON object, keys sorted, no spaces, ASCII.
@@ -28,7 +28,7 @@ NAME = "MANIFEST"
 
 
 class FileState(Enum):
-    """What a boot does with a file."""
+    """The use of a file at boot."""
 
     OPEN = "open"
     """Replayed from its first record."""
@@ -43,13 +43,13 @@ class FileEntry:
     Attributes:
         slot: Name of the slot file.
         salt: 32 hex digits.
-        first_sequence: Of its first record; 0 for a prepared file without any.
-        last_sequence: Of its last record that counts; 0 while open.
+        first_sequence: Sequence of its first record; 0 for a prepared file without any.
+        last_sequence: Sequence of its last record that counts; 0 while open.
         data_end: First byte after that record; 0 while open.
-        finish_offset: Of the finish record; 0 while open.
-        size_bytes: Allocated.
-        live_bytes: Of stored entries that its index points at.
-        has_damage: A record in it was damaged beyond knowing whose it was.
+        finish_offset: Offset of the finish record; 0 while open.
+        size_bytes: Allocated bytes.
+        live_bytes: Bytes of stored entries that its index points at.
+        has_damage: A damaged record in it can no longer be assigned to a ledger.
     """
 
     file_id: int
@@ -76,20 +76,20 @@ class Manifest:
 
     Attributes:
         generation: Counts the MANIFESTs of this directory.
-        next_file_id: Never used before.
+        next_file_id: An id that was never used before.
         durable_upto: Sequence known to be synced.
         state_file: Name of the ledger-state file; empty when there is none yet.
-        state_bytes: Of that file, which count: what lies behind them was never committed. 0 in
-            versions 1 and 2, where the whole file counts; new in version 3.
+        state_bytes: Committed bytes of that file; later ones do not count. 0 in versions 1 and 2,
+            where the whole file counts; new in version 3.
         check_epoch: How often state may have been lost; a ledger verified in this epoch needs no
             metadata check.
         mark: Position in the journal below which everything is in synced entry-log files; 0
             without a journal.
-        files: In rising order of id.
-        free_slots: Slots that nothing points into.
+        files: In ascending order of id.
+        free_slots: Slots without any used data.
         directory: Number of this directory among the bookie's.
-        highest_dropped_ledger_id: Of the ledgers whose tombstone was forgotten, -1 for none; new
-            in version 2.
+        highest_dropped_ledger_id: Largest ledger id whose tombstone was forgotten, -1 for none;
+            new in version 2.
     """
 
     generation: int = 0
@@ -105,14 +105,14 @@ class Manifest:
     state_bytes: int = 0
 
     def with_file(self, entry: FileEntry) -> Manifest:
-        """The same with one file's entry added or replaced."""
+        """Return a copy with one file's entry added or replaced."""
         others = [file for file in self.files if file.file_id != entry.file_id]
         files = sorted([*others, entry], key=lambda file: file.file_id)
         return replace(self, files=tuple(files))
 
 
 def manifest_encoding(manifest: Manifest, files_per_part: int) -> Generator[None, None, bytes]:
-    """Encode the whole MANIFEST file; yields after each part of the files but the last."""
+    """Encode the whole MANIFEST file; yields after each part of the files except the last."""
     texts: list[str] = []
     for start in range(0, len(manifest.files), files_per_part):
         if start:
@@ -128,7 +128,7 @@ def manifest_encoding(manifest: Manifest, files_per_part: int) -> Generator[None
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """The whole MANIFEST file, at once."""
+    """Return the whole MANIFEST file, encoded in one turn."""
     encoding = manifest_encoding(manifest, max(1, len(manifest.files)))
     try:
         next(encoding)
@@ -139,7 +139,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def _file_text(file: FileEntry) -> str:
-    """JSON of one file, keys sorted: by hand, for there may be thousands in each MANIFEST."""
+    """Return the JSON of one file, keys sorted. Composed by hand, as there may be thousands."""
     damage = "true" if file.has_damage else "false"
     return (
         f'{{"data_end":{file.data_end},"file_id":{file.file_id},'
@@ -159,7 +159,7 @@ def decode_manifest(data: bytes) -> Manifest:
 
     Raises:
         FormatVersionError: A later version wrote it.
-        DamagedDirectoryError: It is damaged, in any way.
+        DamagedDirectoryError: It is damaged.
     """
     line, _, body = data.partition(b"\n")
     words = line.split(b" ")

@@ -1,7 +1,7 @@
-"""Which entries of one ledger lie where: disjoint pieces of consecutive ids.
+"""Places of the entries of one ledger: disjoint pieces of consecutive ids.
 
-An insert that overlaps older pieces splits them; where it overlaps newer ones it yields. Newer
-means a larger origin sequence, so the result does not depend on the order of inserts.
+An insert splits the older pieces that it overlaps; newer ones stay whole. Newer means a larger
+origin sequence, so the result does not depend on the order of inserts.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Piece(NamedTuple, Generic[T]):
         first: Entry id, inclusive.
         last: Entry id, inclusive.
         origin: Origin sequence of the record.
-        target: The record, or where it lies.
-        place: Place of `first` among the record's entries.
+        target: The record, or its offset.
+        place: Index of `first` among the record's entries.
     """
 
     first: int
@@ -34,7 +34,7 @@ class Piece(NamedTuple, Generic[T]):
 
 
 def consecutive(ids: EntryIds) -> Iterator[tuple[int, int, int]]:
-    """The ids as (first, last, place of first) of maximal consecutive stretches."""
+    """Yield the maximal runs of consecutive ids as (first, last, place of first)."""
     if type(ids) is range and ids.step == 1:
         yield ids[0], ids[-1], 0
         return
@@ -49,12 +49,12 @@ def consecutive(ids: EntryIds) -> Iterator[tuple[int, int, int]]:
 
 
 def stretches_at_most(ids: EntryIds) -> int:
-    """How many consecutive stretches the ids are at most; does not look at each of them."""
+    """Return an upper bound of the number of consecutive runs, without a look at each id."""
     return 1 if type(ids) is range and ids.step == 1 else len(ids)
 
 
 class Pieces(Generic[T]):
-    """The pieces of one ledger in rising order; no two overlap."""
+    """The pieces of one ledger in ascending order; no two overlap."""
 
     __slots__ = ("_lasts", "_pieces")
 
@@ -74,7 +74,7 @@ class Pieces(Generic[T]):
         return self._lasts[-1] if self._lasts else -1
 
     def find(self, entry_id: int) -> Piece[T] | None:
-        """The piece that holds an entry."""
+        """Return the piece that holds an entry, or None."""
         number = bisect_left(self._lasts, entry_id)
         if number == len(self._lasts):
             return None
@@ -82,7 +82,7 @@ class Pieces(Generic[T]):
         return piece if piece.first <= entry_id else None
 
     def overlapping(self, first: int, last: int) -> list[Piece[T]]:
-        """All pieces that hold any id from `first` to `last`, inclusive."""
+        """Return all pieces that hold any id from `first` to `last`, inclusive."""
         start = bisect_left(self._lasts, first)
         end = start
         while end < len(self._pieces) and self._pieces[end].first <= last:
@@ -90,7 +90,7 @@ class Pieces(Generic[T]):
         return self._pieces[start:end]
 
     def insert(self, ids: EntryIds, origin: int, target: T) -> int:
-        """Add a record's entries; returns by how many the pieces grew."""
+        """Add a record's entries; returns the increase in the number of pieces."""
         before = len(self._pieces)
         for first, last, place in consecutive(ids):
             if not self._lasts or first > self._lasts[-1]:
@@ -126,5 +126,5 @@ class Pieces(Generic[T]):
 
 
 def cut(piece: Piece[T], first: int, last: int) -> Piece[T]:
-    """The part of a piece from `first` to `last`, inclusive."""
+    """Return the part of a piece from `first` to `last`, inclusive."""
     return Piece(first, last, piece.origin, piece.target, piece.place + first - piece.first)

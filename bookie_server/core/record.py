@@ -1,4 +1,4 @@
-"""One record of the journal: its content, and its place once it has one."""
+"""One record of the journal: its content, and its place once it is written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _seed_of_place = Struct(">Q")
 
 
 class RecordKind(IntEnum):
-    """What a record says. All numbers are taken from the first version on."""
+    """The kind of a record. All numbers are reserved since the first version."""
 
     RUN = 1
     FENCE = 2
@@ -40,15 +40,16 @@ KINDS_READ = frozenset(
         RecordKind.WATERMARK,
     )
 )
-"""Kinds that this version writes; a file with others was written by a later one."""
+"""Kinds that this version writes. A file with other kinds was written by a later version."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """Which file a slot holds. Checksums are seeded with it, so stale sectors never pass.
+    """The file in a slot. It seeds all checksums, so stale sectors never pass.
 
     Attributes:
-        name: Of the slot, in its directory.
+        name: Name of the slot in its directory.
+        file_id: Increases over the life of the directory.
         file_id: Rising over the life of the directory.
         salt: 16 random bytes.
         seed: CRC32C of salt and file id.
@@ -63,7 +64,7 @@ class FileIdentity:
         object.__setattr__(self, "seed", crc32c(_seed_of_file.pack(self.salt, self.file_id)))
 
     def seed_at(self, offset: int) -> int:
-        """Seed of all checksums of the record at `offset`."""
+        """Return the seed of all checksums of the record at `offset`."""
         return crc32c(_seed_of_place.pack(offset), self.seed)
 
 
@@ -72,23 +73,23 @@ class JournalRecord:
     """A record in memory: queued, written, or read back.
 
     Attributes:
-        ledger_id: 0 where the kind is about no ledger.
+        ledger_id: 0 if the kind does not concern a ledger.
         entry_ids: Empty for control records.
-        lengths: Of each stored entry, bytes.
+        lengths: Bytes of each stored entry.
         body: The stored entries; None when they are in the file only.
         body_size: Bytes.
-        value: The last add confirmed of a LAC record; when the ledger was dropped, in seconds
-            since the epoch, of a tombstone; 0 otherwise.
+        value: The last add confirmed of a LAC record; the time of a tombstone, in seconds since
+            the epoch; 0 otherwise.
         ticket: Counts submissions; answers wait for tickets. 0 for records read back.
         sequence: Place in the journal's order; 0 until it is written.
         origin_sequence: The same, except in copies; overlaps compare it.
         durable_upto: Sequence known to be synced when the record was written.
-        identity: File that it lies in; None until it is written.
-        offset: Of its header in that file; a multiple of 512.
-        header_size: Bytes; the body follows at once.
+        identity: The file of the record; None until it is written.
+        offset: Offset of its header in that file; a multiple of 512.
+        header_size: Bytes; the body follows immediately.
         chunk_checksums: CRC32C of each 64 KiB of the body.
         last_add_confirmed: The largest that its entries carry, -1 for none.
-        on_done: Told once what became of it.
+        on_done: Called once with the result.
     """
 
     kind: RecordKind
@@ -117,7 +118,7 @@ class JournalRecord:
 
     @property
     def size(self) -> int:
-        """Bytes it takes in the file without padding, once its header size is known."""
+        """Bytes of the record in the file without padding; valid once its header size is set."""
         return self.header_size + self.body_size
 
     @property
@@ -126,7 +127,7 @@ class JournalRecord:
         return bool(self.flags & FLAG_RECOVERY_ADD)
 
     def span_of(self, place: int, count: int = 1) -> tuple[int, int]:
-        """Where in the body the `count` entries from `place` lie: first byte, end byte."""
+        """Return first byte and end byte, in the body, of the `count` entries from `place`."""
         lengths = self.lengths
         start = sum(lengths[:place])
         return start, start + sum(lengths[place : place + count])

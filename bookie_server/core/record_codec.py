@@ -23,7 +23,7 @@
              4*n  lengths, when listed
              4*m  CRC32C of each 64 KiB of the body, seeded with the place
 
-The body follows the header at once; the next record starts at the next multiple of 512.
+The body follows the header immediately; the next record starts at the next multiple of 512.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ _checksum = Struct(">I")
 
 
 def aligned(size: int) -> int:
-    """`size` rounded up to the alignment of records."""
+    """Return `size` rounded up to the alignment of records."""
     return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
 
 def size_at_most(record: JournalRecord) -> int:
-    """Bytes that a record takes in a file at most, padding included; cheap, not exact."""
+    """Return an upper bound of a record's bytes in a file, with padding; cheap, not exact."""
     body_size = record.body_size
     return FIXED_SIZE + ALIGNMENT + body_size + 12 * len(record.entry_ids) + 4 * (body_size >> 16)
 
 
 def encode_header(record: JournalRecord) -> bytes:
-    """Header of a record whose place (identity, offset, sequence) and body are set.
+    """Return the header of a record whose identity, offset, sequence and body are set.
 
     Also sets the record's `chunk_checksums`.
     """
@@ -120,7 +120,7 @@ def encode_header(record: JournalRecord) -> bytes:
 
 
 def chunk_checksums(body: Buffer, seed: int) -> tuple[int, ...]:
-    """CRC32C of each 64 KiB of `body`."""
+    """Return the CRC32C of each 64 KiB of `body`."""
     size = len(body)
     if size <= CHUNK_SIZE:
         return (crc32c(body, seed),) if size else ()
@@ -131,7 +131,7 @@ def chunk_checksums(body: Buffer, seed: int) -> tuple[int, ...]:
 
 
 def header_size_at(data: Buffer, identity: FileIdentity, offset: int) -> int:
-    """Size that the header at the start of `data` claims to have, bounded."""
+    """Return the header size that the start of `data` claims, bounded."""
     if len(data) < FIXED_SIZE:
         raise _damage(identity, offset, "the file ends within a record header")
     if bytes(data[:4]) != MAGIC:
@@ -143,7 +143,7 @@ def header_size_at(data: Buffer, identity: FileIdentity, offset: int) -> int:
 
 
 def decode_header(data: Buffer, identity: FileIdentity, offset: int) -> JournalRecord:
-    """The record whose header is at the start of `data`; its body is not looked at."""
+    """Return the record whose header is at the start of `data`; the body is not verified."""
     header_size = header_size_at(data, identity, offset)
     if len(data) < header_size:
         raise _damage(identity, offset, "the file ends within a record header")

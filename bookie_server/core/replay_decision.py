@@ -1,8 +1,8 @@
-"""Torn or damaged? What a boot makes of the records it scanned (FORMATS.md#torn-or-damaged).
+"""Classifies the scanned records as torn or damaged at boot (FORMATS.md#torn-or-damaged).
 
-A bad record is damage when something that was written later vouches that it had been synced:
-`durable_upto` of any valid record, the MANIFEST, or a finish record. Otherwise it is a torn tail:
-page write-back has no order, so that valid records lie behind it proves nothing.
+A bad record is damage if later data proves that it had been synced: `durable_upto` of any valid
+record, the MANIFEST, or a finish record. Otherwise it is a torn tail. Valid records after it prove
+nothing, because page write-back has no order.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from bookie_server.core.record import JournalRecord, RecordKind
 
 @dataclass(slots=True)
 class Gap:
-    """Bytes where a record was expected and none could be read.
+    """Bytes without a readable record where one was expected.
 
     Attributes:
-        offset: Of the first byte.
-        sequence: That the first record in it must have had.
+        offset: Offset of the first byte.
+        sequence: Expected sequence of the first record in it.
         record: Its header, when only the body is damaged.
-        is_blank: Nothing was ever written there by this file: the first sector is zeros, or
-            begins a record of an earlier file in the same slot.
+        is_blank: This file never wrote there: the first sector is zeros, or begins a record of an
+            earlier file in the same slot.
     """
 
     offset: int
@@ -32,13 +32,13 @@ class Gap:
 
 @dataclass(slots=True)
 class FileScan:
-    """All records of one file, and the gaps between them, in order of offset.
+    """All records of one file and the gaps between them, in order of offset.
 
     Attributes:
-        records_start: Where the first record starts.
+        records_start: Offset of the first record.
         records: Valid, headers and bodies verified; bodies not kept.
         gaps: The last one stands for the end of a file that was not finished.
-        next_sequence: Of the record after the last.
+        next_sequence: Sequence after the last record.
     """
 
     records_start: int
@@ -54,18 +54,18 @@ class FileScan:
 
 @dataclass(slots=True)
 class FileVerdict:
-    """What is kept of one file.
+    """The decision on one file.
 
     Attributes:
-        kept: Vouched records, which stay where they are, without finish and watermark records.
-        unreadable: Vouched records with a damaged body: known to exist, never served.
-        rewritten: Valid records after them, up to the first bad one: written again elsewhere.
-        was_cut: Something that may have been a record is left behind.
-        has_damage: A vouched record is gone without a trace of whose it was.
-        last_sequence: Of the last record that counts, 0 when there is none.
-        next_sequence: Of the first record that neither counts nor is written again.
-        data_end: First byte after that record.
-        write_from: First byte that holds nothing of value.
+        kept: Synced records, which stay in place, without finish and watermark records.
+        unreadable: Synced records with a damaged body: known to exist, never served.
+        rewritten: Valid records after them, up to the first bad one; they are copied elsewhere.
+        was_cut: Bytes that may have been a record are discarded.
+        has_damage: A synced record is lost, and its ledger is unknown.
+        last_sequence: Sequence of the last record that counts, 0 when there is none.
+        next_sequence: Sequence of the first record that neither counts nor is copied.
+        data_end: First byte after the last record that counts.
+        write_from: First byte without data that counts.
     """
 
     kept: list[JournalRecord]
@@ -80,12 +80,12 @@ class FileVerdict:
 
 
 def vouched_upto(scans: list[FileScan], durable_upto: int) -> int:
-    """The largest sequence that anything vouches for; `durable_upto` is the MANIFEST's."""
+    """Return the largest sequence proved to be synced; `durable_upto` is the MANIFEST's."""
     return max(durable_upto, *(r.durable_upto for scan in scans for r in scan.records), 0)
 
 
 def largest_sequence(scans: list[FileScan], durable_upto: int) -> int:
-    """The largest sequence seen anywhere, cut tails included."""
+    """Return the largest sequence found anywhere, cut tails included."""
     seen = (r.sequence for scan in scans for r in scan.records)
     expected = (scan.next_sequence - 1 for scan in scans)
     return max(durable_upto, 0, *seen, *expected)
@@ -94,10 +94,10 @@ def largest_sequence(scans: list[FileScan], durable_upto: int) -> int:
 def judge(
     scan: FileScan, vouched: int, *, previous: FileScan | None, following: FileScan | None
 ) -> FileVerdict:
-    """Decide what is kept of one file.
+    """Decide on the records of one file.
 
     Args:
-        scan: Of the file.
+        scan: The scan of this file.
         vouched: Sequence known to be synced.
         previous: Scan of the file before, None for the first one.
         following: Scan of the next file, None for the last one.
@@ -131,11 +131,11 @@ def judge(
 
 
 def _hides_a_record(gap: Gap, scan: FileScan, vouched: int, following: FileScan | None) -> bool:
-    """Whether a vouched record of unknown contents has to be in the gap.
+    """Return whether the gap must contain a synced record of unknown contents.
 
-    Not so when the only one missing is the finish record, which says nothing that the others do
-    not: the following file then starts with the sequence after it, or, where its header was found,
-    with the one that is expected in the gap.
+    It need not if only the finish record is missing, which adds nothing to the others. The
+    following file then starts with the sequence after it or, where its header was found, with the
+    sequence that is expected in the gap.
     """
     if gap.record is not None or gap.sequence > vouched:
         return False

@@ -1,4 +1,4 @@
-"""What a bookie's storage is asked, whatever transport it came by."""
+"""Requests to a bookie's storage, independent of the transport."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class AddRequest:
     """Store a run of entries of one ledger, all or nothing.
 
     Attributes:
-        entry_ids: Rising; a `range` where they are evenly spaced.
-        lengths: Of each stored entry, bytes.
+        entry_ids: Ascending; a `range` where they are evenly spaced.
+        lengths: Bytes of each stored entry.
         body: The stored entries one after the other, each header (32 bytes), digest, payload.
         master_key: 20 bytes.
-        is_recovery: Accepted although the ledger is fenced or the bookie read-only.
+        is_recovery: Accepted even if the ledger is fenced or the bookie read-only.
     """
 
     ledger_id: int
@@ -53,7 +53,7 @@ class ReadRequest:
     """Read one entry.
 
     Attributes:
-        entry_id: -1 asks for the last entry held.
+        entry_id: -1 means the last entry held.
         fence_key: Master key of a fencing read, None for one that does not fence.
         is_recovery: The answer waits until everything accepted before it is durable.
     """
@@ -70,8 +70,8 @@ class BatchReadRequest:
 
     Attributes:
         count_max: 0 or less means as many as fit.
-        size_bytes_max: Of the whole answer frame, each entry counted with 4 bytes of length; the
-            first entry is returned whatever its size.
+        size_bytes_max: Limit of the whole answer frame. Each entry counts with 4 more bytes for
+            its length. The first entry is returned whatever its size.
         fence_key: Master key of a fencing read, None for one that does not fence.
     """
 
@@ -83,32 +83,32 @@ class BatchReadRequest:
 
 
 class EntryStorage(Protocol):
-    """Adds and reads of stored entries; LedgerStorage has this shape.
+    """Adds and reads of stored entries, as `LedgerStorage` has them.
 
     Callbacks run once each, on the event loop's thread, possibly before the method returned.
     """
 
     def add(self, request: AddRequest, on_done: OnAdd) -> None:
-        """Store a run; `on_done` after it is durable, or refused."""
+        """Store a run; calls `on_done` after it is durable or refused."""
 
     def read(self, request: ReadRequest, on_done: OnRead) -> None:
-        """One stored entry; fences first when the request has a key."""
+        """Read one stored entry; fences first when the request has a key."""
 
     def read_batch(self, request: BatchReadRequest, on_done: OnReadBatch) -> None:
-        """Consecutive stored entries, ending at the first that is missing."""
+        """Read consecutive stored entries; ends before the first missing one."""
 
     def tell_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Tell watches of a LAC; it may be forgotten."""
+        """Notify watches of a LAC; it may be forgotten."""
 
 
 def entry_head(body: Buffer, offset: int) -> tuple[int, int, int]:
-    """Ledger id, entry id and last add confirmed of the stored entry at `offset`."""
+    """Return ledger id, entry id and last add confirmed of the stored entry at `offset`."""
     head: tuple[int, int, int] = _entry_head.unpack_from(body, offset)
     return head
 
 
 def evenly_spaced(ids: tuple[int, ...]) -> EntryIds:
-    """Evenly spaced ids as a `range`, which takes no memory for each of them; others as given."""
+    """Return evenly spaced ids as a `range`, which takes no memory per id; others as given."""
     if len(ids) == 1:
         return ids
     first, last, step = ids[0], ids[-1], ids[1] - ids[0]
@@ -119,15 +119,15 @@ def evenly_spaced(ids: tuple[int, ...]) -> EntryIds:
 
 
 def add_is_well_formed(request: AddRequest) -> bool:
-    """Whether ids, lengths and bytes fit together."""
+    """Return whether ids, lengths and bytes fit together."""
     return inspect_add(request) is not None
 
 
 def inspect_add(request: AddRequest) -> int | None:
-    """The larger last add confirmed of first and last entry; None if the request is malformed.
+    """Return the larger last add confirmed of first and last entry; None for a malformed request.
 
-    Checked: the counts, the sum of the lengths, the ids' order, and that first and last entry
-    carry the ledger and entry ids they are sent under. The payload is never looked at.
+    Checks the counts, the sum of the lengths, the ids' order, and that first and last entry carry
+    the ledger and entry ids of the request. The payload is not read.
     """
     ids, lengths, ledger_id = request.entry_ids, request.lengths, request.ledger_id
     count, size = len(ids), len(request.body)

@@ -15,25 +15,25 @@ OPEN_FILES_MIN = 8
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """What an operator sets has its default in `bookie_server/config.py`, and none here.
+    """Settings of the storage; `bookie_server/config.py` has the defaults of the operator's.
 
     Attributes:
-        file_size_bytes: Of each entry-log file, allocated ahead.
+        file_size_bytes: Size of each entry-log file, allocated ahead.
         in_flight_bytes_max: Adds accepted and not yet answered; beyond it they are refused BUSY.
         free_bytes_min: No file is allocated when the device would have less left; the bookie is
             read-only then.
         open_files_max: Files open at the same time; others are opened when they are read.
-        pieces_max: Of the index of a file; a file that would have more is finished first.
-        lists_bytes_max: A file is finished when the ids and lengths of its runs take so much
-            memory; those of the groups under way come on top.
-        group_bytes_max: Written and synced at once at most; an eighth of a file where that is less.
-        recent_bytes_max: Bodies written last that are kept in memory for tailing readers.
-        idle_watermark_ms: A watermark record vouches for the last group after so much idleness.
-        metadata_check_ms: How long an add waits for the metadata check.
-        allocation_retry_ms: How often a full disk is tried again.
+        pieces_max: Pieces in the index of a file; a file that would have more is finished first.
+        lists_bytes_max: A file is finished when the ids and lengths of its runs take this much
+            memory. Those of the groups under way are not included.
+        group_bytes_max: Bytes written and synced together; at most an eighth of a file.
+        recent_bytes_max: Newest bodies that are kept in memory for tailing readers.
+        idle_watermark_ms: Idle time after which a watermark record marks the last group as synced.
+        metadata_check_ms: Longest wait of an add for the metadata check.
+        allocation_retry_ms: Pause between two attempts to allocate on a full disk.
         pool_files_max: Freed files kept for reuse.
-        state_deltas_bytes_min: Changes of ledger states appended before their file is written anew.
-        tombstone_keep_s: A dropped ledger is remembered at least so long.
+        state_deltas_bytes_min: Appended changes of ledger states before their file is rewritten.
+        tombstone_keep_s: Shortest time for which a dropped ledger is remembered.
     """
 
     file_size_bytes: int
@@ -74,5 +74,5 @@ class StorageSettings:
 
     @property
     def group_bytes(self) -> int:
-        """Bytes that fill a group."""
+        """Bytes of a full group."""
         return min(self.group_bytes_max, self.file_size_bytes // GROUPS_IN_FILE_MIN)

@@ -1,4 +1,4 @@
-"""The two header sectors of a slot: who the file is (FORMATS.md#slots).
+"""The two header sectors of a slot, which identify its file (FORMATS.md#slots).
 
     offset  size  field                     all numbers big-endian
          0     4  magic "LSLT"
@@ -11,10 +11,10 @@
         40     8  file size in bytes
         48     8  offset of the finish record, 0 while open
         56     8  last sequence, 0 while open
-        64     4  CRC32C of what stands before
+        64     4  CRC32C of the bytes before
 
-Sector A lies at byte 0, sector B at byte 4096; they are written in turns, so that one torn write
-leaves the other. Records start at byte 8192.
+Sector A is at byte 0, sector B at byte 4096. They are written alternately, so one torn write leaves
+the other intact. Records start at byte 8192.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _checksum = Struct(">I")
 
 
 class SlotState(IntEnum):
-    """What the slot's file is for."""
+    """The state of the slot's file."""
 
     OPEN = 1
     FINISHED = 2
@@ -46,7 +46,7 @@ class SlotState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SlotHeader:
-    """One header sector, decoded."""
+    """One decoded header sector."""
 
     state: SlotState
     generation: int
@@ -57,17 +57,17 @@ class SlotHeader:
     last_sequence: int = 0
 
     def identity(self, name: str) -> FileIdentity:
-        """The identity of the file in the slot called `name`."""
+        """Return the identity of the file in the slot `name`."""
         return FileIdentity(name, self.file_id, self.salt)
 
     @property
     def sector_offset(self) -> int:
-        """Where this generation is written."""
+        """Offset at which this generation is written."""
         return SECTOR_OFFSETS[self.generation % 2]
 
 
 def encode_slot_header(header: SlotHeader) -> bytes:
-    """One sector, 512 bytes."""
+    """Return one sector, 512 bytes."""
     head = _sector.pack(
         MAGIC,
         FORMAT_VERSION,
@@ -84,7 +84,7 @@ def encode_slot_header(header: SlotHeader) -> bytes:
 
 
 def decode_slot_header(data: bytes) -> SlotHeader | None:
-    """The newest valid header of the first `HEADER_AREA_SIZE` bytes of a slot, None without one."""
+    """Return the newest valid header in the first `HEADER_AREA_SIZE` bytes of a slot, or None."""
     found = [_decode_sector(data[start : start + SECTOR_SIZE]) for start in SECTOR_OFFSETS]
     valid = [header for header in found if header is not None]
     return max(valid, key=lambda header: header.generation, default=None)
