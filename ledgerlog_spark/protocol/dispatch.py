@@ -1,6 +1,6 @@
-"""Phases x events as a table that can be printed, walked by a test, and looked up by `handle`.
+"""Tables of phases x events, which `handle` looks up, tests walk and docs are printed from.
 
-A table holds the methods themselves. It stands below its class, and mypy checks each row: the
+A table contains the methods themselves. It stands below its class, and mypy checks each row: the
 method exists, it belongs to the table's machine, it takes the event, and it returns its effects.
 """
 
@@ -29,14 +29,14 @@ class Unhandled(Enum):
     """The reply comes too late to matter, on purpose."""
 
     REFUSED = "refused"
-    """The caller's bug: `LocalProtocolError`, and nothing changes."""
+    """The caller's bug: raises `LocalProtocolError`, and nothing changes."""
 
 
 IGNORED: Final = Unhandled.IGNORED
 REFUSED: Final = Unhandled.REFUSED
 
 Handler = Callable[[M, Any], list[F]]
-"""A method of a machine that takes one event; `on` checked which one."""
+"""A method of a machine that handles one event type; `on` checks the type."""
 
 Handled = tuple[type, Handler[M, F]]
 """An event's type and its handler."""
@@ -45,18 +45,18 @@ Row = Mapping[type, Handler[M, F] | Unhandled]
 """Event type to its handler, or IGNORED, or REFUSED."""
 
 Table = Mapping[Enum, Row[M, F]]
-"""A pair that is missing cannot happen; if it does it is our bug and fails an assertion."""
+"""A missing pair cannot happen; if it does, it is our bug and fails an assertion."""
 
 
 def on(event: type[E], handler: Callable[[M, E], list[F]]) -> Handled[M, F]:
-    """The method that handles an event; it has to take that event."""
+    """The method that handles an event type."""
     return event, handler
 
 
 def on_each(
     events: Iterable[type[E]], handler: Callable[[M, E], list[F]]
 ) -> tuple[Handled[M, F], ...]:
-    """One method for several events; it has to take all of them."""
+    """One method that handles several event types."""
     return tuple((event, handler) for event in events)
 
 
@@ -78,7 +78,7 @@ def row(
 
 
 class TableMachine(Generic[E, F]):
-    """A machine whose handlers stand in a table.
+    """A machine with its handlers in a table.
 
     Attributes:
         phase: Where it is.
@@ -88,10 +88,10 @@ class TableMachine(Generic[E, F]):
     phase: Enum
 
     def handle(self, event: E) -> list[F]:
-        """Take one event; the host performs the effects in order after this returned.
+        """Handle one event; the host performs the effects in order after this returned.
 
         Raises:
-            LocalProtocolError: The caller may not ask for this now; nothing was changed.
+            LocalProtocolError: The caller may not request this now; nothing was changed.
             AssertionError: Our bug (contract, clause 9): the pair cannot happen.
         """
         handler = self.table[self.phase].get(type(event))

@@ -1,10 +1,10 @@
-"""Numbers of requests: one sequence for a machine and everything it is composed of."""
+"""Numbers of requests: one sequence for a machine and all its parts."""
 
 from __future__ import annotations
 
 
 class RequestNumbers:
-    """1, 2, 3, ... A number is never used twice, so an old reply never passes for a new one."""
+    """1, 2, 3, ... No number is used twice, so an old reply never matches a new request."""
 
     __slots__ = ("last",)
 
@@ -12,6 +12,6 @@ class RequestNumbers:
         self.last = 0
 
     def next(self) -> int:
-        """A number that was not given out before."""
+        """A number that was not returned before."""
         self.last += 1
         return self.last

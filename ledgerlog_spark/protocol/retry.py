@@ -1,4 +1,4 @@
-"""How often and how patiently a machine tries again."""
+"""Number of attempts of a machine, and the delays between them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RetryPolicy:
     attempts_max: int = 20
 
     def delay_ms(self, attempts: int) -> int | None:
-        """How long to wait after `attempts` failed attempts (at least 1), None to give up."""
+        """How long to wait after `attempts` failed attempts (at least 1); None to give up."""
         if attempts >= self.attempts_max:
             return None
         return min(self.delay_max_ms, self.first_delay_ms << min(attempts - 1, 30))

@@ -1,7 +1,7 @@
 """Appends of a leader that are not acknowledged yet, in the order of their offsets (LOGS.md#J7-J9).
 
-An append waits, or was ordered into one ledger. It is acknowledged when it and every append before
-it are confirmed; when its ledger was closed without it, it waits again and keeps its offset.
+An append waits, or was ordered into one ledger. It is acknowledged when it and all appends before
+it are confirmed. If its ledger is closed without it, it waits again and keeps its offset.
 """
 
 from __future__ import annotations
@@ -32,16 +32,15 @@ class LeaderLedger:
     """A ledger that this leader made.
 
     Attributes:
-        ledger_id: The ledger.
-        first_offset: Of the first record in it, known from its first entry on.
+        first_offset: Of its first record; known from its first entry on.
         entries: Ordered so far; also the next entry's id.
         size_bytes: Ordered so far.
         last_confirmed: Last entry that its writer confirmed.
-        confirmed_end_offset: Behind the last record of that entry.
+        confirmed_end_offset: After the last record of that entry.
         confirmed_ms: Append time of that entry.
         opened_ms: When appends began to go to it, by the store's clock.
         is_broken: Its writer failed.
-        end: What it holds, once it is closed by this leader.
+        end: Its contents, after this leader closed it.
     """
 
     __slots__ = (
@@ -73,7 +72,7 @@ class LeaderLedger:
         return f"LeaderLedger({self.ledger_id}: {self.last_confirmed + 1} of {self.entries})"
 
     def close_at(self, last_entry_id: int, size_bytes: int) -> None:
-        """Note that the ledger is closed there, which is where its last confirmed entry is."""
+        """Note that the ledger is closed at its last confirmed entry."""
         assert last_entry_id == self.last_confirmed, (self, last_entry_id)
         if last_entry_id == NO_ENTRY:
             self.end = LedgerEnd()
@@ -88,7 +87,7 @@ class LeaderLedger:
 
 
 class PendingAppend:
-    """One append, and the ledger that it was ordered into last."""
+    """One append, and the ledger that it was last ordered into."""
 
     __slots__ = (
         "append_time_ms",
@@ -113,7 +112,7 @@ class PendingAppend:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the entry that it was ordered as is on its ack quorum."""
+        """Whether its entry is on an ack quorum."""
         return self.ledger is not None and self.entry_id <= self.ledger.last_confirmed
 
 
@@ -121,8 +120,8 @@ class LeaderAppends:
     """The queue of one leader.
 
     Attributes:
-        next_offset: Of the next record that is appended.
-        end_offset: Behind the last record that was acknowledged.
+        next_offset: Offset of the next appended record.
+        end_offset: After the last acknowledged record.
         last_ms: Append time of the last append; times never fall.
         next_append: Number of the next append.
     """
@@ -151,14 +150,14 @@ class LeaderAppends:
         self._waiting: deque[PendingAppend] = deque()
 
     def begin(self, *, next_offset: int, last_ms: int) -> None:
-        """Go on behind what the log holds."""
+        """Continue after the log's last record."""
         assert self.next_append == 0, "appends were taken before the log was led"
         self.next_offset = self.end_offset = next_offset
         self.last_ms = last_ms
 
     @property
     def can_add(self) -> bool:
-        """Whether the window has room; one append may go beyond it, so that any fits."""
+        """Whether the window has room. One append may exceed it, so that any append fits."""
         pending = len(self._ordered) + len(self._waiting)
         return pending < self._window.entries_max and self._size_bytes < self._window.size_bytes_max
 
@@ -179,11 +178,11 @@ class LeaderAppends:
 
     @property
     def first_unsent_append(self) -> int:
-        """Appends from this number on are in no ledger, nor on their way to one."""
+        """Appends from this number on are in no ledger, and no add of them is pending."""
         return self._waiting[0].number if self._waiting else self.next_append
 
     def check(self, event: AppendRequested) -> None:
-        """Refuse an append that cannot be taken.
+        """Refuse an append that is not allowed.
 
         Raises:
             LocalProtocolError: The window is full, or it has no records or too many.
@@ -196,7 +195,7 @@ class LeaderAppends:
             raise LocalProtocolError(f"an append of {event.records} records", log=self._log)
 
     def deposed(self, reason: LedgerLogError) -> LeaderDeposedError:
-        """The error of the leader when another one has taken over; `reason` shows that."""
+        """The error of this leader after another one took over; `reason` shows that."""
         return leader_end.deposed(
             self._log,
             reason,
@@ -211,7 +210,7 @@ class LeaderAppends:
         )
 
     def stopped(self, error: LedgerLogError) -> LeaderStopped:
-        """The end of the leader: what is acknowledged, and what may be in the log."""
+        """The end of the leader: the acknowledged appends, and those that may be in the log."""
         return LeaderStopped(
             error,
             end_offset=self.end_offset,
@@ -220,7 +219,7 @@ class LeaderAppends:
         )
 
     def add(self, event: AppendRequested) -> None:
-        """Take an append; it waits."""
+        """Queue an append."""
         self.last_ms = max(self.last_ms, event.now_ms)
         self._waiting.append(
             PendingAppend(
@@ -232,7 +231,7 @@ class LeaderAppends:
         self._size_bytes += event.size_bytes
 
     def order(self, ledger: LeaderLedger) -> Iterator[AppendEntry]:
-        """Order everything that waits into a ledger."""
+        """Order all waiting appends into a ledger."""
         waiting, self._waiting = self._waiting, deque()
         for append in waiting:
             append.ledger = ledger
@@ -252,9 +251,9 @@ class LeaderAppends:
             )
 
     def take_back(self) -> int:
-        """Everything that is ordered and not acknowledged waits again; how many appends.
+        """Make all ordered, unacknowledged appends wait again; returns their number.
 
-        Only when the ledger that it was ordered into is closed without it.
+        Only when the ledger that they were ordered into is closed without them.
         """
         count = len(self._ordered)
         self._ordered.extend(self._waiting)
@@ -262,7 +261,7 @@ class LeaderAppends:
         return count
 
     def confirm(self, ledger: LeaderLedger, last_entry_id: int) -> list[AppendsAcknowledged]:
-        """What is acknowledged now that the ledger is confirmed up to there (inclusive)."""
+        """Confirm the ledger up to this entry (inclusive); returns the new acknowledgements."""
         ledger.last_confirmed = max(ledger.last_confirmed, last_entry_id)
         acknowledged: list[AppendsAcknowledged] = []
         while self._ordered and self._ordered[0].is_confirmed:
@@ -270,7 +269,7 @@ class LeaderAppends:
         return acknowledged
 
     def _acknowledge_oldest(self) -> AppendsAcknowledged:
-        """Every oldest append of one ledger that is confirmed."""
+        """The oldest confirmed appends of one ledger."""
         ordered = self._ordered
         first = last = ordered[0]
         ledger = first.ledger

@@ -1,4 +1,4 @@
-"""Attempts of a leader at one thing that has to succeed in the end: a delay between two of them."""
+"""Repeated attempts of a leader at one operation, with a delay after each failure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class Attempts:
-    """One request at a time, and a timer after each that failed.
+    """One request at a time, and a timer after each failure.
 
     Attributes:
         request: The request that is out, 0 for none.
-        error: Of the newest attempt, None after one that succeeded.
+        error: Of the newest attempt; None after a success.
     """
 
     __slots__ = ("_failures", "_numbers", "_policy", "_timer", "error", "request")
@@ -37,26 +37,26 @@ class Attempts:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether as many attempts failed in a row as the policy allows."""
+        """Whether as many attempts in a row failed as the policy allows."""
         return self._failures >= self._policy.attempts_max
 
     def forgive(self) -> None:
-        """Count failures anew."""
+        """Restart the count of failures."""
         self._failures = 0
 
     def begin(self) -> int:
-        """The number of the request of a new attempt."""
+        """The request number of a new attempt."""
         assert self.is_idle
         self.request = self._numbers.next()
         return self.request
 
     def succeed(self) -> None:
-        """The attempt that is out did what it should."""
+        """The current attempt succeeded."""
         self.request = self._failures = 0
         self.error = None
 
     def fail(self, error: LedgerLogError) -> StartTimer:
-        """The attempt that is out did not; wait before the next one."""
+        """The current attempt failed; wait before the next one."""
         self.request = 0
         self.error = error
         self._failures += 1
@@ -65,7 +65,7 @@ class Attempts:
         return StartTimer(self._timer, self._policy.delay_ms(retried) or self._policy.delay_max_ms)
 
     def wake(self, request: int) -> bool:
-        """Whether that was the timer of this delay; if so the delay is over."""
+        """Whether this was the timer of the delay; if so, the delay is over."""
         if request != self._timer or not self._timer:
             return False
         self._timer = 0
@@ -73,12 +73,12 @@ class Attempts:
 
 
 class LeaderAttempts:
-    """What a leader tries, each of it one at a time.
+    """The operations that a leader retries, one request of each at a time.
 
     Attributes:
         listing: Changes of the list.
         creating: A next ledger.
-        closing: The ledger that was left.
+        closing: The earlier ledger.
     """
 
     __slots__ = ("closing", "creating", "listing")
@@ -90,14 +90,14 @@ class LeaderAttempts:
 
     @property
     def errors(self) -> tuple[LedgerLogError | None, ...]:
-        """Of the newest attempt at closing, at creating and at listing."""
+        """Errors of the newest attempts at closing, at creating and at listing."""
         return self.closing.error, self.creating.error, self.listing.error
 
     def forgive(self) -> None:
-        """Failures of a time when nothing depended on it do not count now that something does."""
+        """Ignore failures from before an append depended on the operation."""
         for attempts in (self.listing, self.creating, self.closing):
             attempts.forgive()
 
     def wake(self, request: int) -> bool:
-        """Whether that was the timer of a delay; if so the delay is over."""
+        """Whether this was the timer of a delay; if so, that delay is over."""
         return any(a.wake(request) for a in (self.listing, self.creating, self.closing))

@@ -8,12 +8,12 @@
     i32  count of records or rows, at least 1
     u32  size of the body before compression
 
-The body follows. With codec 0 it is one i32 length for each record, then the records one behind the
-other; with codec 1 it is that, as one LZ4 block without a size of its own; with codec 2 it is one
-encapsulated Arrow record batch message of `count` rows. All numbers are big-endian.
+The body follows. With codec 0 it is one i32 length for each record, then the records. With codec 1
+it is the same bytes as one LZ4 block without a size of its own. With codec 2 it is one encapsulated
+Arrow record batch message of `count` rows. All numbers are big-endian.
 
-Decoders take any bytes and raise `WireFormatError` for what is no such entry, before anything of
-the size that the bytes claim is allocated.
+Decoders accept any bytes. They raise `WireFormatError` for an invalid entry, before they allocate
+the size that the bytes claim.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.ledger.messages import Payload
 
 BODY_SIZE_BYTES_MAX = 16 << 20
-"""Of a body before compression; a larger claim is refused unread."""
+"""Limit of a body before compression; a larger claim is refused unread."""
 
 COUNT_MAX = (1 << 31) - 1
 OFFSET_END = (1 << 63) - 1
@@ -46,7 +46,7 @@ _LENGTH_SIZE_BYTES = 4
 
 
 class LeaderCodec(IntEnum):
-    """What the body of an entry is."""
+    """Encoding of the body."""
 
     PLAIN = 0
     LZ4 = 1
@@ -55,10 +55,9 @@ class LeaderCodec(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeaderEntryHeader:
-    """What an entry says about itself.
+    """The header of an entry.
 
     Attributes:
-        codec: What the body is.
         first_offset: Of the first record or row.
         append_time_ms: When the leader took the append, by the store's clock, ms since the epoch.
         count: Records or rows, at least 1.
@@ -73,15 +72,15 @@ class LeaderEntryHeader:
 
     @property
     def end_offset(self) -> int:
-        """Behind the last record or row (exclusive)."""
+        """After the last record or row (exclusive)."""
         return self.first_offset + self.count
 
 
 def encode_entry_header(header: LeaderEntryHeader) -> bytes:
-    """The header as stored; the body goes behind it.
+    """The header as stored; the body follows it.
 
     Raises:
-        LocalProtocolError: A header that no decoder would take.
+        LocalProtocolError: No decoder would accept the header.
     """
     wrong = _what_is_wrong(header)
     if wrong:
@@ -100,7 +99,7 @@ def encode_entry_header(header: LeaderEntryHeader) -> bytes:
 def decode_entry_header(entry: Payload) -> LeaderEntryHeader:
     """The header of a whole entry.
 
-    A body that is not compressed is checked to be as long as the header says.
+    The length of an uncompressed body is compared with the header.
 
     Raises:
         WireFormatError: The bytes are no entry of a leader log.
@@ -133,7 +132,7 @@ def encode_records(records: Sequence[Payload]) -> bytes:
 
 
 def split_records(body: Payload, count: int) -> list[memoryview]:
-    """The records of a body, which is not compressed any more; views into it.
+    """The records of an uncompressed body, as views into it.
 
     Raises:
         WireFormatError: The lengths do not add up to the body.

@@ -26,13 +26,13 @@ _HAPPENED: tuple[tuple[type[LedgerLogError], str], ...] = (
 def deposed(
     log: str, reason: LedgerLogError, *, end_offset: int, pending_end_offset: int
 ) -> LeaderDeposedError:
-    """The error of a leader that may append no more.
+    """The error of a leader that may not append any more.
 
     Args:
         log: Name.
-        reason: How that was noticed. Its message is for who writes a single ledger.
-        end_offset: Behind the last acknowledged record.
-        pending_end_offset: Behind the last appended one.
+        reason: How the leader noticed. Its message is for the writer of a single ledger.
+        end_offset: After the last acknowledged record.
+        pending_end_offset: After the last appended record.
     """
     others, then = "none of its other records is", ""
     if end_offset < pending_end_offset:
@@ -49,7 +49,7 @@ def deposed(
 
 
 def deleted(log: str, *, end_offset: int, pending_end_offset: int) -> LogNotFoundError:
-    """The error of a leader whose log was deleted; arguments as of `deposed`."""
+    """The error of a leader whose log was deleted; arguments as in `deposed`."""
     return LogNotFoundError(
         f"log {log!r} was deleted while this process led it, with its records up to offset "
         f"{end_offset}: open it with lead=True again to create a new log",
@@ -63,13 +63,13 @@ def deleted(log: str, *, end_offset: int, pending_end_offset: int) -> LogNotFoun
 def not_opened(
     log: str, waited_for: str, ledger_id: int | None, *, timeout_ms: int, may_lead: bool
 ) -> LeaderTimeoutError:
-    """The error of a log that was not taken over in time.
+    """The error of a log that could not be opened in time.
 
     Args:
         log: Name.
-        waited_for: What was under way.
-        ledger_id: Which it was done with, None for none.
-        timeout_ms: What the opening had.
+        waited_for: The step that was not finished.
+        ledger_id: The ledger of that step, None for none.
+        timeout_ms: The time-out of the opening.
         may_lead: Whether the list may name a ledger of this client, now or later.
     """
     ledger: dict[str, Any] = {} if ledger_id is None else {"ledger_id": ledger_id}
@@ -88,7 +88,7 @@ def not_opened(
 
 
 def cancelled(log: str, *, may_lead: bool) -> LocalProtocolError:
-    """The error of an opening whose caller did not wait for its end; `may_lead` as there."""
+    """The error of an opening that its caller cancelled; `may_lead` as in `not_opened`."""
     then = "may have taken it over nevertheless" if may_lead else "does not lead it"
     return LocalProtocolError(
         f"the opening of log {log!r} was cancelled, and this client {then}: open it again",
@@ -98,7 +98,7 @@ def cancelled(log: str, *, may_lead: bool) -> LocalProtocolError:
 
 
 def left(log: str, *, end_offset: int) -> LocalProtocolError:
-    """The error of a leader that its client gave up; `end_offset` as of `deposed`."""
+    """The error of a leader that its client gave up; `end_offset` as in `deposed`."""
     return LocalProtocolError(
         f"the client that led log {log!r} was closed: to find out which records are in the log, "
         f"read it from offset {end_offset}",
@@ -114,10 +114,10 @@ def not_rolled(
 
     Args:
         log: Name.
-        ledger_id: Still listed as an open one.
-        waited_for: What was under way.
-        error: Why the newest attempt at that failed, None if it has not; the cause.
-        timeout_ms: What it had.
+        ledger_id: The ledger that is still listed as open.
+        waited_for: The step that was not finished.
+        error: Why the newest attempt at that step failed, None if none failed; the cause.
+        timeout_ms: The time-out of the roll.
     """
     failed = "" if error is None else f" ({error.message})"
     late = LeaderTimeoutError(

@@ -1,4 +1,4 @@
-"""Machines of one request at a time inside one that has several out, which numbers them anew."""
+"""Runs machines with one request at a time inside a machine that numbers their requests."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MAY_HAVE_PASSED = {MetadataOutcome.OK, MetadataOutcome.UNKNOWN}
 
 
 class InnerMachine:
-    """Runs one machine after the other.
+    """Runs one machine after another.
 
     Attributes:
-        machine: The one that runs, or ran last; None before the first.
-        request: Number of its request that is out, 0 when none runs.
+        machine: The current or last machine; None before the first.
+        request: Number of its pending request, 0 when no machine runs.
     """
 
     __slots__ = ("_asked", "_numbers", "machine", "request")
@@ -35,13 +35,13 @@ class InnerMachine:
         self._asked = -1
 
     def start(self, machine: LogMachine[Any]) -> tuple[list[Any], Ended | None]:
-        """Requests to make, or how it ended."""
+        """Requests to send, or how the machine ended."""
         assert not self.request, "one at a time"
         self.machine = machine
         return self._pass_on(machine.start())
 
     def handle(self, reply: Any) -> tuple[list[Any], Ended | None]:
-        """The same after the reply to `request`."""
+        """Continue after the reply to `request`; returns the same as `start`."""
         assert self.machine is not None
         assert reply.request == self.request, reply
         self.request = 0
@@ -49,12 +49,12 @@ class InnerMachine:
 
     @property
     def may_write(self) -> bool:
-        """Whether an attempt of the one that runs may change the head, without another reply."""
+        """Whether an attempt of the current machine may change the head without another reply."""
         machine = self.machine
         return bool(self.request) and isinstance(machine, HeadTransaction) and machine.may_write
 
     def take_refusal(self, reply: Any) -> HeadTransaction[Any] | None:
-        """The machine whose write that reply refused for certain, with no other one out."""
+        """The machine whose only pending write is refused by this reply for certain."""
         machine = self.machine
         if reply.request != self.request or not isinstance(machine, HeadTransaction):
             return None

@@ -1,11 +1,12 @@
 """The one writer of a leader log (LOGS.md#J1-J12).
 
-`LeaderLog` opens the log as its leader, gives every append its offset, orders it into the current
-ledger and acknowledges it in order; it rolls to new ledgers, closes the old ones and keeps the list
-in the head. It stops for good as soon as another leader may have taken over.
+`LeaderLog` opens the log as its leader and gives every append its offset. It orders each append
+into the current ledger and acknowledges appends in order. It rolls to new ledgers, closes the old
+ones and updates the list in the head. It stops permanently as soon as another leader may have taken
+over.
 
-What has to be done follows from what is there: after each event `_advance` starts whatever is due
-and not under way yet. One creation, one close and one change of the list at a time.
+After each event `_advance` derives from the state which operations are due, and starts those that
+are not running. At most one creation, one close and one change of the list run at a time.
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -72,7 +73,6 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
     """One client's leadership of one log, from `Start` to `LeaderClosed` or `LeaderStopped`.
 
     Attributes:
-        log: Name of the log.
         phase: Where it is.
         properties: Of the log, as last read.
     """
@@ -122,12 +122,12 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
 
     @property
     def end_offset(self) -> int:
-        """Behind the last acknowledged record; never falls while the log is led."""
+        """After the last acknowledged record; never falls while this is the leader."""
         return self._appends.end_offset
 
     @property
     def roll_wait(self) -> tuple[RollStep, LedgerLogError | None]:
-        """What a roll waits for, and why the newest attempt at that failed, if one did."""
+        """The step that a roll waits for, and why the newest attempt at it failed, if one did."""
         assert self._ledgers is not None
         return self._ledgers.roll_wait(self._attempts.errors, is_closing=self._is_finishing)
 
@@ -169,7 +169,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return [*dropped, *self._stop(error)]
 
     def _on_broken_early(self, event: LedgerBroken) -> list[LeaderEffect]:
-        """Perhaps a ledger whose `LedgerCreated` is on its way."""
+        """The ledger may be one whose `LedgerCreated` is still to come."""
         self._broken_early.add(event.ledger_id)
         return []
 
@@ -228,7 +228,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._advance()
 
     def _advance(self) -> list[LeaderEffect]:
-        """Start everything that is due and not under way."""
+        """Start every operation that is due and not running."""
         effects = self._switch()
         effects += self._close_one()
         effects += self._create()
@@ -240,7 +240,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
 
     @property
     def _is_finishing(self) -> bool:
-        """Whether only closing and listing is left to do."""
+        """Whether only closing and listing remain."""
         return self.phase is LeaderPhase.CLOSING and self._appends.is_empty
 
     def _switch(self) -> list[LeaderEffect]:
@@ -304,7 +304,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._drop(event.ledger_id) if event.outcome is LedgerOutcome.OK else []
 
     def _try_again(self, attempts: Attempts, error: LedgerLogError) -> list[LeaderEffect]:
-        """Wait, then begin anew; but not for ever when appends wait for it."""
+        """Wait, then retry; the attempts are bounded when appends wait for the operation."""
         assert self._ledgers is not None
         timer = attempts.fail(error)
         is_needed = self._ledgers.current.is_broken and not self._appends.is_empty
@@ -315,7 +315,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
     # --- the list ---
 
     def _change_list(self) -> list[LeaderEffect]:
-        """An attempt that failed is made again as it was: it may still get through (LOGS.md#J4)."""
+        """A failed attempt is repeated unchanged, because it may still succeed (LOGS.md#J4)."""
         ledgers = self._ledgers
         assert ledgers is not None
         if self._list.request or not self._attempts.listing.is_idle:
@@ -380,7 +380,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
             return self._try_again(self._attempts.listing, error)
         return self._stop(self._appends.deleted() if isinstance(error, LogNotFoundError) else error)
 
-    # --- the head, when somebody changed it ---
+    # --- the head, after a change ---
 
     def _on_head_changed(self, _event: HeadChanged) -> list[LeaderEffect]:
         self._look.note()
@@ -417,7 +417,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._drop(unused.ledger_id)
 
     def _on_late_reply(self, event: ListReply) -> list[LeaderEffect]:
-        """An attempt to list a ledger was out at the end: one that was refused lists nothing."""
+        """An attempt to list a ledger was out at the end; a refused one lists nothing."""
         self._dropping.discard(event.request)
         refused = self._list.take_refusal(event)
         if refused is None or self._is_unsure:
@@ -447,7 +447,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return [*self._arm_age_timer(), *self._advance()]
 
     def _drop(self, ledger_id: int) -> list[LeaderEffect]:
-        """Let go of a ledger that no attempt can list any more."""
+        """Delete a ledger that no attempt can list any more."""
         request = self._numbers.next()
         self._dropping.add(request)
         return [DropLedger(ledger_id, request=request)]

@@ -1,7 +1,7 @@
 """How a leader changes the list in the head of its log (LOGS.md#J1-J5).
 
-The list is the items, which are closed ledgers, and behind them at most two open ledgers. A change
-moves the oldest open ledgers, closed by now, to the items, and adds one new open ledger.
+The list has the items, which are closed ledgers, and after them at most two open ledgers. A change
+moves the oldest open ledgers, which are closed by now, to the items, and adds one new open ledger.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class ClosedLedger:
-    """An open ledger of the list, and what it holds now that it is closed."""
+    """An open ledger of the list, and its contents now that it is closed."""
 
     ledger_id: int
     end: LedgerEnd
@@ -42,10 +42,10 @@ class ListEdit:
     """One change of the list, before its token is chosen and its pages are written.
 
     Attributes:
-        head: What it changes.
+        head: The head to change.
         closed: The oldest of the head's open ledgers, in the order of the list.
         added: Ledger that becomes the youngest open one, None for none.
-        now_ms: The store's clock, for the ledger that is added.
+        now_ms: The store's clock, for the added ledger.
 
     Raises:
         DataLossError: A closed ledger does not begin where the one before it ends (LOGS.md#J6).
@@ -114,7 +114,7 @@ class ListEdit:
         return tuple(item_of(ledger, schema_id) for ledger in self._filled)
 
     def _open_ledgers(self, end_offset: int) -> tuple[OpenLedger, ...]:
-        """What stays open, the first offset of the oldest exact (LOGS.md#G9)."""
+        """The ledgers that stay open; the first offset of the oldest is exact (LOGS.md#G9)."""
         kept = self.head.open_ledgers[len(self.closed) :]
         if self.added is not None:
             kept = (*kept, OpenLedger(self.added, end_offset, self.now_ms))
@@ -128,7 +128,7 @@ class ListEdit:
 
 
 def item_of(ledger: ClosedLedger, schema_id: int) -> Item:
-    """The item that a closed ledger with entries becomes: all of it."""
+    """The item of a closed ledger with entries; it covers the whole ledger."""
     end = ledger.end
     return Item(
         ledger_id=ledger.ledger_id,
@@ -149,15 +149,15 @@ def open_ids(head: LogHead) -> tuple[int, ...]:
 
 
 class ListChange(HeadTransaction[LogHead]):
-    """One change of the list by the leader that has it; ends with `Finished(LogHead)`.
+    """One change of the list by its current leader; ends with `Finished(LogHead)`.
 
-    It is looked for in the head before it is made, so a lost reply needs no guess: only this leader
-    ever lists its ledgers, and whoever takes them off the list has taken over (LOGS.md#J2,
-    LOGS.md#J4). Or
-    `Failed` with `LeaderDeposedError`: none of its attempts can happen any more, because the head
-    moved on to another leader's list; or with `LedgerNotFoundError`, because the ledger to be added
-    was deleted: another one is needed. Or with `LogNotFoundError`, or the store's errors: try
-    again.
+    The plan looks for the change in the head before it makes it, so a lost reply needs no guess:
+    only this leader lists its ledgers, and any other leader that removes them has taken over
+    (LOGS.md#J2, LOGS.md#J4).
+
+    It fails with `LeaderDeposedError` when the head has another leader's list: then no attempt can
+    succeed any more. It fails with `LedgerNotFoundError` when the ledger to be added was deleted:
+    then another ledger is needed. `LogNotFoundError` and the store's errors can be retried.
     """
 
     def __init__(
@@ -173,8 +173,8 @@ class ListChange(HeadTransaction[LogHead]):
 
         Args:
             mine: All open ledgers of the list before the change, oldest first.
-            closed: The oldest of those, which become items or leave the list.
-            added: A ledger that becomes the youngest open one, None for none.
+            closed: The oldest of them, which become items or leave the list.
+            added: Ledger that becomes the youngest open one, None for none.
         """
         super().__init__(log, token=token)
         self._mine = tuple(mine)

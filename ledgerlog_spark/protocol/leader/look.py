@@ -1,4 +1,4 @@
-"""How a leader learns that its log was deleted: a look at the head (LOGS.md#J12)."""
+"""Detects that the log of a leader was deleted, by reading the head (LOGS.md#J12)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 _ANSWERED = {MetadataOutcome.OK, MetadataOutcome.GONE, MetadataOutcome.UNREADABLE}
-"""What is wrong with a head that cannot be read, the next change of the list says."""
+"""The next change of the list reports an error of a head that cannot be read."""
 
 
 class HeadLook:
-    """One read of the head at a time, and one more when it changed meanwhile.
+    """One read of the head at a time, and one more after a change during the read.
 
-    It is not synchronised, until it does not find the head: a replica of the store that is behind
-    may not have it, so the store is synchronised before the log counts as gone. A read that fails
-    is tried again for ever, for the leader goes on without the store.
+    A read is not synchronised until it does not find the head. A replica of the store that lags may
+    not have the head, so the store is synchronised before the log counts as deleted. A failed read
+    is retried without a limit, because the leader continues without the store.
     """
 
     __slots__ = ("_attempts", "_is_due", "_is_missed", "_is_synced")
@@ -49,11 +49,11 @@ class HeadLook:
         return [Sync(request=request) if is_sync_due else ReadHead(request=request)]
 
     def is_answer(self, event: object) -> TypeGuard[HeadRead | Synced]:
-        """Whether it is the reply to the request that is out."""
+        """Whether this is the reply to the pending request."""
         return isinstance(event, HeadRead | Synced) and event.request == self._attempts.request
 
     def take(self, reply: HeadRead | Synced) -> tuple[bool, list[StartTimer]]:
-        """Whether the log is gone for certain, and how long to wait before the next request."""
+        """Whether the log is certainly deleted, and how long to wait before the next request."""
         if reply.outcome not in _ANSWERED:
             self._is_due = True
             return False, [self._attempts.fail(MetadataUnavailableError("no answer"))]
@@ -68,5 +68,5 @@ class HeadLook:
         return reply.head is not None and bool(reply.head.value.deleted_ms), []
 
     def wake(self, request: int) -> bool:
-        """Whether that was the timer after a read that failed."""
+        """Whether this was the timer after a failed read."""
         return self._attempts.wake(request)

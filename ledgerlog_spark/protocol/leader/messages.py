@@ -1,27 +1,27 @@
-"""What goes into the machine of a leader log (events) and what comes out (effects).
+"""Events and effects of the machine of a leader log.
 
 The host is in `ledgerlog_spark.log`, the rules in LOGS.md#leader-logs. There are three kinds of
 effects:
 
-- A *request* carries a number in `request`, and the host answers it with exactly one reply that
-  repeats the number, whatever happens; several may be out at once. Those about the head and its
-  pages (`Sync`, `ReadHead`, `ReadPages`, `WritePages`, `WriteHead`, `DropLedger`) are those of
-  `protocol/log/messages.py`, answered as there; `StartTimer` is that of
-  `protocol/ledger/messages.py`. The machine itself waits before it tries again, so the host answers
+- A *request* has a number in `request`. The host answers it with exactly one reply that repeats the
+  number, whatever happens. Several may be out at once. The requests about the head and its pages
+  (`Sync`, `ReadHead`, `ReadPages`, `WritePages`, `WriteHead`, `DropLedger`) are those of
+  `protocol/log/messages.py`, with the same replies; `StartTimer` is that of
+  `protocol/ledger/messages.py`. The machine itself waits before it retries, so the host answers
   without delay.
 - An *order* (`AppendEntry`) has no reply of its own. The host hands entries to the ledger's writer
-  in the order in which they are ordered; what is confirmed comes back as `EntriesConfirmed`.
-- An *indication* tells the application something. `LeaderClosed` or `LeaderStopped` is the last.
-  Requests that are out then are still answered: a ledger that comes too late is dropped again.
+  in the order of their orders; `EntriesConfirmed` reports the confirmed entries.
+- An *indication* notifies the application. `LeaderClosed` or `LeaderStopped` is the last. Requests
+  that are out then still get replies: a ledger that is created too late is dropped.
 
 Duties of the host towards the writer of each ledger that `CreateLedger` made:
 
-1. `EntriesConfirmed` is passed on in order, before a later `LedgerBroken` or `CloseAnswered` of
-   the same ledger, and never for an entry that the writer withdrew.
-2. The first failure of a writer is one `LedgerBroken`; nothing but `CloseAnswered` follows it.
-3. With `changes_ensemble` false the writer may not replace a bookie: the first one that fails
-   breaks the ledger (`WriterSettings.ensemble_changes_max=0`).
-4. The payload of an append is kept until `AppendsAcknowledged` names it: it may be ordered again,
+1. `EntriesConfirmed` is passed on in order, before a later `LedgerBroken` or `CloseAnswered` of the
+   same ledger, and never for an entry that the writer withdrew.
+2. The first failure of a writer is one `LedgerBroken`; only `CloseAnswered` follows it.
+3. With `changes_ensemble` false the writer may not replace a bookie: the first failed bookie breaks
+   the ledger (`WriterSettings.ensemble_changes_max=0`).
+4. The payload of an append is kept until `AppendsAcknowledged` names it. It may be ordered again,
    into another ledger, with the same offset and time, so the encoded entry can be kept.
 """
 
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
 
 class LedgerOutcome(Enum):
-    """What became of a request about a ledger.
+    """Outcome of a request about a ledger.
 
-    `FAILED` is definite only in so far as the error in the reply says so.
+    `FAILED` is definite only if the error in the reply is.
     """
 
     OK = "ok"
@@ -67,7 +67,7 @@ class LedgerOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CreateLedger(LogRequest["LedgerCreated"]):
-    """Make a ledger and a writer for it. Answered by `LedgerCreated`.
+    """Create a ledger and a writer for it. Answered by `LedgerCreated`.
 
     Attributes:
         properties: Quorum and digest, and whether bookies are replaced
@@ -91,8 +91,8 @@ class SealLedger(LogRequest["LedgerSealed"]):
 class CloseLedger:
     """Close a ledger of this leader at its last add confirmed. Answered by `CloseAnswered`.
 
-    Asked for when nothing is pending in it, or after `LedgerBroken`: what is pending then is cut
-    off. May be asked again for the same ledger after an answer that was `FAILED`.
+    Requested when nothing is pending in it, or after `LedgerBroken`: pending entries are then cut
+    off. May be requested again for the same ledger after a `FAILED` answer.
     """
 
     request: int
@@ -103,12 +103,11 @@ class AppendEntry(NamedTuple):
     """Order: append one entry to a ledger.
 
     Attributes:
-        ledger_id: Of this leader.
-        entry_id: That the entry will have; dense from 0 in each ledger.
-        append: Number of the append, as `AppendRequested` were counted from 0.
+        entry_id: The id that the entry will get; dense from 0 in each ledger.
+        append: Number of the append; `AppendRequested` are counted from 0.
         first_offset: Of its first record.
-        append_time_ms: For its header.
-        records: Or rows, in it.
+        append_time_ms: Append time for its header, ms since the epoch.
+        records: Records or rows in it.
     """
 
     ledger_id: int
@@ -120,14 +119,14 @@ class AppendEntry(NamedTuple):
 
 
 class AppendRequested(NamedTuple):
-    """Append one entry; only while the machine says `can_add`.
+    """Append one entry; only while the machine's `can_add` is true.
 
     Appends are numbered from 0 in the order of these events, and get consecutive offsets.
 
     Attributes:
-        records: Or rows, in it; at least 1.
-        size_bytes: Of the entry as it will be stored, its header included, about.
-        now_ms: The store's clock, ms since the epoch; times in the log never fall all the same.
+        records: Records or rows in it; at least 1.
+        size_bytes: Approximate size of the stored entry, with its header.
+        now_ms: The store's clock, ms since the epoch. If it goes back, times in the log do not.
     """
 
     records: int
@@ -158,18 +157,18 @@ class LedgerBroken:
 
 @dataclass(frozen=True, slots=True)
 class RollRequested:
-    """Go on in a new ledger as soon as possible, whatever size and age say.
+    """Continue in a new ledger as soon as possible, at any size and age.
 
-    Nothing happens when the ledger in use is empty, or a roll is under way.
+    Nothing happens when the current ledger is empty, or during a roll.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """End now, and close nothing: whoever leads next seals what is open.
+    """End now and close nothing; the next leader seals the open ledgers.
 
     Attributes:
-        error: What `LeaderStopped` says; an opening says by itself whether it may lead.
+        error: The error of `LeaderStopped`; an opening adds whether it may lead.
     """
 
     error: LedgerLogError
@@ -177,9 +176,9 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class HeadChanged:
-    """The head was changed, by whomever, or may have been; told from `Start` to the end.
+    """The head was changed, or may have been. Sent from `Start` to the end.
 
-    Changes close together may be one event, and none is missed: a read of the head that begins
+    Changes close together may be one event, but none is missed: a read of the head that begins
     after this event is at least as new as the change.
     """
 
@@ -202,13 +201,13 @@ class LedgerCreated:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEnd:
-    """What a closed ledger of a leader log holds.
+    """The contents of a closed ledger of a leader log.
 
     Attributes:
-        last_entry_id: Inclusive; NO_ENTRY when it is empty, and all below is 0 then.
-        size_bytes: Payload bytes, as the ledger's record says.
+        last_entry_id: Inclusive; NO_ENTRY when it is empty, and then all fields below are 0.
+        size_bytes: Payload bytes, as in the ledger's metadata.
         first_offset: Of the first record of entry 0.
-        end_offset: Behind the last record of the last entry.
+        end_offset: After the last record of the last entry.
         append_time_ms: Of the last entry.
     """
 
@@ -220,7 +219,7 @@ class LedgerEnd:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no entries."""
+        """Whether the ledger has no entries."""
         return self.last_entry_id == NO_ENTRY
 
 
@@ -230,7 +229,7 @@ class LedgerSealed:
 
     Attributes:
         outcome: OK, or FAILED.
-        end: What it holds, with OK.
+        end: Its contents, with OK.
         error: With FAILED; the machine ends with it.
     """
 
@@ -245,10 +244,11 @@ class CloseAnswered:
     """Reply to `CloseLedger`.
 
     Attributes:
-        outcome: OK: the record is CLOSED at `last_entry_id`, by this writer or as it would have
-            done. LOST: somebody else decides, or decided, otherwise. FAILED: ask again later.
+        outcome: OK: the ledger is CLOSED at `last_entry_id`, by this writer or with the same
+            result. LOST: another client decides, or decided, otherwise. FAILED: request it again
+            later.
         last_entry_id: With OK; the writer's last add confirmed.
-        size_bytes: With OK; payload bytes, as the ledger's record says.
+        size_bytes: With OK; payload bytes, as in the ledger's metadata.
         error: Without OK.
     """
 
@@ -261,11 +261,11 @@ class CloseAnswered:
 
 @dataclass(frozen=True, slots=True)
 class LeaderOpened:
-    """The log is led: the list names the new ledger, and appends are taken from now on.
+    """This is the leader: the list names the new ledger, and appends are allowed from now on.
 
     Attributes:
         head: As this leader wrote it.
-        ledger_id: That appends go to.
+        ledger_id: The ledger that appends go to.
         next_offset: Of the next record.
     """
 
@@ -275,14 +275,14 @@ class LeaderOpened:
 
 
 class AppendsAcknowledged(NamedTuple):
-    """Appends `first_append` to `last_append` (inclusive) are in the log for good.
+    """Appends `first_append` to `last_append` (inclusive) are durably in the log.
 
     In order, without gaps. Their entries are consecutive and end with `last_entry_id`.
 
     Attributes:
-        ledger_id: That all of them lie in.
-        last_entry_id: Of `last_append`; that of append n is `last_entry_id - last_append + n`.
-        end_offset: Behind the last record of `last_append`: everything below it is safe.
+        ledger_id: The ledger that has all of them.
+        last_entry_id: Of `last_append`; append n has entry `last_entry_id - last_append + n`.
+        end_offset: After the last record of `last_append`; everything below it is safe.
     """
 
     first_append: int
@@ -310,31 +310,27 @@ class LedgerRolled:
 
 @dataclass(frozen=True, slots=True)
 class ListChanged:
-    """This leader changed the list, and `head` is what it is now."""
+    """This leader changed the list; `head` is the new head."""
 
     head: LogHead
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderClosed:
-    """Everything was acknowledged and every ledger is closed and listed; the last indication.
-
-    Attributes:
-        end_offset: Of the log.
-    """
+    """Everything was acknowledged and every ledger is closed and listed; the last indication."""
 
     end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderStopped:
-    """This leader does nothing any more; the last indication.
+    """This leader has stopped; the last indication.
 
     Attributes:
         error: Why; `LeaderDeposedError` when another client took the log over, `LogNotFoundError`
-            when it was deleted. Their fields say what is known: `end_offset` (behind the last
-            acknowledged record: if the log is still there, all below is safe),
-            `pending_end_offset` (behind the last record that was appended).
+            when it was deleted. Their fields: `end_offset` is after the last acknowledged record
+            (if the log still exists, everything below is safe); `pending_end_offset` is after the
+            last appended record.
         end_offset: As in the error.
         first_unknown_append: The oldest append that was not acknowledged but may be in the log;
             None when there is none.

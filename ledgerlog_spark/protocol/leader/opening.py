@@ -1,8 +1,8 @@
 """Becoming the leader of a log (LOGS.md#J1-J4).
 
-Read the list, seal every open ledger of it, make a ledger, put it on the list in place of those by
-compare-and-swap; only then are appends taken. Whoever loses the compare-and-swap starts over with
-the list as it is then.
+An opening reads the list, seals every open ledger of it and creates a ledger. It lists that ledger
+in place of the sealed ones by compare-and-swap; only then are appends allowed. An opening that
+loses the compare-and-swap starts over with the current list.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _PHASES: dict[type[Any], str] = {
     CreateLedger: "making a ledger",
     DropLedger: "deleting a ledger that can no longer be listed",
 }
-"""What the one request that is out is for."""
+"""The purpose of the pending request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The log is led.
+    """This client is the leader.
 
     Attributes:
         head: As this leader wrote it.
@@ -49,12 +49,12 @@ class Opened:
 
 
 class LeaderOpening(HeadTransaction[Opened]):
-    """Ends with `Finished(Opened)`, or `Failed`: the log has no leader, or another one.
+    """Ends with `Finished(Opened)`, or with `Failed`: the log has no leader, or another one.
 
     Fails with `LogNotFoundError`, `LogKindError`, `ConfigurationError`, `DataLossError`
-    (LOGS.md#J6), `ConcurrentCommitError` (others kept taking over), `LedgerNotFoundError` (a ledger
-    is gone that the list names, read again after a synchronisation), what a ledger could not be
-    sealed or made for, or the store's errors.
+    (LOGS.md#J6), `ConcurrentCommitError` (others kept taking over), `LedgerNotFoundError` (a listed
+    ledger does not exist, also after a synchronisation), the error of a ledger that could not be
+    sealed or created, or the store's errors.
     """
 
     def __init__(self, log: str, *, token: str) -> None:
@@ -62,17 +62,17 @@ class LeaderOpening(HeadTransaction[Opened]):
         self._ends: dict[int, LedgerEnd] = {}
         self._own: int | None = None
         self._compared: Version | None = None
-        """What the newest attempt to list `_own` compared the head with."""
+        """The head's version that the newest attempt to list `_own` compared."""
         self._missed: Version | None = None
-        """Of the head that listed a ledger which was gone."""
+        """Version of the head that listed a deleted ledger."""
 
     @property
     def unlisted_ledger(self) -> int | None:
-        """At the end: the ledger that was made, if no attempt can list it any more."""
+        """At the end: the created ledger, if no attempt can list it any more."""
         return None if self.may_write else self._own
 
     def give_up(self, timeout_ms: int) -> LeaderTimeoutError:
-        """End without the reply to the request that is out: what becomes of it is not known."""
+        """End without the reply to the pending request, whose outcome stays unknown."""
         out = self._out
         return not_opened(
             self.log,
@@ -83,18 +83,18 @@ class LeaderOpening(HeadTransaction[Opened]):
         )
 
     def cancel(self) -> LocalProtocolError:
-        """Like `give_up`, because nobody waits for the opening any more."""
+        """End like `give_up`, because the caller cancelled the opening."""
         return cancelled(self.log, may_lead=self.may_write)
 
     def _plan(self, head: LogHead) -> Plan[Opened]:
-        """The list was read, for the first time or after an attempt that did not get through."""
+        """Plan on the list, for the first time or after an attempt that failed."""
         self._head_of(head, writes=LogKind.LEADER)
         if self._own is not None and open_ids(head) == (self._own,):
             return Finished(Opened(head, self._own))
         assert self._head is not None
         if self._is_unsure and self._head.version != self._compared:
-            # No attempt can get through any more. One may have: then the next leader sealed the
-            # ledger, and took it off the list. So it is never listed again.
+            # No attempt can succeed any more. One may have: then the next leader sealed the
+            # ledger, and removed it from the list. So it is never listed again.
             self._is_unsure = False
             yield from self._drop_own()
             return None
@@ -108,11 +108,11 @@ class LeaderOpening(HeadTransaction[Opened]):
         return self._list_own(head, closed)
 
     def _on_unlistable(self, _: HeadChange[Opened]) -> Steps[None]:
-        """It took longer than `stagingTtlMs` to get here; another ledger is needed."""
+        """The opening took longer than `stagingTtlMs`; another ledger is needed."""
         return self._drop_own()
 
     def _drop_own(self) -> Steps[None]:
-        """Whatever becomes of it: what is left is let go by the sweeper."""
+        """Drop it, whatever the outcome: the sweeper deletes the rest."""
         assert self._own is not None
         yield from self._ask(DropLedger(self._own))
         self._own = None
@@ -122,12 +122,12 @@ class LeaderOpening(HeadTransaction[Opened]):
         return [ledger_id for ledger_id in open_ids(head) if ledger_id not in self._ends]
 
     def _seal(self, ledger_id: int) -> Steps[bool]:
-        """Whether it was sealed; not so when it is gone, and the list has to be read again."""
+        """Whether it was sealed; False when it is deleted and the list has to be read again."""
         assert self._head is not None
         reply = yield from self._ask(SealLedger(ledger_id))
         is_gone = isinstance(reply.error, LedgerNotFoundError)
         if is_gone and self._head.version != self._missed:
-            # Another leader took it off the list since, and it was deleted: the head says so.
+            # Another leader may have unlisted it before it was deleted: the new head shows it.
             self._missed = self._head.version
             return False
         if reply.outcome is not LedgerOutcome.OK:

@@ -1,4 +1,4 @@
-"""Phases of a leader, and the kinds of events that it takes (LOGS.md#leader-logs)."""
+"""Phases of a leader, and the kinds of events that it handles (LOGS.md#leader-logs)."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class LeaderPhase(Enum):
 
 ListReply = Synced | HeadRead | PagesRead | PagesWritten | Written
 LIST_REPLIES: tuple[type[ListReply], ...] = (Synced, HeadRead, PagesRead, PagesWritten, Written)
-"""Answers to what reads and changes the list."""
+"""Replies to requests that read or change the list."""
 
 OpeningReply = ListReply | LedgerSealed | LedgerCreated
 OPENING_REPLIES: tuple[type[OpeningReply], ...] = (*LIST_REPLIES, LedgerSealed, LedgerCreated)
-"""Answers to what an opening asks for."""
+"""Replies to the requests of an opening."""
 
 ASKED = (AppendRequested, RollRequested, CloseRequested)
-"""What the application asks for."""
+"""Requests of the application."""
 
 TOO_LATE = (
     LedgerSealed, CloseAnswered, TimerFired, EntriesConfirmed, LedgerBroken, HeadChanged, GiveUp,
 )  # fmt: skip
-"""What changes nothing once a leader has ended."""
+"""Events that change nothing after a leader has ended."""

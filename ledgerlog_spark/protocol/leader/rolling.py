@@ -1,9 +1,9 @@
-"""The ledgers of one leader: which one appends go to, which one comes next, which ones end.
+"""The ledgers of one leader: the current one, the next one, and those to close.
 
-LOGS.md#J5-J9. At most two ledgers of the list are open. A roll makes the next ledger and lists it
-while the current one still takes appends, then lets the current one run dry, and only then
-switches; the ledger that was left is closed and becomes an item. No roll begins before that is
-done.
+LOGS.md#J5-J9. At most two ledgers of the list are open. A roll creates the next ledger and lists it
+while appends still go to the current one. The leader switches only after all appends of the current
+ledger are acknowledged. Then that ledger is closed and becomes an item. No other roll begins before
+that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class RollStep(Enum):
-    """What a roll has to do."""
+    """The steps of a roll."""
 
     CLOSING = "closing the earlier ledger"
     CREATING = "creating the next ledger"
@@ -38,9 +38,10 @@ class LeaderLedgers:
 
     Attributes:
         current: Appends go to it.
-        next: Made to take over, None when there is none. It takes appends only once it is listed.
-        listed: Open ledgers of the list as this leader last knew it, oldest first.
-        wants_roll: The current ledger is large or old enough, or the application wants it.
+        next: Replaces `current` after a roll; None for none. Appends go to it only once it is
+            listed.
+        listed: Open ledgers of the list as this leader last read or wrote it, oldest first.
+        wants_roll: The current ledger is large or old enough, or the application requested a roll.
     """
 
     __slots__ = ("current", "listed", "next", "wants_roll")
@@ -60,7 +61,7 @@ class LeaderLedgers:
     def takes_entries(self) -> bool:
         """Whether appends may be ordered into the current ledger.
 
-        Not once the next one is listed: the current one has to run dry (LOGS.md#J7).
+        Not once the next one is listed: the current one has to drain first (LOGS.md#J7).
         """
         return not self.current.is_broken and not self.is_next_listed
 
@@ -70,14 +71,14 @@ class LeaderLedgers:
         return self.listed == [self.current]
 
     def find(self, ledger_id: int) -> LeaderLedger | None:
-        """The open ledger of that id, None when it is not one any more."""
+        """The open ledger with that id; None if it is not open any more."""
         for ledger in (self.current, self.next, *self.listed):
             if ledger is not None and ledger.ledger_id == ledger_id:
                 return ledger
         return None
 
     def look_at_size_and_age(self, properties: LogProperties, now_ms: int) -> None:
-        """Whether the current ledger has had its share."""
+        """Request a roll when the current ledger is large or old enough."""
         current = self.current
         if not current.entries:
             return
@@ -86,18 +87,18 @@ class LeaderLedgers:
         self.wants_roll = self.wants_roll or is_large or is_old
 
     def may_create(self) -> bool:
-        """Whether a ledger should be made to come next (LOGS.md#J5)."""
+        """Whether the next ledger should be created (LOGS.md#J5)."""
         is_due = self.wants_roll or self.current.is_broken
         return is_due and self.next is None and self.is_listed_alone
 
     def roll_wait(
         self, errors: Sequence[LedgerLogError | None], *, is_closing: bool
     ) -> tuple[RollStep, LedgerLogError | None]:
-        """What is to be done now until the earlier ledger is closed and an item; what failed first.
+        """The current step of a roll, until the earlier ledger is an item; the first failure.
 
         Args:
-            errors: Of the newest attempt at closing, at creating and at listing.
-            is_closing: As of `to_close`.
+            errors: Of the newest attempts at closing, at creating and at listing.
+            is_closing: As in `to_close`.
         """
         due = {
             RollStep.CLOSING: self.to_close(is_closing=is_closing) is not None,
@@ -113,8 +114,8 @@ class LeaderLedgers:
     def may_switch(self, appends: LeaderAppends) -> bool:
         """Whether appends may go to the next ledger.
 
-        Only once nothing is pending in the current one (LOGS.md#J7), or it was closed without what
-        is (LOGS.md#J8).
+        Only once nothing is pending in the current one (LOGS.md#J7), or it was closed without its
+        pending appends (LOGS.md#J8).
         """
         if not self.is_next_listed:
             return False
@@ -123,7 +124,7 @@ class LeaderLedgers:
         return not appends.has_ordered
 
     def switch(self, now_ms: int) -> LeaderLedger:
-        """Let appends go to the next ledger; the current one as it was until now."""
+        """Make the next ledger the current one; returns the previous one."""
         assert self.next is not None
         left, self.current, self.next = self.current, self.next, None
         self.current.opened_ms = now_ms
@@ -131,7 +132,7 @@ class LeaderLedgers:
         return left
 
     def to_close(self, *, is_closing: bool) -> LeaderLedger | None:
-        """The oldest ledger that takes no entries any more and is not closed."""
+        """The oldest ledger that gets no more entries and is not closed."""
         for ledger in self.listed:
             is_left = ledger not in (self.current, self.next)
             if (is_left or ledger.is_broken or is_closing) and ledger.end is None:
@@ -142,7 +143,8 @@ class LeaderLedgers:
         """The oldest listed ledgers that can become items now.
 
         Never all of them, unless a next one is listed with the same change or the leader ends: a
-        list without its ledger could not tell whether another leader came and went (LOGS.md#J3).
+        list without its ledger could not show whether another leader was there meanwhile
+        (LOGS.md#J3).
         """
         done: list[ClosedLedger] = []
         for ledger in self.listed:
@@ -153,7 +155,7 @@ class LeaderLedgers:
         return done[:-1] if keeps_one else done
 
     def to_add(self, closed: list[ClosedLedger]) -> LeaderLedger | None:
-        """The next ledger, if a change that takes `closed` from the open ones may list it."""
+        """The next ledger, if a change that removes `closed` from the open ones may list it."""
         if self.next is None or self.is_next_listed:
             return None
         has_room = len(self.listed) - len(closed) < OPEN_LEDGERS_MAX
@@ -162,20 +164,20 @@ class LeaderLedgers:
     def change_due(
         self, *, is_closing: bool
     ) -> tuple[list[ClosedLedger], LeaderLedger | None] | None:
-        """The change of the list that can be made now: what becomes an item, what is added."""
+        """The change of the list that can be made now: ledgers that become items, added ledger."""
         closed = self.closed(is_closing=is_closing)
         added = self.to_add(closed)
         return (closed, added) if closed or added is not None else None
 
     def relist(self, closed: list[ClosedLedger], added: LeaderLedger | None) -> None:
-        """Note that the list was changed so."""
+        """Note that this change of the list was made."""
         del self.listed[: len(closed)]
         if added is not None:
             self.listed.append(added)
 
 
 class AgeTimer:
-    """One timer at a time, for a log that nobody appends to.
+    """A timer for a log without appends, one at a time.
 
     With appends, `LeaderLedgers.look_at_size_and_age` is exact.
     """
@@ -188,7 +190,7 @@ class AgeTimer:
         self._request = 0
 
     def arm(self, current: LeaderLedger, roll_ms: int) -> list[StartTimer]:
-        """The timer of the current ledger, unless one runs."""
+        """The timer of the current ledger, unless one is running."""
         if self._request:
             return []
         self._request = self._numbers.next()
@@ -196,12 +198,12 @@ class AgeTimer:
         return [StartTimer(self._request, roll_ms)]
 
     def wake(self, request: int) -> bool:
-        """Whether that was this timer; if so it does not run any more."""
+        """Whether this was the timer; if so, it is not running any more."""
         if request != self._request or not self._request:
             return False
         self._request = 0
         return True
 
     def is_of(self, current: LeaderLedger) -> bool:
-        """Whether it was armed for the ledger that is still the current one."""
+        """Whether it was started for the current ledger."""
         return current is self._ledger

@@ -13,11 +13,10 @@ class LeaderSettings:
     """Limits of a leader.
 
     Attributes:
-        window: Behind `can_add`: appends and their bytes that are not acknowledged.
-        retry: Between attempts at one change of the list, at making or at closing a ledger. As
-            long as appends get through in the current ledger, or none waits, there is no last
-            attempt.
-        open_timeout_ms: From `Start` to `LeaderOpened`, or to `LeaderStopped`.
+        window: The limits of `can_add`: unacknowledged appends and their bytes.
+        retry: Between attempts to change the list, to create or to close a ledger. The attempts are
+            not limited while appends succeed in the current ledger, or none waits.
+        open_timeout_ms: From `Start` to `LeaderOpened` or `LeaderStopped`.
     """
 
     window: Window = field(default_factory=Window)
