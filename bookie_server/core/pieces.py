@@ -34,7 +34,7 @@ class Piece(NamedTuple, Generic[T]):
 
 
 def consecutive(ids: EntryIds) -> Iterator[tuple[int, int, int]]:
-    """Yield the maximal runs of consecutive ids as (first, last, place of first)."""
+    """Yield the maximal stretches of consecutive ids as (first, last, place of first)."""
     if type(ids) is range and ids.step == 1:
         yield ids[0], ids[-1], 0
         return
@@ -49,7 +49,7 @@ def consecutive(ids: EntryIds) -> Iterator[tuple[int, int, int]]:
 
 
 def stretches_at_most(ids: EntryIds) -> int:
-    """Return an upper bound of the number of consecutive runs, without a look at each id."""
+    """Return an upper bound of the number of consecutive stretches, without a look at each id."""
     return 1 if type(ids) is range and ids.step == 1 else len(ids)
 
 

@@ -1,4 +1,4 @@
-"""The path of an add from its request to the journal: admission, repeats, the metadata check."""
+"""The add path, from request to journal: admission, repeated adds, the metadata check."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from bookie_server.storage.wake_ups import guarded, resolve
 from ledgerlog_spark.model import Code
 
 COMPARED_BYTES = 32_768
-"""Of an add that is compared with what is held, that count as one more entry."""
+"""Bytes of an add under comparison that count as one more entry."""
 
 
 class AddPath:
-    """Takes adds."""
+    """Admits adds and submits them to the journal."""
 
     def __init__(
         self, shared: Shared, keeper: FileKeeper, journal: Journal, reader: Reader, fences: Fences
@@ -43,8 +43,9 @@ class AddPath:
 
         Args:
             request: Its buffers must not change until the answer.
-            on_done: OK once the run is durable, or a repeated run's stored copy is; FENCED,
-                UNAUTHORIZED, READ_ONLY, BUSY and BAD_REQUEST changed nothing; IO_ERROR is unknown.
+            on_done: OK once the run, or the stored copy of a repeated run, is durable. FENCED,
+                UNAUTHORIZED, READ_ONLY, BUSY and BAD_REQUEST mean that nothing changed. IO_ERROR
+                means that the result is unknown.
         """
         lac = inspect_add(request)
         if lac is None:
@@ -55,7 +56,7 @@ class AddPath:
     def _admit(
         self, request: AddRequest, lac: int, on_done: OnAdd, *, is_compared: bool = False
     ) -> None:
-        """Decide; again after every wait, for a fence may have come meanwhile."""
+        """Decide; also after every wait, because a fence may have come meanwhile."""
         health = self._health
         state = self._states.get(request.ledger_id)
         size = len(request.body)
@@ -106,10 +107,10 @@ class AddPath:
     # Repeats and overlaps.
 
     async def _compare_first(self, request: AddRequest, lac: int, on_done: OnAdd) -> None:
-        """A run with ids that may be held: answer from the stored copy, or store it as well."""
+        """Compare a run whose ids may be held; answer from the stored copy, or store the run."""
         state = self._shared.state_of(request.ledger_id)
         durable: Future[Code] = self._tasks.future()
-        # Copies that are queued count as held, once they are durable.
+        # Queued copies count as held once they are durable.
         covered = state.last_ticket
         self._journal.when_durable(covered, partial(resolve, durable))
         await durable
@@ -121,7 +122,7 @@ class AddPath:
         except StorageError as error:
             self._health.in_flight_bytes -= len(request.body)
             if isinstance(error, CorruptRecordError):
-                # The copy that is there is damaged: this one is as good as any.
+                # The stored copy is damaged; this one replaces it.
                 self._admit(request, lac, on_done, is_compared=True)
             else:
                 is_busy = isinstance(error, TooManyFilesError)
@@ -136,7 +137,7 @@ class AddPath:
         self._admit(request, lac, on_done, is_compared=True)
 
     def _answer_repeated(self, request: AddRequest, lac: int, on_done: OnAdd) -> None:
-        """The stored copy is durable; a fence still wins."""
+        """Answer OK from the durable stored copy, unless the ledger is fenced."""
         state = self._states.get(request.ledger_id)
         verdict = admit_add(request, state, self._health, self._free_bytes)
         if verdict is None or verdict in (Code.READ_ONLY, Code.BUSY):
@@ -151,13 +152,13 @@ class AddPath:
     # The metadata check after state may have been lost.
 
     def _check_first(self, request: AddRequest, lac: int, on_done: OnAdd) -> None:
-        """Ask once per ledger, whoever waits; its in-flight bytes are counted already."""
+        """Start at most one check per ledger; the in-flight bytes are already counted."""
 
         def decided(standing: Standing) -> None:
             self._health.in_flight_bytes -= len(request.body)
             if self._health.is_closing or standing in (Standing.UNKNOWN, Standing.OPEN_WITHOUT_ME):
-                # A late add for a place that another bookie has taken is refused and leaves no
-                # trace: the writer may name this bookie again.
+                # A late add, after another bookie has replaced this one, is refused and leaves no
+                # trace: the writer may use this bookie later.
                 on_done(Code.IO_ERROR)
             else:
                 self._admit(request, lac, on_done)

@@ -1,11 +1,11 @@
-"""From what is on the device to files that can serve.
+"""Turns the files on the device into files that can be served.
 
-A boot never appends to a file that it replayed. What is vouched for stays where it is, and the
-file is finished behind it; valid records after that are written again to a new file and synced,
-because what replay read may have come from the page cache and never reached the device.
+A boot never appends to a file that it replayed. Records that are proved to be synced stay in place,
+and the file is finished after them. Valid records after those are copied to a new file and synced,
+because the replay may have read them from the page cache only.
 
-Order: what the replay lost is committed first (so that a second crash cannot forget it), then the
-copies are synced, then the replayed files are finished, then one MANIFEST makes it all count.
+Order: lost records are committed first, so that a second crash cannot forget them. Then the copies
+are synced, the replayed files are finished, and one MANIFEST commits everything.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from bookie_server.storage.shared import Shared
 
 @dataclass(slots=True)
 class Replayed:
-    """One open file of the MANIFEST, read back."""
+    """One replayed file of the MANIFEST, open."""
 
     entry: FileEntry
     handle: PooledFile | None
@@ -59,12 +59,12 @@ class Replayed:
 
 @dataclass(slots=True)
 class Boot:
-    """Runs once; afterwards its fields are what the bookie serves from.
+    """Runs once; its fields are then the initial state of the storage.
 
     Attributes:
-        missing: Files that the MANIFEST names and that are gone; they stay named, and in doubt.
-        freed: Slots of replayed files that hold nothing any more.
-        was_unclean: The marker of a running bookie was still there.
+        missing: Files that the MANIFEST names and that are lost; they stay named, and in doubt.
+        freed: Slots of replayed files without any data left.
+        was_unclean: The marker of a running bookie was still present.
     """
 
     shared: Shared
@@ -80,11 +80,11 @@ class Boot:
         self.slots = Slots(self.shared.files, self.shared.settings)
 
     async def run(self) -> None:
-        """Bring the directory into a state that can serve; nothing is committed at the end.
+        """Bring the directory into a state that can be served, without the final commit.
 
         The caller commits with `active` and `spare`, then marks the directory unclean.
         """
-        # A killed process may have left a renamed MANIFEST that only the page cache knows.
+        # A killed process may have left a renamed MANIFEST only in the page cache.
         await self.shared.files.sync_directory()
         names = await self.shared.files.names()
         self.was_unclean = UNCLEAN_NAME in names
@@ -128,17 +128,17 @@ class Boot:
         self.finished.append(file)
 
     async def _check_header(self, handle: File, entry: FileEntry) -> None:
-        """Count a lost header; the MANIFEST's identity still proves every record."""
+        """Count a lost header; the MANIFEST's identity still verifies every record."""
         if not await is_intact(handle, entry):
             self.shared.counters.boot.damaged_headers += 1
 
     def _is_live(self, record: JournalRecord) -> bool:
-        """Whether a record is a run above its ledger's tombstone; all tombstones are applied."""
+        """Return whether a record is a run above its ledger's tombstone, once all are applied."""
         state = self.shared.state_of(record.ledger_id)
         return record.kind is RecordKind.RUN and record.origin_sequence > state.tombstone
 
     async def _find_last_entries(self) -> None:
-        """The largest entry that is held of each ledger, now that all tombstones are known."""
+        """Find the largest entry held of each ledger, now that all tombstones are known."""
         for file in self.finished:
             try:
                 await self._look_for_last_entries(file)
@@ -179,7 +179,7 @@ class Boot:
                 continue
             size, data_end = await handle.size(), await handle.data_end()
             await self._check_header(handle, entry)
-            # The file before may have been full when this one began, and its index not durable.
+            # The file before may have been full when this one began, with an index not durable.
             is_next = not entry.first_sequence and bool(replayed)
             scan = await Scanner(handle, entry, min(size, data_end)).scan(
                 expected, may_lack_finish=is_next and not replayed[-1].scan.is_finished
@@ -191,7 +191,7 @@ class Boot:
         return replayed
 
     async def _judge(self, replayed: list[Replayed]) -> int:
-        """Decide what is kept, and commit at once what is lost."""
+        """Decide on the records of all files, and commit the losses immediately."""
         scans = [file.scan for file in replayed]
         manifest = self.shared.store.current
         vouched = vouched_upto(scans, manifest.durable_upto)
@@ -231,7 +231,7 @@ class Boot:
             self.shared.states.changed.add(record.ledger_id)
         for record in verdict.unreadable:
             if record.kind is RecordKind.RUN:
-                # What LAC its entries carried is not known; it was below the last of them.
+                # The LAC of its entries is unknown; it was below the last of them.
                 state = self.shared.state_of(record.ledger_id)
                 state.lac_bound = max(state.lac_bound, record.entry_ids[-1] - 1)
 
@@ -273,7 +273,7 @@ class Boot:
             self.shared.health.is_writable = False
 
     async def _rewrite(self, replayed: list[Replayed], vouched: int) -> None:
-        """Copy what nobody vouches for; durable on return."""
+        """Copy the records that are not proved to be synced; durable on return."""
         active = self.active
         assert active is not None
         active.first_sequence = self.shared.sequences.next_sequence
@@ -303,7 +303,7 @@ class Boot:
             await active.handle.write_synced(start, buffers)
 
     async def _finish(self, file: Replayed, vouched: int) -> None:
-        """Give a replayed file its index, behind everything of value in it."""
+        """Write the index of a replayed file after all its data that counts."""
         verdict, handle = file.verdict, file.handle
         assert verdict is not None
         if handle is None:
@@ -311,7 +311,7 @@ class Boot:
         runs = [r for r in (*verdict.kept, *verdict.unreadable) if r.kind is RecordKind.RUN]
         live = [record for record in runs if self._is_live(record)]
         if not live and not verdict.has_damage:
-            # The rest needs no file: the ledger-state file has what control records say.
+            # Only control records are left; the ledger-state file has their contents.
             await handle.close()
             self.freed.append(file.entry.slot)
             return
@@ -345,7 +345,7 @@ class Boot:
 
 
 def encoded(encoding: Generator[None, None, tuple[bytes, int]]) -> tuple[bytes, int]:
-    """What an encoding comes to, done at once: nobody is served yet."""
+    """Run an encoding to its end in one turn: no client is served yet."""
     while True:
         try:
             next(encoding)
@@ -355,7 +355,7 @@ def encoded(encoding: Generator[None, None, tuple[bytes, int]]) -> tuple[bytes, 
 
 
 def _was_never_reached(file: Replayed) -> bool:
-    """Whether a file is proved to hold nothing: no record, and no trace of one that was lost."""
+    """Return whether a file is proved to be empty: no record, and no trace of a lost one."""
     verdict = file.verdict
     assert verdict is not None
     is_doubtful = verdict.has_damage or verdict.was_cut or verdict.unreadable
@@ -363,7 +363,7 @@ def _was_never_reached(file: Replayed) -> bool:
 
 
 def apply(record: JournalRecord, state: LedgerState) -> None:
-    """What a record says of its ledger, beside where its entries are."""
+    """Apply a record to its ledger's state, except for the places of entries."""
     if record.kind is RecordKind.RUN:
         if state.master_key is None:
             state.master_key = record.master_key

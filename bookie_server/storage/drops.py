@@ -1,7 +1,8 @@
-"""Dropped ledgers: their tombstones, what these leave behind, and when they are forgotten.
+"""Dropped ledgers: writes, applies and forgets their tombstones.
 
-A tombstone drops the entries with a lower origin sequence and keeps the ledger fenced and its key:
-only recovery adds bring entries back, and never those (FORMATS.md#dropped-ledgers).
+A tombstone drops the entries with a lower origin sequence. The ledger stays fenced and keeps its
+key. Only recovery adds store entries after that, and never the old ones
+(FORMATS.md#dropped-ledgers).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MILLISECONDS = 1_000
 
 
 class Drops:
-    """Deletes the entries of ledgers, and forgets these in the end."""
+    """Deletes the entries of ledgers, and later forgets the ledgers."""
 
     def __init__(self, shared: Shared, keeper: FileKeeper, journal: Journal) -> None:
         self._shared = shared
@@ -31,9 +32,9 @@ class Drops:
         self._states = shared.states
 
     async def candidates(self) -> list[int]:
-        """Ids of the ledgers that a drop would change something of, in rising order.
+        """Return the ids of ledgers that a drop would change, in ascending order.
 
-        Of all that were known when it was called; looked at in slices.
+        Covers the ledgers known at the call; works in slices.
         """
         found: list[int] = []
         for part in parts(list(self._states.values())):
@@ -44,12 +45,12 @@ class Drops:
     def drop(self, ledger_id: int, on_done: OnAdd) -> None:
         """Delete all entries of a ledger that were accepted before; it stays fenced.
 
-        Its bytes go with their files, see `LedgerStorage.reclaim`.
+        `LedgerStorage.reclaim` frees their bytes, together with the files.
 
         Args:
-            ledger_id: Deleted from the metadata; nothing here checks that.
-            on_done: OK once that is durable; NO_LEDGER and READ_ONLY changed nothing; IO_ERROR is
-                unknown.
+            ledger_id: Deleted from the metadata; the caller has checked that.
+            on_done: OK once the drop is durable. NO_LEDGER and READ_ONLY mean that nothing changed.
+                IO_ERROR means that the result is unknown.
         """
         state = self._states.get(ledger_id)
         if state is None:
@@ -62,7 +63,7 @@ class Drops:
         if code is not None:
             on_done(code)
             return
-        # At once: what is admitted from here on lies behind the tombstone in the journal.
+        # Immediately: records admitted from here on follow the tombstone in the journal.
         state.is_fenced = True
         state.last_accepted_id = -1
         self._states.changed.add(ledger_id)
@@ -76,7 +77,7 @@ class Drops:
         state.last_ticket = state.drop_ticket = self._journal.submit(record)
 
     def on_durable(self, record: JournalRecord) -> None:
-        """A tombstone counts: nothing that lies before it in the journal is held any more."""
+        """Apply a durable tombstone: entries before it in the journal are no longer held."""
         state = self._states[record.ledger_id]
         state.bury(record.origin_sequence, record.value)
         self._states.changed.add(record.ledger_id)
@@ -85,9 +86,9 @@ class Drops:
         self._shared.counters.drops += 1
 
     async def forget(self) -> int:
-        """Forget old tombstones that no record needs any more; returns how many.
+        """Forget old tombstones that no record needs any more; returns their number.
 
-        From the next commit on the largest of their ids is in the MANIFEST instead.
+        From the next commit on, the MANIFEST has the largest of their ids instead.
         """
         candidates: set[int] = set()
         for part in parts(list(self._states.values())):
@@ -120,7 +121,7 @@ class Drops:
 
         Args:
             ledger_ids: No file of `looked_at` has records of them.
-            looked_at: Files that were finished before; new ones have new ids.
+            looked_at: Ids of files that were finished before; new files have new ids.
         """
         keeper, health = self._keeper, self._shared.health
         if keeper.is_in_doubt:

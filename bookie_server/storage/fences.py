@@ -1,4 +1,4 @@
-"""Sets fences: from then on a ledger takes no regular adds (`core/ledger_gate.py` refuses them)."""
+"""Sets fences; a fenced ledger takes no regular adds (`core/ledger_gate.py` refuses them)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Fences:
         self._journal = journal
 
     def fence(self, ledger_id: int, key: bytes, then: Callable[[Code], None]) -> None:
-        """Fence a ledger for a reader; answered after all that was accepted before is durable."""
+        """Fence a ledger for a reader; answers after all adds accepted before are durable."""
         health = self._shared.health
         health.has_room = self._keeper.has_room_for(CONTROL_RECORD_SIZE)
         code = admit_fence(key, self._shared.states.get(ledger_id), health)
@@ -39,11 +39,11 @@ class Fences:
         self._journal.when_durable(barrier_of(state), then)
 
     async def fence_unwritable(self, ledger_id: int, key: bytes) -> None:
-        """Fence a ledger again whose fence may have been lost, as the metadata store shows.
+        """Restore the fence of a ledger whose fence may be lost, by the metadata store.
 
         Args:
             ledger_id: In recovery, closed or deleted.
-            key: Of an add. It was compared with the ledger's key if that is known.
+            key: Key of an add. It was compared with the ledger's key if that is known.
         """
         state = self._shared.state_of(ledger_id)
         if state.is_fenced or self._shared.health.is_closing:
@@ -54,7 +54,7 @@ class Fences:
         await durable
 
     def _set(self, state: LedgerState) -> None:
-        """Fence a ledger that has a key from this turn on, and write that; once."""
+        """Fence a ledger that has a key, effective in this turn, and write the fence; once."""
         if state.is_fenced:
             return
         assert state.master_key is not None

@@ -1,13 +1,13 @@
 """The journal: records in one order, synced in groups.
 
-A group is whatever was queued while the one before was written and synced; when nothing was, the
-next record is synced at once and alone. A group is written only after the sync of the one before,
-so a crash can tear no more than the last one, and the order of syncs is that of the file
+A group is the records that were queued while the group before was written and synced. If none were
+queued, the next record is synced immediately and alone. A group is written only after the sync of
+the one before. So a crash can tear only the last group, and the order of syncs is that of the file
 (FORMATS.md#what-is-durable-before-what).
 
-What fills a group by itself does not wait for that here: it is handed to the file system while the
-one before is under way, which writes it as soon as that is synced (`File.write_synced`). The device
-is not idle then while the event loop reports one group and puts the next together.
+A full group does not wait here: it is passed to the file system while the group before is under
+way. The file system writes it right after that sync (`File.write_synced`). So the device is not
+idle while the event loop reports one group and composes the next.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from ledgerlog_spark.model import Code
 PADDING = bytes(ALIGNMENT)
 GROUPS_UNDER_WAY_MAX = 2
 GROUP_RECORDS_MAX = 2_000
-"""Encoded and answered in one turn of the event loop each: 10 to 20 ms."""
+"""Records encoded and answered in one turn of the event loop: 10 to 20 ms."""
 GROUP_STRETCHES_MAX = 10_000
-"""Of consecutive ids, each put into the index in the same turn: up to 10 ms."""
+"""Stretches of consecutive ids that the index takes in the same turn: up to 10 ms."""
 JOIN_SIZE_MAX = 8_192
 """Records up to this size are joined before they are written: one copy beats three parts."""
 
@@ -49,7 +49,7 @@ class JournalFiles(Protocol):
 
         Args:
             size: Bytes.
-            stretches: Of its consecutive ids, and of those of all records that are not durable.
+            stretches: Stretches of consecutive ids in it and in all records that are not durable.
         """
 
     async def roll(self) -> None:
@@ -60,8 +60,8 @@ class Journal:
     """Records submitted, made durable in groups, and reported in order.
 
     Args:
-        shared: Everything up to its `next_sequence` is durable, by the boot.
-        files: That it is written to.
+        shared: The boot made everything up to its `next_sequence` durable.
+        files: The files to write to.
         on_durable: Called with each group after its sync, in order.
         on_failed: Called with the records that may be lost.
 
@@ -126,19 +126,19 @@ class Journal:
             heapq.heappush(self._waiters, (ticket, self._waiter_number, callback))
 
     def start(self) -> None:
-        """Begin to write what is submitted."""
+        """Start to write submitted records."""
         for _ in range(GROUPS_UNDER_WAY_MAX):
             self._running += 1
             self._tasks.spawn("journal writer", self._run())
 
     async def close(self) -> None:
-        """Write and sync what is queued, then stop."""
+        """Write and sync the queued records, then stop."""
         self._is_closing = True
         settle(self._waiting)
         await self._ended
 
     def fail(self, error: StorageError) -> None:
-        """Nothing more is written; everything queued or waited for fails."""
+        """Stop all writing; everything queued or waited for fails."""
         if self.failure is not None:
             return
         self.failure = error
@@ -146,7 +146,7 @@ class Journal:
         settle(self._waiting)
 
     async def _run(self) -> None:
-        """One of the writers: each has at most one group under way."""
+        """Run one of the writers, each with at most one group under way."""
         group: list[JournalRecord] = []
         try:
             while await self._is_there_a_group():
@@ -170,7 +170,7 @@ class Journal:
             self.failure = self.failure or error
             self._report_failure(error, group)
         except BaseException:
-            # A bug, or the end of the process: the other writer must not go on behind a gap.
+            # A bug, or the end of the process: the other writer must not continue after a gap.
             self._is_broken = True
             raise
         finally:
@@ -180,7 +180,7 @@ class Journal:
                 settle([self._ended])
 
     async def _is_there_a_group(self) -> bool:
-        """Wait for one that this writer may take, in a file with room for it; False at the end."""
+        """Wait for a group for this writer, in a file with room for it; False at the end."""
         while True:
             has_stopped = self._is_broken or self.failure is not None
             if has_stopped or (self._is_closing and not self._queue):
@@ -198,7 +198,7 @@ class Journal:
             self._is_waking = False
 
     async def _roll(self) -> None:
-        """Go on in the next file where there is one; no group is under way meanwhile."""
+        """Continue in the next file if there is one; no group is under way meanwhile."""
         assert not self._under_way
         self._is_rolling = True
         try:
@@ -208,7 +208,7 @@ class Journal:
 
     @property
     def _is_due(self) -> bool:
-        """Whether a group is to be put together: any when none is under way, else a full one."""
+        """Return whether to compose a group: any when none is under way, else a full one."""
         if self._is_rolling or not self._queue:
             return False
         if not self._under_way:
@@ -220,7 +220,7 @@ class Journal:
         )
 
     def _must_roll(self, record: JournalRecord) -> bool:
-        """Whether the next group, which begins with `record`, has to go to the next file."""
+        """Return whether the next group, which begins with `record`, needs the next file."""
         stretches = self._stretches_under_way + stretches_at_most(record.entry_ids)
         return self._files.must_roll(size_at_most(record), stretches)
 
@@ -240,7 +240,7 @@ class Journal:
             settle([self._waiting.pop()])
 
     def _take_group(self) -> tuple[list[JournalRecord], int, int, list[Buffer]]:
-        """The records, their stretches of consecutive ids, and what is written where."""
+        """Return the records, the count of stretches of consecutive ids, offset and buffers."""
         active = self._files.active
         start = offset = active.end
         group: list[JournalRecord] = []
@@ -296,7 +296,7 @@ class Journal:
             call_back(self._tasks, callback, Code.IO_ERROR)
 
     def _vouch_when_idle(self) -> None:
-        """After a while without records, one record says that the last group was synced."""
+        """Write, after an idle time, a record that marks the last group as synced."""
         if self._watermark_is_due or self._vouched_sequence >= self._sequences.durable_sequence:
             return
         self._watermark_is_due = True
@@ -313,10 +313,10 @@ class Journal:
 
 
 def append_end_mark(file: OpenFile, buffers: list[Buffer]) -> int:
-    """Append what says that a recycled file's records end here; returns its size.
+    """Append a mark for the end of a recycled file's records; returns its size.
 
-    The next group overwrites it. Without it a replay could not tell the bytes of the file before
-    from a record that is torn. Index and reserve leave room for it.
+    The next group overwrites it. Without it a replay could not distinguish the bytes of the
+    previous file from a torn record. Index and reserve leave room for it.
     """
     if not file.is_recycled or file.end + ALIGNMENT > file.entry.size_bytes:
         return 0

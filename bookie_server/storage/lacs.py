@@ -1,4 +1,4 @@
-"""Last adds confirmed of ledgers: what writers announce, what readers ask for and watch."""
+"""Last adds confirmed of ledgers: announced by writers, read and watched by readers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Lacs:
         self._watches: dict[int, dict[object, OnLacChange]] = {}
 
     def read(self, ledger_id: int, on_done: OnLac) -> None:
-        """The largest LAC ever seen, whichever way it came; -1 before any.
+        """Return the largest LAC so far, from entries or explicit; -1 before any.
 
         IO_ERROR when an entry that may have carried a larger one is damaged.
         """
@@ -42,8 +42,8 @@ class Lacs:
     def write(self, ledger_id: int, lac: int, master_key: bytes, on_done: OnAdd) -> None:
         """Store an explicit LAC; durable when answered. A smaller one changes nothing.
 
-        Watches are called before it is durable: the writer had it confirmed, whether or not this
-        bookie remembers. Only the answer waits for the disk.
+        Watches are called before it is durable: the writer has confirmed it, whether or not this
+        bookie remembers it. Only the answer waits for the disk.
         """
         if (
             not 0 <= ledger_id <= ID_MAX
@@ -67,7 +67,7 @@ class Lacs:
         self._raise(state, lac)
 
     def tell(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Remember a confirmed LAC until the process ends; what cannot be taken is ignored."""
+        """Remember a confirmed LAC until the process ends; a LAC that is refused is ignored."""
         state = self._shared.states.get(ledger_id)
         if state is not None and state.master_key is not None and key_fits(state, master_key):
             self._raise(state, lac)
@@ -80,7 +80,7 @@ class Lacs:
         self.changed(state, before)
 
     def watch(self, ledger_id: int, on_change: OnLacChange) -> Callable[[], None]:
-        """Call `on_change` with the LAC whenever it grows; returns a function that ends that."""
+        """Call `on_change` with the LAC whenever it grows; returns a function that stops that."""
         watches = self._watches.setdefault(ledger_id, {})
         watch = object()
         watches[watch] = on_change

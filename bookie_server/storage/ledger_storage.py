@@ -1,8 +1,8 @@
-"""The storage of one bookie: adds, reads, fences, and what survives of them.
+"""The storage of one bookie: adds, reads, fences, deletions.
 
-Everything is submitted on one thread and answered by callbacks; a callback may come before the call
-returns. What is not durable is not in any index, so no answer can show it; an answer that depends
-on what is not durable yet waits for it (`barrier_of`).
+All calls are made on one thread and answered by callbacks; a callback may come before the call
+returns. Indexes hold only durable entries, so no answer can show others. An answer that depends on
+records that are not durable yet waits for them (`barrier_of`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ledgerlog_spark.model import Code
 
 
 class LedgerStorage:
-    """Ledgers on one directory. Made by `open` only.
+    """Ledgers on one directory. Created by `open` only.
 
     Attributes:
         add: Stores a run, all or nothing (`AddPath.add`).
@@ -37,9 +37,9 @@ class LedgerStorage:
         drop: Deletes the entries of a ledger (`Drops.drop`); `droppable` lists candidates.
         entries_held: The stretches of entries of a ledger (`Reader.held`).
         failure: The write or sync error that ended it; None while it works.
-        was_unclean: Whether the bookie before this one ended without a clean stop.
+        was_unclean: The previous process ended without a clean stop.
         on_state_change: Called when `is_writable` or `failure` changed.
-        counters: For metrics.
+        counters: Counters for metrics.
     """
 
     def __init__(self, shared: Shared, boot: Boot) -> None:
@@ -78,7 +78,7 @@ class LedgerStorage:
         """Replay the directory and serve it; on return the unclean marker is durable.
 
         Raises:
-            StartupError: The directory cannot be used: locked, damaged, of another version.
+            StartupError: The directory is locked, damaged, or of another version.
             StorageError: The device failed, or has no room for a file.
         """
         await files.lock()
@@ -105,16 +105,16 @@ class LedgerStorage:
 
     @property
     def is_writable(self) -> bool:
-        """Whether regular adds are taken."""
+        """Whether regular adds are accepted."""
         return self._health.is_writable and not self._health.has_failed
 
     @property
     def in_flight_bytes(self) -> int:
-        """Adds accepted and not yet answered."""
+        """Bytes of adds accepted and not yet answered."""
         return self._health.in_flight_bytes
 
     async def reclaim(self) -> None:
-        """Free the finished files in which nothing is live, and forget old tombstones.
+        """Free the finished files without live entries, and forget old tombstones.
 
         Durable on return, unless the storage failed or the disk has no room for a MANIFEST.
         """
@@ -123,21 +123,21 @@ class LedgerStorage:
             await self._keeper.commit_soon()
 
     def ledgers(self) -> Iterator[int]:
-        """Ids of all ledgers that anything is known of, in rising order."""
+        """Return the ids of all ledgers with any state, in ascending order."""
         return iter(sorted(self._states))
 
     @property
     def ledgers_count(self) -> int:
-        """How many ledgers are kept in memory; deleted ones count until they are forgotten."""
+        """Number of ledgers in memory; deleted ones count until they are forgotten."""
         return len(self._states)
 
     def is_fenced(self, ledger_id: int) -> bool:
-        """Whether regular adds of the ledger are refused."""
+        """Return whether regular adds of the ledger are refused."""
         state = self._states.get(ledger_id)
         return state is not None and state.is_fenced
 
     async def close(self) -> None:
-        """Stop cleanly: everything accepted is answered, everything is finished and synced.
+        """Stop cleanly: accepted requests are answered, all files are finished and synced.
 
         After a failure nothing more is written; the next start replays.
         """

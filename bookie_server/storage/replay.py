@@ -1,4 +1,4 @@
-"""Reads files back record by record, resynchronising behind damage."""
+"""Reads files back record by record, and resynchronises after damage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WINDOW_SIZE = 1 << 20
 
 
 class FileWindow:
-    """A file read forwards in large pieces."""
+    """A file read forwards in large blocks."""
 
     def __init__(self, handle: File, end: int) -> None:
         self._handle = handle
@@ -33,7 +33,7 @@ class FileWindow:
         self.end = end
 
     async def get(self, offset: int, size: int) -> bytes:
-        """Bytes from `offset`, fewer where the file ends."""
+        """Return bytes from `offset`, fewer where the file ends."""
         size = max(0, min(size, self.end - offset))
         start = offset - self._start
         if start < 0 or start + size > len(self._data):
@@ -53,11 +53,11 @@ class Scanner:
         self._end = end
 
     async def scan(self, first_sequence: int, *, may_lack_finish: bool = False) -> FileScan:
-        """All records up to a finish record or the end.
+        """Return all records up to a finish record or the end.
 
         Args:
-            first_sequence: That the first record has to have.
-            may_lack_finish: The file before may have no finish record, which has this sequence.
+            first_sequence: Expected sequence of the first record.
+            may_lack_finish: The file before may lack its finish record, with this sequence.
         """
         scan = FileScan(records_start=RECORDS_START, next_sequence=first_sequence)
         offset = RECORDS_START
@@ -105,7 +105,7 @@ class Scanner:
             return None
 
     async def _body_is_good(self, record: JournalRecord) -> bool:
-        """Verify the body chunk by chunk, and note the LAC that its entries carry."""
+        """Verify the body chunk by chunk, and store the LAC of its entries in the record."""
         body = record.offset + record.header_size
         heads = b""
         spans = head_spans(record)
@@ -130,34 +130,34 @@ class Scanner:
         return True
 
     async def _next_valid(self, offset: int) -> JournalRecord | None:
-        """The first record behind damage at `offset` that is valid as a whole header."""
+        """Return the first record with a valid header after damage at `offset`, or None."""
         mine = self._identity.file_id.to_bytes(8, "big")
         at = offset + ALIGNMENT
         while at < self._end:
             data = await self._window.get(at, WINDOW_SIZE)
             found = data.find(MAGIC)
             while found >= 0:
-                # A recycled slot is full of another file's: no need to verify those.
+                # A recycled slot is full of records of another file: no need to verify those.
                 is_mine = data[found + 16 : found + 24] == mine
                 if is_mine and (at + found) % ALIGNMENT == 0:
                     record = await self._header_at(at + found)
                     if record is not None:
                         return record
                 found = data.find(MAGIC, found + 1)
-            # Records start at multiples of 512, so none straddles the windows.
+            # Records start at multiples of 512, so none crosses the windows.
             at += max(len(data) // ALIGNMENT, 1) * ALIGNMENT
         return None
 
 
 def is_unused(sector: bytes, file_id: int) -> bool:
-    """Whether a sector holds nothing of this file: zeros, or the start of an older record."""
+    """Return whether a sector holds nothing of this file: zeros, or an older record's start."""
     if not any(sector):
         return True
     return sector[:4] == MAGIC and sector[16:24] != file_id.to_bytes(8, "big")
 
 
 def head_spans(record: JournalRecord) -> list[tuple[int, int]]:
-    """Where ledger id, entry id and LAC of the first and of the last entry lie in the body."""
+    """Return the byte ranges, in the body, of ids and LAC of the first and the last entry."""
     if record.kind is not RecordKind.RUN:
         return []
     spans = [(0, 24)]

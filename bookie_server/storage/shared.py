@@ -1,4 +1,4 @@
-"""What the parts of one bookie's storage share: its ports, its states, and what they count."""
+"""State shared by the parts of one bookie's storage: ports, ledger states, counters."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from bookie_server.storage.files.pool import FilePool
 
 @dataclass(slots=True)
 class BootCounters:
-    """What a boot found.
+    """Counters of a boot.
 
     Attributes:
-        replayed_records: Read back from files that were not finished.
-        rewritten_records: Valid, not vouched for, written again.
-        torn_tails: Files with something behind the last good record that nobody vouches for. A
-            damaged last group looks the same.
-        damaged_records: Vouched for and unreadable.
-        damaged_headers: Of slots that the MANIFEST names; nothing depends on them.
-        rebuilt_indexes: Of finished files.
+        replayed_records: Records read back from files that were not finished.
+        rewritten_records: Valid records copied because they were not proved to be synced.
+        torn_tails: Files with unsynced bytes after the last good record. A damaged last group
+            looks the same.
+        damaged_records: Synced records that are unreadable.
+        damaged_headers: Headers of slots that the MANIFEST names; nothing depends on them.
+        rebuilt_indexes: Rebuilt indexes of finished files.
     """
 
     replayed_records: int = 0
@@ -37,14 +37,14 @@ class BootCounters:
 
 @dataclass(slots=True)
 class JournalCounters:
-    """What the journal did since it was opened.
+    """Counters of the journal since it was opened.
 
     Attributes:
-        records: Written, padding records and copies included.
-        groups: Written and synced at once.
-        bytes_written: To files, padding included.
-        syncs: Of the journal's files.
-        busy_ms: Spent in writes and syncs; its growth over time is how busy the device is.
+        records: Records written, including padding records and copies.
+        groups: Groups, each written and synced together.
+        bytes_written: Bytes written to files, including padding.
+        syncs: Syncs of the journal's files.
+        busy_ms: Time of writes and syncs; its growth over time shows the load of the device.
     """
 
     records: int = 0
@@ -56,11 +56,11 @@ class JournalCounters:
 
 @dataclass(slots=True)
 class FileCounters:
-    """What became of files since the storage was opened.
+    """Counters of files since the storage was opened.
 
     Attributes:
-        freed: Nothing in them was live.
-        recycled: Prepared in a slot that held another file.
+        freed: Files freed, because nothing in them was live.
+        recycled: Files prepared in a slot that held another file.
     """
 
     freed: int = 0
@@ -69,19 +69,19 @@ class FileCounters:
 
 @dataclass(slots=True)
 class StorageCounters:
-    """What a storage did since it was opened. Metrics have the names of these fields.
+    """Counters of a storage since it was opened. Metrics have the names of these fields.
 
     Attributes:
         adds: Runs stored.
-        entries: Stored with them.
-        add_bytes: Stored with them.
-        adds_repeated: Answered from the copy that was there.
-        add_overlap: Regular adds of an entry that was there with other bytes.
+        entries: Entries stored.
+        add_bytes: Bytes stored.
+        adds_repeated: Adds answered from the stored copy.
+        add_overlap: Regular adds of an entry that was stored with other bytes.
         fences: Ledgers fenced.
         damage: Reads that met damage.
         drops: Ledgers dropped.
-        tombstones_forgotten: Of ledgers dropped long ago.
-        log: Of the journal.
+        tombstones_forgotten: Tombstones of ledgers dropped long ago.
+        log: Counters of the journal.
     """
 
     boot: BootCounters = field(default_factory=BootCounters)
@@ -100,10 +100,10 @@ class StorageCounters:
 
 @dataclass(slots=True)
 class Sequences:
-    """How far the records of a directory go.
+    """The sequences of the records of a directory.
 
     Attributes:
-        next_sequence: Of the next record written.
+        next_sequence: Sequence of the next record.
         durable_sequence: Everything up to it is synced.
     """
 
@@ -113,11 +113,11 @@ class Sequences:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Made once for each storage, before its boot.
+    """Created once for each storage, before its boot.
 
     Attributes:
-        metadata: Asked when a fence of a ledger may have been lost.
-        states: Of all ledgers.
+        metadata: Checks a ledger whose fence may have been lost.
+        states: All ledgers.
     """
 
     files: FilePool
@@ -140,7 +140,7 @@ class Shared:
         settings: StorageSettings,
         metadata: MetadataCheck,
     ) -> Self:
-        """As settings have it; nothing is read yet."""
+        """Create it from the settings; nothing is read yet."""
         pool = FilePool(files, tasks, settings.open_files_max)
         store = ManifestStore(
             pool, settings.state_deltas_bytes_min, give_way=lambda: tasks.sleep(0)
@@ -148,7 +148,7 @@ class Shared:
         return cls(pool, store, tasks, clock, settings, metadata)
 
     def state_of(self, ledger_id: int, master_key: bytes | None = None) -> LedgerState:
-        """The state of a ledger, made when it is met first; one without a key gets this one."""
+        """Return the state of a ledger, created if new; one without a key gets this one."""
         state = self.states.get(ledger_id)
         if state is None:
             state = self.states[ledger_id] = LedgerState(ledger_id)
@@ -160,5 +160,5 @@ class Shared:
         return state
 
     async def give_way(self) -> None:
-        """End a slice of work: others run."""
+        """End a slice of work; other tasks run."""
         await self.tasks.sleep(0)

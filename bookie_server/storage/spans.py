@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 RANGES_MAX: Final = 1 << 20
-"""In one list of entries, unless its caller has room for fewer."""
+"""Ranges in one list of entries, unless the caller has room for fewer."""
 
 
 class Spans:
-    """First and last ids (inclusive) of maximal stretches, in rising order: 16 bytes each."""
+    """First and last ids (inclusive) of maximal stretches, in ascending order: 16 bytes each."""
 
     __slots__ = ("_ids",)
 
@@ -20,7 +20,7 @@ class Spans:
         self.extend(spans)
 
     def extend(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Add spans in rising order, none of which begins before those that are here."""
+        """Add spans in ascending order, none of which begins before the present ones."""
         ids = self._ids
         for first, last in spans:
             if ids and first <= ids[-1] + 1:
@@ -31,7 +31,7 @@ class Spans:
 
     @property
     def last_id(self) -> int:
-        """The largest id; -1 when there is none."""
+        """The largest id; -1 if empty."""
         return self._ids[-1] if self._ids else -1
 
     def __iter__(self) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Waking up coroutines that wait for something to have happened, and calling back."""
+"""Wakes waiting coroutines, and calls callbacks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ T = TypeVar("T")
 
 
 def resolve(future: Future[T], value: T) -> None:
-    """Give a future its value, unless the coroutine that waits for it was cancelled."""
+    """Set the value of a future, unless the coroutine that waits for it was cancelled."""
     if not future.done():
         future.set_result(value)
 
 
 def settle(futures: list[Future[None]]) -> None:
-    """Wake up all coroutines that wait for these, except cancelled ones; empties the list."""
+    """Wake all coroutines that wait for these, except cancelled ones; empties the list."""
     while futures:
         resolve(futures.pop(), None)
 
@@ -27,7 +27,7 @@ def settle(futures: list[Future[None]]) -> None:
 def call_back(
     tasks: Tasks, callback: Callable[P, None], *arguments: P.args, **options: P.kwargs
 ) -> None:
-    """Call back; what the callback raises is raised in a turn of its own, where it is reported.
+    """Call back; an exception is raised, and so reported, in a turn of its own.
 
     The caller has others to call and records to write.
     """
@@ -43,5 +43,5 @@ def call_back(
 
 
 def guarded(tasks: Tasks, callback: Callable[P, None]) -> Callable[P, None]:
-    """The callback, with `call_back` around it."""
+    """Return the callback with `call_back` around it."""
     return partial(call_back, tasks, callback)

@@ -22,10 +22,6 @@ STILL_IN: Final[dict[str, str]] = {
         "what-subject what-object who-subject whose-subject nobody says told knows asks "
         "hears behind-after so-many way-of of-which argument-of-the see-only"
     ),
-    "bookie_server/storage": (
-        "what-subject what-object who-subject nobody says told knows asks let-go "
-        "behind-after so-many again anew chance of-which argument-of-the"
-    ),
     "docs/ARCHITECTURE.md": "what-subject what-object who-subject nobody says let-go",
     "docs/FORMATS.md": "what-subject says knows asks behind-after again",
     "docs/INTEROP.md": "what-subject what-object nobody says told",

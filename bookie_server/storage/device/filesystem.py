@@ -1,10 +1,10 @@
 """The FileSystem port on a real directory.
 
-One thread per directory writes and syncs groups of records, in the order of the calls; a group
+One thread per directory writes and syncs groups of records, in the order of the calls. A group
 costs one hop to it and one wake-up of the event loop, which never waits for the device. A second
-thread does all the rest, also in order, so that no group waits while the next file is prepared.
-Cold reads go to two small pools, so that background work never delays a client. Files are 0600,
-the directory 0700, symbolic links are not followed.
+thread does all other work, also in order, so no group waits while the next file is prepared.
+Cold reads go to two small pools, so background work never delays a client. Files are 0600, the
+directory 0700, symbolic links are not followed.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class OsFileSystem:
     """One directory, its threads and its lock.
 
     Args:
-        directory: Made when missing, by `lock`.
-        on_notice: Told once when the file system lacks something, in one sentence.
-        cached_bytes_max: Of what was written, left in the page cache.
+        directory: Created by `lock` if missing.
+        on_notice: Called once with a sentence when the file system lacks a feature.
+        cached_bytes_max: Written bytes that are left in the page cache.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class OsFileSystem:
         self._lock: int | None = None
         self._directory_descriptor: int | None = None
         self.written = WrittenCache(cached_bytes_max)
-        # New memory for each read would be zeroed before it is read into.
+        # New memory for each read would be zeroed first.
         self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
         self.writer = OrderedThread(f"writer {directory.name}")
         self.keeper = OrderedThread(f"keeper {directory.name}")
@@ -88,7 +88,7 @@ class OsFileSystem:
         self.loop = asyncio.get_running_loop()
 
     async def lock(self) -> None:
-        """Make the directory where missing and take it for this process; fine when it is taken."""
+        """Create the directory if missing and lock it for this process; repeatable."""
         await self.keeper.call(self._take_lock)
 
     def _take_lock(self) -> None:
@@ -112,7 +112,7 @@ class OsFileSystem:
                 path=str(self.directory),
             ) from None
         try:
-            # Kept open: a sync of the directory must not fail for want of a descriptor.
+            # Kept open: a sync of the directory must not fail for lack of a descriptor.
             self._directory_descriptor = os.open(self.directory, DIRECTORY_FLAGS)
         except OSError as error:
             os.close(descriptor)
@@ -120,7 +120,7 @@ class OsFileSystem:
         self._lock = descriptor
 
     async def unlock(self) -> None:
-        """Let go of the directory and end its threads, after what they were given."""
+        """Unlock the directory and end its threads after their queued work."""
         for descriptor in (self._directory_descriptor, self._lock):
             if descriptor is not None:
                 os.close(descriptor)
@@ -141,16 +141,16 @@ class OsFileSystem:
             raise translated(error, name, "open") from error
 
     async def rename(self, source: str, target: str) -> None:
-        """Replace `target` by `source` in one step."""
+        """Replace `target` by `source` atomically."""
         old, new = self.directory / source, self.directory / target
         await self.call(lambda: old.replace(new), source, "rename")
 
     async def remove(self, name: str) -> None:
-        """Forget a name."""
+        """Remove a name."""
         await self.call((self.directory / name).unlink, name, "remove")
 
     async def names(self) -> list[str]:
-        """All names but the lock's, sorted."""
+        """All names except the lock's, sorted."""
         listed = await self.call(lambda: os.listdir(self.directory), ".", "list")  # noqa: PTH208
         return sorted(name for name in listed if name != LOCK_NAME)
 
@@ -161,25 +161,25 @@ class OsFileSystem:
         await self.call(lambda: os.fsync(descriptor), ".", "sync")
 
     async def free_space(self) -> int:
-        """Bytes that an unprivileged process can still take."""
+        """Bytes available to an unprivileged process."""
         status = await self.call(lambda: os.statvfs(self.directory), ".", "read the free space of")
         return status.f_bavail * status.f_frsize
 
     def random_bytes(self, size: int) -> bytes:
-        """From the operating system."""
+        """Return random bytes of the operating system."""
         return os.urandom(size)
 
     async def call(self, function: Callable[[], T], name: str, verb: str) -> T:
-        """Run in the thread beside the writer's, its errors translated."""
+        """Run `function` in the second thread; translates its errors."""
         try:
             return await self.keeper.call(function)
         except OSError as error:
             raise translated(error, name, verb) from error
 
     def allocate(self, descriptor: int, size: int) -> None:
-        """The system call itself: libc's posix_fallocate would write every block instead.
+        """Allocate by the system call: libc's posix_fallocate could write every block instead.
 
-        Where the file system cannot allocate, only the size is set.
+        If the file system cannot allocate, only the size is set.
         """
         if not self._can_allocate:
             os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
@@ -199,7 +199,7 @@ class OsFileSystem:
             return
 
     def begin_writing(self, descriptor: int, offset: int, size: int) -> None:
-        """Let the device begin with what was written; a failure shows when it is synced."""
+        """Start write-back of written bytes; a failure shows at the sync."""
         if _sync_file_range is not None:
             _sync_file_range(
                 descriptor, ctypes.c_int64(offset), ctypes.c_int64(size), SYNC_FILE_RANGE_WRITE
@@ -219,12 +219,12 @@ class OsFile:
         self.name = name
 
     async def read(self, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
-        """Up to `size` bytes, by a thread of the lane."""
+        """Read up to `size` bytes in a thread of the lane."""
         self._reads += 1
         reading = self._files.loop.run_in_executor(
             self._files.pools[lane], self._read, offset, size
         )
-        # By the thread, not by who waits for it: that one may be cancelled.
+        # Counted down by the thread, because the waiting coroutine may be cancelled.
         reading.add_done_callback(self._read_ended)
         try:
             return await asyncio.shield(reading)
@@ -240,7 +240,7 @@ class OsFile:
         if not self._idle.done():
             self._idle.set_result(None)
         elif not self._files.keeper.is_stopped:
-            # Who closed it gave up meanwhile.
+            # The coroutine that closed it was cancelled meanwhile.
             self._files.keeper.call(lambda: os.close(self._descriptor))
 
     def _read(self, offset: int, size: int) -> bytes:
@@ -252,7 +252,7 @@ class OsFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_now(self, offset: int, size: int) -> bytes | None:
-        """From the page cache, None when any of it would have to be waited for."""
+        """Read from the page cache; None if any byte would have to be waited for."""
         scratch = self._files.scratch
         data = scratch[:size] if size <= len(scratch) else memoryview(bytearray(size))
         try:
@@ -283,7 +283,7 @@ class OsFile:
         total = sum(map(len, buffers))
         written = os.pwritev(self._descriptor, buffers, offset)
         if written < total:
-            # A short write is the rule only where it cannot be avoided: copy and go on.
+            # Short writes are rare: copy the rest and continue.
             rest = memoryview(b"".join(buffers))[written:]
             while rest:
                 count = os.pwrite(self._descriptor, rest, offset + written)
@@ -298,22 +298,22 @@ class OsFile:
         self._has_failed = False
 
     def _begin_whole(self) -> None:
-        """What is begun counts as failed until it is whole, and after that nothing is written.
+        """Count the file as failed until a begun write is complete; then no write is allowed.
 
-        The kernel takes what it dropped for written.
+        The kernel treats the pages of a failed write as written.
         """
         if self._has_failed:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         self._has_failed = True
 
     def _sync(self, offset: int, size: int) -> None:
-        # While the device is at work: what is given back costs time, too.
+        # While the device is busy, because dropping pages costs time, too.
         self._files.written.make_room(size)
         _fdatasync(self._descriptor)
         self._files.written.synced(self, offset, size)
 
     def _write_portions(self, offset: int, buffers: Sequence[Buffer]) -> int:
-        """Write all; the device begins with the first portion while the next is copied."""
+        """Write all; the device starts with the first portion while the next is copied."""
         portion: list[Buffer] = []
         size = total = 0
         for buffer in buffers:
@@ -329,7 +329,7 @@ class OsFile:
         return total + size
 
     def drop_cached(self, offset: int, size: int) -> None:
-        """Give back the page cache's copy of synced bytes, unless the file is closed."""
+        """Drop synced bytes from the page cache, unless the file is closed."""
         if self._is_closed or not hasattr(os, "posix_fadvise"):
             return
         with contextlib.suppress(OSError):
@@ -340,13 +340,13 @@ class OsFile:
         await self._files.call(lambda: _fdatasync(self._descriptor), self.name, "sync")
 
     async def allocate(self, size: int) -> None:
-        """Reserve blocks; where the file system cannot, only the size is set."""
+        """Reserve blocks; if the file system cannot, only the size is set."""
         await self._files.call(
             lambda: self._files.allocate(self._descriptor, size), self.name, "allocate"
         )
 
     async def truncate(self, size: int) -> None:
-        """Give back what lies beyond `size`."""
+        """Cut the file to `size` bytes."""
         await self._files.call(lambda: os.ftruncate(self._descriptor, size), self.name, "cut")
 
     async def size(self) -> int:
@@ -357,7 +357,7 @@ class OsFile:
             raise translated(error, self.name, "read") from error
 
     async def data_end(self) -> int:
-        """End of the last extent that is no hole; the size where that cannot be told."""
+        """Return the end of the last extent that is no hole; the size where holes are unknown."""
         end = 0
         try:
             while True:
@@ -367,7 +367,7 @@ class OsFile:
             return end if error.errno == errno.ENXIO else await self.size()
 
     async def close(self) -> None:
-        """Let go of the file, after reads that are under way: its descriptor is used again."""
+        """Close the file after reads under way, because its descriptor will be reused."""
         self._is_closed = True
         if self._reads:
             self._idle = self._files.loop.create_future()
@@ -376,24 +376,24 @@ class OsFile:
         if keeper.is_stopped:
             os.close(self._descriptor)
         else:
-            # The last name may be gone, and to free a file's blocks takes milliseconds.
+            # The last name may be removed, and freeing a file's blocks takes milliseconds.
             await self._files.call(lambda: os.close(self._descriptor), self.name, "close")
 
 
 class CachedFile(Protocol):
-    """A file whose pages can be given back."""
+    """A file whose pages can be dropped from the page cache."""
 
     def drop_cached(self, offset: int, size: int) -> None:
-        """Give back the page cache's copy of synced bytes."""
+        """Drop synced bytes from the page cache."""
 
 
 class WrittenCache:
-    """Bounds what writes leave in the page cache: the oldest synced bytes are given back.
+    """Bounds the page cache used by writes: the oldest synced bytes are dropped.
 
-    The pages that one write gives back are the next one's. Pages that the machine has not used
-    for a while are dear, most of all in a virtual machine, whose host has to find them first
-    (measured here: 15 us to write 64 KiB to pages just given back, 110 to 390 us to new ones).
-    Readers of the last entries need no file, and what others read is cached again by that.
+    The next write reuses the pages that one write drops. Pages that the machine has not used for a
+    while are expensive, most of all in a virtual machine, whose host has to find them first
+    (measured here: 15 us to write 64 KiB to pages just dropped, 110 to 390 us to new ones).
+    Readers of the last entries need no file, and other reads fill the cache themselves.
 
     Called by the writer thread, or while that is idle.
     """
@@ -404,14 +404,14 @@ class WrittenCache:
         self._ranges: deque[tuple[CachedFile, int, int]] = deque()
 
     def make_room(self, size_bytes: int) -> None:
-        """Let go of the oldest, so that so many more fit."""
+        """Drop the oldest bytes, so that `size_bytes` more fit."""
         while self._ranges and self._size_bytes + size_bytes > self._size_bytes_max:
             oldest, start, length = self._ranges.popleft()
             self._size_bytes -= length
             oldest.drop_cached(start, length)
 
     def synced(self, file: CachedFile, offset: int, size_bytes: int) -> None:
-        """Take note of bytes that were written and synced."""
+        """Record bytes that were written and synced."""
         ranges = self._ranges
         if ranges:
             last, start, length = ranges[-1]
@@ -433,7 +433,7 @@ def sync_path(path: Path) -> None:
 
 
 def translated(error: OSError, name: str, verb: str) -> StorageError:
-    """Our error for the system's."""
+    """Return our error for the system's."""
     message = f"cannot {verb} {name}: {error.strerror}"
     if error.errno == errno.ENOENT:
         return MissingFileError(message, path=name)

@@ -1,4 +1,4 @@
-"""Clock and Tasks under asyncio, and a thread that works in order."""
+"""Clock and Tasks under asyncio, and a thread that runs calls in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class OsClock:
     """The machine's clocks."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some moment; never goes back."""
+        """Milliseconds since an arbitrary moment; never decreases."""
         return time.monotonic_ns() // 1_000_000
 
     def wall_ms(self) -> int:
@@ -28,8 +28,8 @@ class OsTasks:
     """Coroutines as tasks of the running event loop.
 
     Args:
-        on_crash: Told the name and error of a coroutine that raised; it has to end the process,
-            for such an error is a bug. By default the loop's exception handler is told.
+        on_crash: Called with the name and error of a coroutine that raised. It has to end the
+            process, because such an error is a bug. Default: the loop's exception handler.
     """
 
     def __init__(self, on_crash: Callable[[str, BaseException], None] | None = None) -> None:
@@ -56,7 +56,7 @@ class OsTasks:
         await asyncio.sleep(duration_ms / 1_000)
 
     async def aclose(self) -> None:
-        """Cancel what still runs (sleepers, after a clean stop) and wait for it."""
+        """Cancel tasks that still run (sleepers, after a clean stop) and wait for them."""
         running = list(self._running)
         for task in running:
             task.cancel()
@@ -74,10 +74,10 @@ class OsTasks:
 
 
 class OrderedThread:
-    """Runs calls one after the other and wakes the event loop once for each.
+    """Runs calls one after the other; each wakes the event loop once.
 
     Attributes:
-        is_stopped: Calls made now are never carried out.
+        is_stopped: New calls are never carried out.
     """
 
     def __init__(self, name: str) -> None:
@@ -94,14 +94,14 @@ class OrderedThread:
 
         Args:
             function: Called once.
-            on_abandoned: Called with a result that nobody waits for any more.
+            on_abandoned: Called with a result whose waiter was cancelled.
         """
         future: asyncio.Future[T] = self._loop.create_future()
         self._calls.put(_Call(future, function, on_abandoned))
         return future
 
     def stop(self) -> None:
-        """Let the thread end after what is queued."""
+        """End the thread after its queued calls."""
         self.is_stopped = True
         self._calls.put(None)
 
@@ -109,7 +109,7 @@ class OrderedThread:
         while (call := self._calls.get()) is not None:
             try:
                 result = call.function()
-            except BaseException as error:  # noqa: BLE001 - handed over to who waits for it
+            except BaseException as error:  # noqa: BLE001 - handed over to the waiter
                 self._wake(call, None, error)
             else:
                 self._wake(call, result, None)
@@ -118,14 +118,14 @@ class OrderedThread:
         try:
             self._loop.call_soon_threadsafe(_settle, call, result, error)
         except RuntimeError:
-            # The loop is closed, so nobody waits any more.
+            # The loop is closed, so no coroutine waits any more.
             if error is None:
                 call.on_abandoned(result)
             self._calls.put(None)
 
 
 class _Call(NamedTuple):
-    """One call, and who waits for it."""
+    """One call and its waiter."""
 
     future: asyncio.Future[Any]
     function: Callable[[], Any]
@@ -133,7 +133,7 @@ class _Call(NamedTuple):
 
 
 def _settle(call: _Call, result: Any, error: BaseException | None) -> None:
-    """Hand a result over, unless who waited was cancelled."""
+    """Set the result, unless the waiter was cancelled."""
     if call.future.done():
         if error is None:
             call.on_abandoned(result)

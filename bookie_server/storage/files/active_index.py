@@ -12,11 +12,11 @@ from bookie_server.storage.slices import UNITS_PER_TURN
 ITEM_BYTES = 8
 NUMBER_BYTES = 32
 SHARED_NUMBER_MAX = 256
-"""Numbers up to it are one object each, wherever they are used."""
+"""Numbers up to it are one shared object each."""
 
 
 def lists_bytes_at_most(record: JournalRecord) -> int:
-    """Memory that the ids and lengths of a run of several entries take; looks at none of them."""
+    """Return an upper bound of the memory of a run's ids and lengths; looks at none of them."""
     ids = record.entry_ids
     count = len(ids)
     if count == 1:
@@ -27,15 +27,15 @@ def lists_bytes_at_most(record: JournalRecord) -> int:
 
 
 class ActiveIndex:
-    """Pieces that point at records; holds only what is durable.
+    """Pieces that point at records; holds only durable records.
 
     A ledger whose pieces were dropped stays named: as long as the file has records of it, its
     tombstone is needed.
 
     Attributes:
         pieces: Count over all ledgers; one for a ledger whose pieces were dropped.
-        lists_bytes: What the ids and lengths of all runs inserted take in memory at most; those of
-            dropped ledgers too.
+        lists_bytes: Upper bound of the memory of the ids and lengths of all inserted runs,
+            including those of dropped ledgers.
     """
 
     def __init__(self) -> None:
@@ -52,28 +52,28 @@ class ActiveIndex:
         self.lists_bytes += lists_bytes_at_most(record)
 
     def drop(self, ledger_id: int) -> None:
-        """Forget where a ledger's entries are, and remember that there were any."""
+        """Forget the places of a ledger's entries, but keep the ledger named."""
         pieces = self._ledgers.get(ledger_id)
         if pieces is not None:
             self.name_only(ledger_id)
             self.pieces -= len(pieces)
 
     def name_only(self, ledger_id: int) -> None:
-        """Take note of a ledger whose records here are all dropped."""
+        """Name a ledger whose records here are all dropped."""
         self._ledgers[ledger_id] = Pieces()
         self.pieces += 1
 
     def find(self, ledger_id: int, entry_id: int) -> Piece[JournalRecord] | None:
-        """The piece that holds an entry."""
+        """Return the piece that holds an entry, or None."""
         pieces = self._ledgers.get(ledger_id)
         return None if pieces is None else pieces.find(entry_id)
 
     def pieces_of(self, ledger_id: int) -> list[Piece[JournalRecord]]:
-        """All pieces of a ledger in rising order."""
+        """Return all pieces of a ledger in ascending order."""
         return list(self._ledgers.get(ledger_id, ()))
 
     def ledger_ids(self) -> list[int]:
-        """Ledgers with records here, live or dropped, sorted."""
+        """Return the ledgers with records here, live or dropped, sorted."""
         return sorted(self._ledgers)
 
     def __contains__(self, ledger_id: int) -> bool:
@@ -81,7 +81,7 @@ class ActiveIndex:
         return ledger_id in self._ledgers
 
     def totals(self) -> list[LedgerTotal]:
-        """What is held of each ledger, sorted by id."""
+        """Return the total of each ledger, sorted by id."""
         return [self._total_of(ledger_id) for ledger_id in sorted(self._ledgers)]
 
     def _total_of(self, ledger_id: int) -> LedgerTotal:
@@ -119,7 +119,7 @@ class ActiveIndex:
 
 
 class _Sum:
-    """What the pieces of a ledger come to."""
+    """The sum of the pieces of a ledger."""
 
     __slots__ = ("first", "origin", "size_bytes")
 
@@ -128,7 +128,7 @@ class _Sum:
         self.origin = self.size_bytes = 0
 
     def add(self, piece: Piece[JournalRecord]) -> None:
-        """Count the next piece, in rising order."""
+        """Count the next piece, in ascending order."""
         end = piece.place + piece.last - piece.first + 1
         self.size_bytes += sum(piece.target.lengths[piece.place : end])
         self.origin = max(self.origin, piece.origin)
@@ -136,6 +136,6 @@ class _Sum:
             self.first = piece.first
 
     def of(self, ledger_id: int, pieces: Pieces[JournalRecord]) -> LedgerTotal:
-        """The total of a ledger with these pieces, all counted."""
+        """Return the total of a ledger with these pieces, all counted."""
         last = pieces.last_entry_id
         return LedgerTotal(ledger_id, self.first, last, self.size_bytes, self.origin, len(pieces))

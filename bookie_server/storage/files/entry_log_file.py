@@ -1,6 +1,6 @@
 """Entry-log files in memory: the ones still written, and the finished ones with their index.
 
-Readings of damaged bytes raise CorruptRecordError.
+Reads of damaged bytes raise CorruptRecordError.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HEADER_READ_SIZE = 4_096
 
 @dataclass(slots=True)
 class Need:
-    """Bytes that a reader needs before it can go on."""
+    """Bytes that a reading needs before it can continue."""
 
     handle: File
     offset: int
@@ -51,13 +51,13 @@ Reading = Generator[Need, bytes, "object"]
 
 @dataclass(slots=True)
 class OpenFile:
-    """A file that is written, or prepared to be.
+    """A file that is being written, or prepared for it.
 
     Attributes:
         end: Offset of the next record.
-        first_sequence: Of its first record, 0 while it has none.
-        finish_sequence: Of its finish record, 0 while it takes others.
-        is_recycled: The slot held another file: what lies behind the end is not zeros.
+        first_sequence: Sequence of its first record, 0 while it has none.
+        finish_sequence: Sequence of its finish record, 0 while it takes others.
+        is_recycled: The slot held another file: the bytes after the end are not zeros.
     """
 
     entry: FileEntry
@@ -75,11 +75,11 @@ class FinishedFile:
     """A file with an index of its own.
 
     Attributes:
-        head: Of the index; None while it is being rebuilt.
-        header_size: Of the finish record: the index starts so far behind its offset.
-        rebuilt: Pieces in memory that stand in for a damaged index.
+        head: Head of the index; None while it is being rebuilt.
+        header_size: Header size of the finish record; the index follows the header.
+        rebuilt: Pieces in memory that replace a damaged index.
         live: Ledgers that are not dropped, and the bytes of their entries.
-        live_bytes: Of all of them.
+        live_bytes: Sum of these bytes.
     """
 
     entry: FileEntry
@@ -94,44 +94,44 @@ class FinishedFile:
 
     @property
     def body_offset(self) -> int:
-        """Where the index starts."""
+        """Offset of the index."""
         return self.entry.finish_offset + self.header_size
 
     @property
     def end(self) -> int:
-        """First byte behind the index; nothing lies there."""
+        """First byte after the index; nothing is stored there."""
         assert self.head is not None
         return self.body_offset + self.head.block_offset(len(self.head.keys))
 
     def block_offset(self, number: int) -> int:
-        """Where a block of the index starts in the file."""
+        """Return the offset of an index block in the file."""
         assert self.head is not None
         return self.body_offset + self.head.block_offset(number)
 
     def totals(self) -> Sequence[LedgerTotal]:
-        """What the file holds of each ledger; ledgers whose records are all dropped have 0 pieces.
+        """Totals of each ledger in the file; 0 pieces for ledgers whose records are all dropped.
 
-        Nothing while its index is being rebuilt.
+        Empty while its index is being rebuilt.
         """
         if self.rebuilt is not None:
             return self.rebuilt.totals()
         return () if self.head is None else self.head.totals
 
     def has(self, ledger_id: int) -> bool:
-        """Whether the file has records of a ledger, live or dropped."""
+        """Return whether the file has records of a ledger, live or dropped."""
         if self.rebuilt is not None:
             return ledger_id in self.rebuilt
         return self.total_of(ledger_id) is not None
 
     def total_of(self, ledger_id: int) -> LedgerTotal | None:
-        """What the file holds of a ledger, by its own index."""
+        """Return the total of a ledger, by the file's own index."""
         return None if self.head is None else self.head.total_of(ledger_id)
 
 
 def read_header(
     handle: File, identity: FileIdentity, offset: int
 ) -> Generator[Need, bytes, JournalRecord]:
-    """The record at `offset`, without its body."""
+    """Return the record at `offset`, without its body."""
     data = yield Need(handle, offset, HEADER_READ_SIZE)
     size = header_size_at(data, identity, offset)
     if size > len(data):
@@ -142,7 +142,7 @@ def read_header(
 def read_body(
     handle: File, record: JournalRecord, start: int, end: int
 ) -> Generator[Need, bytes, bytes]:
-    """Bytes `start` to `end` (exclusive) of a record's body, verified."""
+    """Return the bytes `start` to `end` (exclusive) of a record's body, verified."""
     if start == end:
         return b""
     first_chunk = start // CHUNK_SIZE
@@ -183,7 +183,7 @@ def read_index_head(file: FinishedFile) -> Generator[Need, bytes, None]:
 
 
 def read_block(file: FinishedFile, number: int) -> Generator[Need, bytes, IndexBlock]:
-    """One block of a finished file's index, verified."""
+    """Return one verified block of a finished file's index."""
     block = file.blocks.get(number)
     if block is None:
         data = yield Need(file.handle, file.block_offset(number), BLOCK_SIZE)
@@ -195,7 +195,7 @@ def read_block(file: FinishedFile, number: int) -> Generator[Need, bytes, IndexB
 def find_piece(
     file: FinishedFile, ledger_id: int, entry_id: int
 ) -> Generator[Need, bytes, Piece[int] | None]:
-    """The piece of a finished file that holds an entry; its target is the record's offset."""
+    """Return the piece of a finished file that holds an entry; its target is a record's offset."""
     if file.rebuilt is not None:
         piece = file.rebuilt.find(ledger_id, entry_id)
         return None if piece is None else _by_offset(piece)
@@ -211,7 +211,7 @@ def find_piece(
 
 
 def all_pieces(file: FinishedFile, ledger_id: int) -> Generator[Need, bytes, list[Piece[int]]]:
-    """All pieces of a ledger in a finished file."""
+    """Return all pieces of a ledger in a finished file."""
     if file.rebuilt is not None:
         return [_by_offset(piece) for piece in file.rebuilt.pieces_of(ledger_id)]
     found: list[Piece[int]] = []
@@ -229,7 +229,7 @@ def all_pieces(file: FinishedFile, ledger_id: int) -> Generator[Need, bytes, lis
 
 
 def held_spans(file: FinishedFile, ledger_id: int, tombstone: int) -> Generator[Need, bytes, Spans]:
-    """What a finished file with an index of its own holds above a tombstone.
+    """Return the ids held above a tombstone by a finished file with an index of its own.
 
     Each block is read on its own, past the cache: there may be thousands.
     """

@@ -1,4 +1,4 @@
-"""The finished files of a directory: which ledgers they hold, and what of them is live."""
+"""The finished files of a directory: their ledgers, and their live bytes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ _by_id = attrgetter("entry.file_id")
 
 
 class HeldFiles:
-    """Finished files in rising order of id, found by ledger.
+    """Finished files in ascending order of id, found by ledger.
 
-    A file's `live_bytes` are those of the ledgers that it is found by. A ledger that has entries
-    both above and below its tombstone in one file counts with all of them until it is dropped
-    again.
+    A file's `live_bytes` are those of the ledgers that it is found by. A ledger with entries both
+    above and below its tombstone in one file counts with all of them until the next drop.
 
     Args:
-        files: In rising order of id.
+        files: In ascending order of id.
         tombstone_of: Origin sequence below which a ledger's entries were dropped.
     """
 
@@ -37,24 +36,24 @@ class HeldFiles:
         return file_id in self._files
 
     def holding(self, ledger_id: int) -> list[FinishedFile]:
-        """Files with live entries of a ledger, oldest first."""
+        """Return the files with live entries of a ledger, oldest first."""
         return self._holding.get(ledger_id, [])
 
     def add(self, file: FinishedFile) -> None:
-        """Take a file of a larger id than all others, at once."""
+        """Add a file with a larger id than all others, in one turn."""
         for _ in self.adding(file):
             pass
 
     def adding(self, file: FinishedFile) -> Iterator[None]:
-        """Take a file of a larger id than all others; yields after each slice.
+        """Add a file with a larger id than all others; yields after each slice.
 
-        Its ledgers are found by it slice by slice: until the end another index has to know them.
+        It becomes findable slice by slice; until the end another index has to cover its ledgers.
         """
         yield from self._count(file)
         self._files[file.entry.file_id] = file
 
     def counting_again(self, file: FinishedFile) -> Iterator[None]:
-        """Look a file's ledgers up again after its index was rebuilt; nothing if it is gone.
+        """Count a file's ledgers after its index was rebuilt; does nothing if the file is freed.
 
         Yields after each slice; until the end the file has to be in doubt.
         """
@@ -83,12 +82,12 @@ class HeldFiles:
             yield
 
     def drop(self, ledger_id: int) -> None:
-        """No entry that any file holds of a ledger is live any more."""
+        """Count all entries of a ledger in all files as not live."""
         for file in self._holding.pop(ledger_id, ()):
             file.live_bytes -= file.live.pop(ledger_id)
 
     def dead(self, files_in_doubt: set[int]) -> list[FinishedFile]:
-        """The files without anything live; one in doubt may hold anything, and is none of them."""
+        """Return the files without live entries, except those in doubt, which may hold anything."""
         return [
             file
             for file in self._files.values()
@@ -96,6 +95,6 @@ class HeldFiles:
         ]
 
     def remove(self, file: FinishedFile) -> None:
-        """Forget a file without anything live."""
+        """Remove a file without live entries."""
         assert not file.live
         del self._files[file.entry.file_id]

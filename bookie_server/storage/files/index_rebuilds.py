@@ -1,4 +1,4 @@
-"""Repairs of damaged indexes: the records of the file have what its index had."""
+"""Repairs damaged indexes from the records of their files."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from bookie_server.storage.slices import parts
 
 
 async def _go_on() -> None:
-    """Nothing is served yet: no turn is given up."""
+    """Do nothing: no client is served yet."""
 
 
 async def rebuild_index(
     file: FinishedFile, shared: Shared, give_way: Callable[[], Awaitable[None]] = _go_on
 ) -> None:
-    """Scan a finished file whose index is damaged; until it is done nothing absent is said.
+    """Scan a finished file whose index is damaged; until the end no absence is reported.
 
     Args:
-        file: Its records are whole, or in doubt from here on.
+        file: In doubt from here on if its records are damaged, too.
         shared: Has the files in doubt, and counts rebuilt indexes and damage.
         give_way: Called after each slice of work.
     """
@@ -51,7 +51,7 @@ async def rebuild_index(
 
 
 class IndexRebuilds:
-    """Rebuilds damaged indexes that reads meet, each once at a time; meanwhile it is in doubt."""
+    """Rebuilds damaged indexes that reads meet, each once at a time; the file is in doubt then."""
 
     def __init__(self, shared: Shared, finished: HeldFiles, pins: Pins) -> None:
         self._shared = shared
@@ -60,7 +60,7 @@ class IndexRebuilds:
         self._running: set[int] = set()
 
     def on_damage(self, file: FinishedFile | None) -> None:
-        """Count damage that a read met; `file` is the one whose index is damaged, if one is."""
+        """Count damage that a read met; `file` is the one with a damaged index, if any."""
         self._shared.counters.damage += 1
         if file is None or file.rebuilt is not None or file.entry.file_id in self._running:
             return

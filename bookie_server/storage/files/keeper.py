@@ -1,13 +1,13 @@
-"""Which files there are: the active one, the prepared next one, the finished ones.
+"""Owns the files: the active one, the prepared next one, the finished ones.
 
-The MANIFEST names the next file before it is used, so a roll needs no commit: the journal goes on
-in the next file at once. The maintenance coroutine writes the index of the full file, prepares
+The MANIFEST names the next file before it is used, so a roll needs no commit: the journal continues
+in the next file immediately. The maintenance coroutine writes the index of the full file, prepares
 another file and commits. Another roll waits until that index is durable. On a full disk no next
-file can be prepared: regular adds are refused then, and what is left of the active file is for
-control and recovery records.
+file can be prepared. Regular adds are then refused, and the rest of the active file is for control
+and recovery records.
 
-Each commit frees the finished files in which nothing is live: their slots are free, some for
-reuse and the others removed, once the MANIFEST that says so is durable.
+Each commit frees the finished files without live entries. Once the MANIFEST without them is
+durable, some of their slots are kept for reuse and the others are removed.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from bookie_server.storage.wake_ups import resolve, settle
 from ledgerlog_spark.model import Code
 
 CONTROL_RECORD_SIZE = 1_024
-"""What one more control record takes in a file at most."""
+"""Upper bound of the bytes of one more control record in a file."""
 RESERVE_FRACTION = 16
 INDEX_BYTES_PER_PIECE = 48
 INDEX_BYTES_BESIDE = 2 * BLOCK_SIZE
 PIECES_PER_STRETCH_MAX = 2
-"""That an index grows by: a stretch of ids within an older piece is one, and splits the other."""
+"""Bytes that an index grows by: consecutive ids within an older piece make one and split it."""
 
 
 def room_left(file: OpenFile) -> int:
-    """Bytes of records that the file still takes if its index is to fit behind them."""
+    """Bytes of records that the file can still take with its index after them."""
     index_size = INDEX_BYTES_BESIDE + INDEX_BYTES_PER_PIECE * file.index.pieces
     return file.entry.size_bytes - file.end - index_size
 
@@ -52,16 +52,16 @@ class FileKeeper:
     """Owns all files of one directory once the bookie serves.
 
     Args:
-        shared: Of the storage.
-        boot: What it left; its files are freed as others replace them, so it is not kept.
+        shared: State shared by the parts of the storage.
+        boot: Its files are freed as others replace them, so it is not kept.
         on_failed: Called when the device failed.
-        on_state_change: Called when it takes regular adds again, or no longer.
+        on_state_change: Called when regular adds become possible or impossible.
 
     Attributes:
         active: The file that the journal writes.
-        full: The one before, while its index is not durable; its index in memory serves reads.
-        spare: Prepared and named in the durable MANIFEST; None while there is none.
-        finished: The others.
+        full: The file before, until its index is durable; its index in memory serves reads.
+        spare: Prepared and named in the durable MANIFEST, or None.
+        finished: The other files.
         pins: Readings that may touch any file.
     """
 
@@ -99,16 +99,16 @@ class FileKeeper:
 
     @property
     def opened(self) -> Sequence[OpenFile]:
-        """The files with an index in memory, which may hold entries: newest first."""
+        """The files with an index in memory that may hold entries, newest first."""
         return (self.active,) if self.full is None else (self.active, self.full)
 
     def has_file(self, file_id: int) -> bool:
-        """Whether a file is one of the directory's, and not freed meanwhile."""
+        """Return whether a file is one of the directory's and not freed."""
         is_open = any(file_id == file.entry.file_id for file in self.opened)
         return is_open or file_id in self.finished
 
     def drop(self, ledger_id: int) -> None:
-        """A durable tombstone covers all that is held of a ledger."""
+        """Apply a durable tombstone that covers all entries held of a ledger."""
         for file in self.opened:
             file.index.drop(ledger_id)
         self.finished.drop(ledger_id)
@@ -119,30 +119,30 @@ class FileKeeper:
         return bool(self._missing or self._health.files_in_doubt)
 
     def has_room(self, size: int) -> bool:
-        """Whether control and recovery records of `size` bytes in all still fit."""
+        """Return whether control and recovery records of `size` bytes in all still fit."""
         spare = 0 if self.spare is None else room_left(self.spare)
         return size <= room_left(self.active) + spare
 
     def has_room_for(self, size: int) -> bool:
-        """Whether a record of `size` bytes that is no regular add still fits, after adds in flight.
+        """Return whether a record of `size` bytes, not a regular add, fits after adds in flight.
 
-        While regular adds are taken it does: there is a next file.
+        It always does while regular adds are accepted, because there is a next file.
         """
         health = self._health
         return health.is_writable or self.has_room(2 * health.in_flight_bytes + size)
 
     def refuses_control(self) -> Code | None:
-        """Why no control record can be taken now; None when one can."""
+        """Return the code that refuses control records now; None when they are accepted."""
         if self._health.has_failed or self._health.is_closing:
             return Code.IO_ERROR
         return None if self.has_room_for(2 * CONTROL_RECORD_SIZE) else Code.READ_ONLY
 
     def must_roll(self, size: int, stretches: int) -> bool:
-        """Whether a record of `size` bytes has to go to the next file.
+        """Return whether a record of `size` bytes has to go to the next file.
 
         Args:
             size: Bytes.
-            stretches: Of its consecutive ids, and of those of all records that are not durable.
+            stretches: Stretches of consecutive ids in it and in all records that are not durable.
         """
         active = self.active
         if active.end == RECORDS_START:
@@ -159,9 +159,9 @@ class FileKeeper:
         return self.spare is not None or self._health.is_writable
 
     async def roll(self) -> None:
-        """Go on in the next file; the full one gets its index afterwards.
+        """Continue in the next file; the full one gets its index later.
 
-        Without a next file and without room for one nothing changes.
+        Without a next file and without room for one, nothing changes.
         """
         while self.spare is None or self.full is not None:
             # A full file needs no room for its index.
@@ -174,24 +174,24 @@ class FileKeeper:
         self.wake()
 
     def _retire_active(self) -> None:
-        """The active file takes no further record but the finish; no group is under way."""
+        """Close the active file to records except the finish; no group is under way."""
         assert self.full is None
         self.full = self.active
         self.full.finish_sequence = self._sequences.next_sequence
         self._sequences.next_sequence += 1
 
     async def finish_all(self) -> None:
-        """At a clean stop: give the files that have entries their indexes, durably."""
+        """Write the indexes of all files with entries, durably, at a clean stop."""
         await self._finish_full()
-        # Control records alone need no file: the ledger-state file has what they say.
+        # Control records alone need no file: the ledger-state file has their contents.
         if self.active.index.pieces:
             self._retire_active()
             await self._finish_full()
 
     async def _finish_full(self) -> None:
-        """Write and sync the full file's index, where there is one.
+        """Write and sync the full file's index, if there is a full file.
 
-        The index is encoded, and its ledgers are looked up, in slices: adds, reads and drops go on
+        The index is encoded, and its ledgers are looked up, in slices. Adds, reads and drops go on
         in between. A drop meanwhile may leave pieces in it, which its tombstone covers.
         """
         full = self.full
@@ -235,14 +235,14 @@ class FileKeeper:
             await self._tasks.sleep(0)
 
     def wake(self) -> None:
-        """There is something to maintain."""
+        """Wake the maintenance."""
         self._is_due = True
         if self._due is not None:
             due, self._due = self._due, None
             resolve(due, None)
 
     async def commit_soon(self) -> None:
-        """Commit what is so now; durable on return unless the storage failed, ended or is full."""
+        """Commit the current state; durable on return unless it failed, ended or is full."""
         if self._ended.done():
             return
         committed: Future[None] = self._tasks.future()
@@ -251,7 +251,7 @@ class FileKeeper:
         await committed
 
     async def maintain(self) -> None:
-        """Prepare files and commit the MANIFEST whenever that is due, until closed."""
+        """Prepare files and commit the MANIFEST whenever due, until closed."""
         try:
             while not self._is_closing and not self._health.has_failed:
                 if not self._is_due:
@@ -271,7 +271,7 @@ class FileKeeper:
             settle(self._committed)
 
     async def stop(self) -> None:
-        """End the maintenance; on return nothing of it runs."""
+        """Stop the maintenance and wait for its end."""
         self._is_closing = True
         self.wake()
         await self._ended
@@ -299,7 +299,7 @@ class FileKeeper:
         except TooManyFilesError:
             if prepared is not None:
                 await self._slots.discard(prepared)
-            # Without a next file the active one is all that is left, as on a full disk.
+            # Without a next file only the active one is left, as on a full disk.
             self._set_writable(is_writable=self.spare is not None)
             self._tasks.spawn("descriptor retry", self._retry())
             return
@@ -309,13 +309,13 @@ class FileKeeper:
         self._set_writable(is_writable=True)
 
     async def _commit_without_spare(self) -> bool:
-        """Whether that freed a slot or room for one."""
+        """Commit without a next file; returns whether that freed a slot or room for one."""
         counters = self._shared.counters.files
         freed = counters.freed
         try:
             await self.commit(None)
         except (DiskFullError, TooManyFilesError):
-            # The files themselves say all that a boot needs; the retry commits.
+            # A boot can read everything from the files; the retry commits.
             return False
         return counters.freed > freed
 
@@ -332,20 +332,20 @@ class FileKeeper:
             self._on_state_change()
 
     def _notify(self) -> None:
-        """A roll that waits looks again."""
+        """Wake a roll that waits."""
         changed, self._changed = self._changed, self._tasks.future()
         resolve(changed, None)
 
     def fail(self) -> None:
-        """The storage failed: whoever waits for a next file gives up."""
+        """Wake all waiters for a next file after a failure; they give up."""
         self._set_writable(is_writable=False)
         self.wake()
 
     async def commit(self, prepared: OpenFile | None, *, keep_open: bool = True) -> None:
-        """Make the files as they are now the directory's, durably.
+        """Make the current files the directory's, durably.
 
         Args:
-            prepared: Named as the next file.
+            prepared: The next file to name.
             keep_open: False at a clean stop: open files hold nothing and become free.
 
         Raises:
@@ -355,7 +355,7 @@ class FileKeeper:
         """
         dead = self.finished.dead(self._health.files_in_doubt)
         for file in dead:
-            # Nothing in it is found any more; the slot counts until the commit.
+            # Nothing in it can be found any more; the slot counts until the commit.
             self.finished.remove(file)
             self._freed.append(file.entry.slot)
             self._pinned[file.entry.slot] = file.handle
@@ -378,23 +378,23 @@ class FileKeeper:
             await self._release(slot, is_kept=slot in manifest.free_slots)
 
     async def _cut(self, file: FinishedFile) -> None:
-        """Give back what lies behind the index, once the durable MANIFEST calls a file finished.
+        """Cut a finished file after its index, once the durable MANIFEST lists it as finished.
 
-        Not before: an open file that is shorter than it was allocated counts as damaged.
+        Not earlier: an open file that is shorter than its allocation counts as damaged.
         """
         file.handle.may_close()
         with contextlib.suppress(TooManyFilesError):  # the next start gives it back
             await file.handle.truncate(file.end)
 
     async def _release(self, slot: str, *, is_kept: bool) -> None:
-        """The durable MANIFEST lists the slot as free, or not at all."""
+        """Free a slot that the durable MANIFEST lists as free, or not at all."""
         self._shared.counters.files.freed += 1
         if not self.pins.are_taken or self._is_closing:
             await self._drop_file(slot, is_kept=is_kept)
             return
 
         def past() -> None:
-            # After a stop the directory may be another process's.
+            # After a stop the directory may belong to another process.
             if not self._is_closing:
                 self._tasks.spawn("release of a file", self._drop_file(slot, is_kept=is_kept))
 

@@ -40,14 +40,14 @@ FIRST_GENERATION = 1
 async def initialize_directory(files: FileSystem) -> None:
     """Write the first MANIFEST, durably, unless there is one.
 
-    For a directory that is known to be new: from then on a missing MANIFEST is damage. Safe to
-    repeat after a crash at any moment.
+    For a directory that is known to be new: from then on a missing MANIFEST is damage. A crash at
+    any moment leaves a state in which the call can be repeated.
 
     Raises:
-        DamagedDirectoryError: There are entry-log files: the directory is not new.
+        DamagedDirectoryError: There are entry-log files, so the directory is not new.
         StorageError: The device failed, or has no room.
     """
-    # A killed process may have left a renamed MANIFEST that only the page cache holds.
+    # A killed process may have left a renamed MANIFEST only in the page cache.
     await files.sync_directory()
     names = await files.names()
     if NAME in names:
@@ -58,7 +58,7 @@ async def initialize_directory(files: FileSystem) -> None:
 
 
 def is_first_manifest(data: bytes) -> bool:
-    """Whether a MANIFEST is one that `initialize_directory` wrote, before any start used it."""
+    """Return whether a MANIFEST is unused: `initialize_directory` wrote it, no start did."""
     try:
         manifest = decode_manifest(data)
     except StartupError:
@@ -67,23 +67,23 @@ def is_first_manifest(data: bytes) -> bool:
 
 
 async def _go_on() -> None:
-    """No turn is given up: nobody is served."""
+    """Do nothing: no client is served."""
 
 
 class ManifestStore:
     """The durable MANIFEST of one directory, and the ledger states that it names.
 
-    A commit appends the states that changed; when more was appended than the file began with, the
-    file is written anew. Both go by `UNITS_PER_TURN`. What changed meanwhile is the last block,
-    which is encoded in the turn in which the MANIFEST is composed: the two always agree.
+    A commit appends the states that changed. When more was appended than the file began with, the
+    file is rewritten. Both work in slices of `UNITS_PER_TURN`. Changes during the commit are the
+    last block, which is encoded in the same turn as the MANIFEST, so the two always agree.
 
     Args:
-        files: Of the directory.
-        deltas_bytes_min: A ledger-state file with less appended is not written anew.
+        files: The directory.
+        deltas_bytes_min: A ledger-state file with less appended is not rewritten.
         give_way: Called after each slice of a MANIFEST of very many files.
 
     Attributes:
-        current: As it is on the device.
+        current: The MANIFEST on the device.
     """
 
     def __init__(
@@ -124,17 +124,17 @@ class ManifestStore:
         return decode_states(data, name)
 
     async def commit(self, compose: Callable[[], Manifest], states: LedgerStates) -> None:
-        """Replace the MANIFEST in one step; durable on return.
+        """Replace the MANIFEST atomically; durable on return.
 
         Args:
-            compose: Called once, in the turn after which no change of state is in this commit; its
-                manifest's generation and state file are set here.
-            states: Of all ledgers; `changed` is empty afterwards but for what changes meanwhile.
+            compose: Called once. State changes after its turn are not in this commit. This method
+                sets the generation and state file of its manifest.
+            states: All ledgers; `changed` then has only the changes made during the call.
 
         Raises:
             DiskFullError: Nothing changed.
             TooManyFilesError: Nothing changed.
-            SyncFailedError: The old or the new one counts; which is not known.
+            SyncFailedError: Either the old or the new one counts; which one is unknown.
         """
         generation = self.current.generation + 1
         appended = self.current.state_bytes - (self._base_bytes or 0)
@@ -156,8 +156,8 @@ class ManifestStore:
                 await file.close()
             manifest = replace(manifest, generation=generation, state_file=name, state_bytes=end)
             if is_base:
-                # Names become durable in any order: the state file's has to be before a MANIFEST
-                # names it.
+                # Names become durable in any order, and the state file's has to be durable before a
+                # MANIFEST names it.
                 await self._files.sync_directory()
             await self._write(NEW_NAME, await self._encoded(manifest))
             await self._files.rename(NEW_NAME, NAME)
@@ -177,11 +177,11 @@ class ManifestStore:
             await self._give_way()
 
     async def _settle(self, manifest: Manifest, base_bytes: int | None) -> None:
-        """Make the renamed MANIFEST durable, and remove the state file before."""
+        """Make the renamed MANIFEST durable, and remove the previous state file."""
         try:
             await self._files.sync_directory()
         except DiskFullError as error:
-            # The new one may count already: to go on as if it did not would overwrite its state.
+            # The new one may count already; continuing with the old one would overwrite its state.
             raise SyncFailedError(f"{error.message}, after the rename", path=NAME) from error
         old, self.current = self.current.state_file, manifest
         if base_bytes is not None:
@@ -200,21 +200,21 @@ class ManifestStore:
         taken: set[int],
         compose: Callable[[], Manifest],
     ) -> tuple[int, Manifest]:
-        """Write the states of `ids`, then what changed; returns the end, and what was composed.
+        """Write the states of `ids`, then the changes; returns the end and the composed MANIFEST.
 
         Args:
             file: The state file.
-            offset: Of the first block.
-            generation: Of the MANIFEST to come.
-            states: Of all ledgers.
-            ids: Written before what changed: all ledgers of a new file.
-            taken: Out: what was taken from `states.changed`.
+            offset: Offset of the first block.
+            generation: Generation of the next MANIFEST.
+            states: All ledgers.
+            ids: Written before the changes: all ledgers of a new file.
+            taken: Output: the ids taken from `states.changed`.
             compose: As in `commit`.
         """
         if offset == 0:
             await file.truncate(0)
         # Each round is shorter than the one before, unless changes come as fast as they are
-        # written; then the last turn takes what is left.
+        # written; then the last turn takes the rest.
         rounds_left = 2 + 2 * ((len(states) + len(states.changed)) // UNITS_PER_TURN)
         while True:
             changed, states.changed = states.changed, set()
@@ -236,7 +236,7 @@ class ManifestStore:
         return offset + len(block)
 
     async def remove_strays(self) -> None:
-        """Remove what the MANIFEST does not name: left over from a crash, and free."""
+        """Remove files that the MANIFEST does not name, left over from a crash."""
         named = {self.current.state_file, *self.current.free_slots}
         named |= {entry.slot for entry in self.current.files}
         for name in await self._files.names():
@@ -251,12 +251,12 @@ class ManifestStore:
         await self._files.remove(name)
 
     async def mark_unclean(self) -> None:
-        """Leave the unclean marker; durable on return."""
+        """Create the unclean marker; durable on return."""
         await self._write(UNCLEAN_NAME, b"")
         await self._files.sync_directory()
 
     async def unmark_unclean(self) -> None:
-        """Take the unclean marker away, after everything else is durable."""
+        """Remove the unclean marker, after everything else is durable."""
         await self._files.remove(UNCLEAN_NAME)
         await self._files.sync_directory()
 

@@ -1,4 +1,4 @@
-"""Which readings are under way, so that no slot is used again under one of them."""
+"""The readings under way, so that no slot is reused under one of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable
 class Pins:
     """Readings by number, in the order in which they began.
 
-    A reading may still touch any file that was in use when it began. So a freed slot waits until
-    all readings are over that began before it was freed.
+    A reading may touch any file that was in use when it began. So a freed slot waits for the end
+    of all readings that began before it was freed.
     """
 
     def __init__(self) -> None:
@@ -20,13 +20,13 @@ class Pins:
         self._waiting_number = 0
 
     def take(self) -> int:
-        """A reading begins; returns its number for `release`."""
+        """Register a reading; returns its number for `release`."""
         number, self._next = self._next, self._next + 1
         self._open[number] = None
         return number
 
     def release(self, number: int) -> None:
-        """A reading is over."""
+        """Unregister a reading."""
         del self._open[number]
         oldest = next(iter(self._open), self._next)
         while self._waiting and self._waiting[0][0] <= oldest:
@@ -34,11 +34,11 @@ class Pins:
 
     @property
     def are_taken(self) -> bool:
-        """Whether any reading is under way."""
+        """Return whether any reading is under way."""
         return bool(self._open)
 
     def when_past(self, callback: Callable[[], None]) -> None:
-        """Call back once every reading that is under way now is over; at once without any."""
+        """Call back after the end of all readings now under way; immediately if there are none."""
         if not self._open:
             callback()
             return

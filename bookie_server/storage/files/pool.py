@@ -1,8 +1,8 @@
-"""The files of a directory, at most so many of them open.
+"""The files of a directory, with a bound on the open ones.
 
 A bookie has a file for each 256 MB that it holds, and a process has few descriptors. So a finished
-file is opened when it is read, and closed when others need its descriptor. Everything that storage
-opens goes through a pool: what it holds is counted, and `close_all` leaves nothing open.
+file is opened when it is read, and closed when another file needs its descriptor. Storage opens all
+its files in a pool, which counts them; `close_all` leaves nothing open.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class FilePool:
 
     Args:
         files: Opens them.
-        tasks: For waits.
-        open_max: Files open at the same time; at least 8, for the files that are written stay open.
+        tasks: Makes futures for waits.
+        open_max: Files open at the same time; at least 8, as files under writing stay open.
 
     Attributes:
         open_count: Files that are open, being opened or being closed.
-        opened: How often a file was opened.
+        opened: Number of times that a file was opened.
     """
 
     def __init__(self, files: FileSystem, tasks: Tasks, open_max: int) -> None:
@@ -52,7 +52,7 @@ class FilePool:
         self.random_bytes: Callable[[int], bytes] = files.random_bytes
 
     def future(self) -> Future[None]:
-        """A future of the pool's host."""
+        """Return a future of the pool's host."""
         return self._tasks.future()
 
     @property
@@ -61,7 +61,7 @@ class FilePool:
         return sorted(file.name for file in self._open if file.is_held)
 
     def at(self, name: str) -> PooledFile:
-        """A file that exists, to be opened when it is used."""
+        """Return an existing file, which is opened when it is used."""
         return PooledFile(self, name)
 
     async def open(self, name: str, *, create: bool = False) -> PooledFile:
@@ -69,17 +69,17 @@ class FilePool:
 
         Raises:
             MissingFileError: No such file, and `create` is false.
-            TooManyFilesError: No descriptor could be had for 2 s; the call may be repeated.
+            TooManyFilesError: No descriptor was available for 2 s; the call may be repeated.
         """
         file = PooledFile(self, name, is_held=True)
         await self.open_now(file, create=create)
         return file
 
     async def open_now(self, file: PooledFile, *, create: bool = False) -> File:
-        """Open a file of this pool unless it is open; the caller uses or holds it."""
+        """Open a file of this pool unless it is open; the caller then uses or holds it."""
         while file.opened is None:
             if file.opening is not None:
-                # Each has a future of its own: who gives up cancels what it waits for.
+                # One future per waiter: a cancelled waiter cancels the future that it awaits.
                 waiting: Future[None] = self._tasks.future()
                 file.opening.append(waiting)
                 await waiting
@@ -113,7 +113,7 @@ class FilePool:
             await self.close(file)
 
     async def close(self, file: PooledFile) -> None:
-        """Close a file that nothing uses; fine when it is closed."""
+        """Close a file that nothing uses; does nothing if it is closed."""
         opened, file.opened = file.opened, None
         if opened is None:
             return
@@ -124,13 +124,13 @@ class FilePool:
             self._give_back()
 
     async def close_all(self) -> None:
-        """Close every file, after the reads that are under way; nothing is opened any more."""
+        """Close every file after the reads under way; no file is opened any more."""
         self._is_closed = True
         for file in list(self._open):
             await file.close()
 
     async def _reserve(self) -> None:
-        """Wait for the right to one more open file; a file that nothing uses makes room."""
+        """Wait for the right to open one more file; an unused file is closed for it."""
         while self.open_count >= self._open_max:
             victim = self._victim()
             if victim is None:
@@ -146,7 +146,7 @@ class FilePool:
         self.wake()
 
     def wake(self) -> None:
-        """A file was closed, or may be: the next who waits looks again."""
+        """Wake the next waiter: a file was closed, or can be."""
         while self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.done():
@@ -154,7 +154,7 @@ class FilePool:
                 return
 
     def _victim(self) -> PooledFile | None:
-        """The file to close: not used lately, found in turns (second chance)."""
+        """Return the file to close: one not used since the last round over the files, in turn."""
         for _ in range(2 * len(self._open)):
             file = next(iter(self._open))
             self._open.move_to_end(file)
@@ -187,13 +187,13 @@ class PooledFile:
     """The File port; opened when it is used, unless it is held open.
 
     Attributes:
-        name: In the directory.
+        name: Name in the directory.
         opened: The file itself while it is open.
-        opening: Who waits for the attempt to open it that is under way; None without one.
+        opening: Futures of the waiters for the opening under way; None without one.
         uses: Operations under way.
-        is_held: Not to be closed for others.
-        was_used: Since it was last looked at for closing.
-        is_closed: For good.
+        is_held: Must not be closed for other files.
+        was_used: Used since the pool last looked for a file to close.
+        is_closed: Closed permanently.
     """
 
     _pool: FilePool
@@ -207,7 +207,7 @@ class PooledFile:
     _idle: list[Future[None]] = field(default_factory=list)
 
     def may_close(self) -> None:
-        """From now on it is read only: its descriptor may be had by others."""
+        """Mark the file as only read from now on: the pool may close it for others."""
         self.is_held = False
         self._pool.wake()
 
@@ -224,7 +224,7 @@ class PooledFile:
                 self._pool.wake()
 
     def read_now(self, offset: int, size: int) -> bytes | None:
-        """What the page cache has of an open file, else None."""
+        """Read from the page cache of an open file, else return None."""
         if self.opened is None:
             return None
         self.was_used = True
@@ -256,7 +256,7 @@ class PooledFile:
             await file.allocate(size)
 
     async def truncate(self, size: int) -> None:
-        """Give back what lies beyond `size`."""
+        """Cut the file to `size` bytes."""
         async with self._using() as file:
             await file.truncate(size)
 
@@ -266,12 +266,12 @@ class PooledFile:
             return await file.size()
 
     async def data_end(self) -> int:
-        """End of what may be anything but zeros."""
+        """Return the end of the bytes that may not be zeros."""
         async with self._using() as file:
             return await file.data_end()
 
     async def close(self) -> None:
-        """Close it for good, after the operations that are under way."""
+        """Close the file permanently, after the operations under way."""
         self.is_closed = True
         while self.uses:
             idle = self._pool.future()

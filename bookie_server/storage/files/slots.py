@@ -1,4 +1,4 @@
-"""Slot files: made ahead of use, recycled only when the durable MANIFEST lists them free."""
+"""Slot files: created ahead of use, recycled only when the durable MANIFEST lists them free."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Slots:
     async def prepare(
         self, file_id: int, free_slot: str | None, *, is_last_resort: bool = False
     ) -> OpenFile:
-        """An empty file with a new identity, allocated and durable, name included.
+        """Return an empty file with a new identity, allocated and durable, including its name.
 
         Args:
             file_id: Never used before.
             free_slot: Listed free by the durable MANIFEST; None makes a new slot.
-            is_last_resort: A small file out of the space that is otherwise kept free, so that a
+            is_last_resort: Makes a small file from the space that is otherwise kept free, so that a
                 bookie with a full disk still starts.
 
         Raises:
-            DiskFullError: There is no room for it. A slot made for it is removed again.
-            TooManyFilesError: No descriptor for it could be had; the same.
+            DiskFullError: There is no room for it. A new slot for it is removed.
+            TooManyFilesError: No descriptor was available. A new slot for it is removed.
             StorageError: The device failed.
         """
         size, kept_free = self._settings.file_size_bytes, self._settings.free_bytes_min
@@ -49,7 +49,7 @@ class Slots:
         name = free_slot or f"slot-{file_id:08d}"
         handle = await self._files.open(name, create=True)
         try:
-            # A freed slot was cut behind its index.
+            # A freed slot was cut after its index.
             await self._require_room(size - await handle.size(), kept_free, name)
             await handle.allocate(size)
             salt = self._files.random_bytes(16)
@@ -79,7 +79,7 @@ class Slots:
         return OpenFile(entry, handle, entry.identity, is_recycled=free_slot is not None)
 
     async def discard(self, file: OpenFile) -> None:
-        """Let go of a prepared file that no MANIFEST names as in use; a slot made for it goes."""
+        """Discard a prepared file that no MANIFEST names as in use; a new slot is removed."""
         await file.handle.close()
         if not file.is_recycled:
             await self._files.remove(file.entry.slot)
@@ -94,7 +94,7 @@ class Slots:
 
 
 async def mark_finished(handle: File, entry: FileEntry) -> None:
-    """Write and sync the header of a finished file; its finish record is durable already."""
+    """Write and sync the header of a finished file; its finish record is already durable."""
     before = decode_slot_header(await handle.read(0, HEADER_AREA_SIZE))
     header = SlotHeader(
         state=SlotState.FINISHED,
@@ -110,6 +110,6 @@ async def mark_finished(handle: File, entry: FileEntry) -> None:
 
 
 async def is_intact(handle: File, entry: FileEntry) -> bool:
-    """Whether the slot's header says that it is the file which the MANIFEST names."""
+    """Return whether the slot's header identifies the file that the MANIFEST names."""
     header = decode_slot_header(await handle.read(0, HEADER_AREA_SIZE))
     return header is not None and header.identity(entry.slot) == entry.identity

@@ -1,5 +1,5 @@
 """Reads of stored entries.
 
-- `answers`: what a read is answered, and what its answer waits for.
+- `answers`: the answers to reads, and what they wait for.
 - `reads`: finds and reads entries; `readings` drives that.
 """

@@ -1,4 +1,4 @@
-"""What a read is answered, and what its answer waits for: a fence, the journal, a cold page."""
+"""Answers to reads, and what they wait for: a fence, the journal, a cold page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ledgerlog_spark.model import NO_ENTRY, Code
 
 
 class ReadAnswers:
-    """Answers reads from what a `Reader` finds, after fencing their ledgers if they say so."""
+    """Answers reads by a `Reader`, after fencing their ledgers on request."""
 
     def __init__(self, shared: Shared, journal: Journal, reader: Reader, fences: Fences) -> None:
         self._journal = journal
@@ -26,7 +26,7 @@ class ReadAnswers:
         self._states = shared.states
 
     def read(self, request: ReadRequest, on_done: OnRead) -> None:
-        """Read one stored entry, after fencing its ledger when the request says so."""
+        """Read one stored entry, after fencing its ledger if the request has a key."""
         code = admit_read(request)
         if code is not None:
             on_done(code, None)
@@ -43,7 +43,7 @@ class ReadAnswers:
     def read_batch(self, request: BatchReadRequest, on_done: OnReadBatch) -> None:
         """Read consecutive entries as far as they are held and fit.
 
-        An answer shorter than asked for says nothing about the entry after it.
+        An answer shorter than the request proves nothing about the entry after it.
         """
         code = admit_read(request)
         if code is not None:
@@ -61,7 +61,7 @@ class ReadAnswers:
     def _when_safe(
         self, ledger_id: int, fence_key: bytes | None, then: Callable[[Code], None]
     ) -> None:
-        """Fence when there is a key, and wait for what the answer could otherwise miss."""
+        """Fence if there is a key, and wait for records that the answer would otherwise miss."""
         state = self._states.get(ledger_id)
         if fence_key is not None:
             self._fences.fence(ledger_id, fence_key, then)
@@ -74,7 +74,7 @@ class ReadAnswers:
         state = self._states.get(request.ledger_id)
         entry_id = request.entry_id
         if state is not None and entry_id == NO_ENTRY:
-            # The largest id is as much a denial of larger ones as NO_ENTRY is.
+            # The largest id denies larger ones, as NO_ENTRY does.
             entry_id = state.last_entry_id if may_say_absent(state, self._health) else NO_ENTRY
         if state is None or entry_id == NO_ENTRY:
             on_done(absent(state, self._health), None)
@@ -106,15 +106,15 @@ class ReadAnswers:
         )
 
     def _denial(self, state: LedgerState | None) -> Callable[[], Code]:
-        """What is answered if a reading that begins now finds nothing.
+        """Return a function for the answer if a reading that begins now finds nothing.
 
-        A file in doubt is not looked into while its ledgers are counted again, and the doubt may be
-        over when the reading ends. So nothing absent is said unless both moments allow it.
+        A file in doubt is not read while its ledgers are being counted, and the doubt may be over
+        when the reading ends. So absence is reported only if both moments allow it.
         """
         was_certain = may_say_absent(state, self._health)
         return lambda: absent(state, self._health) if was_certain else Code.IO_ERROR
 
 
 def _code_of(error: StorageError) -> Code:
-    """What a read is answered that failed: nothing is known of the entry."""
+    """Return the answer to a failed read, which proves nothing about the entry."""
     return Code.BUSY if isinstance(error, TooManyFilesError) else Code.IO_ERROR

@@ -1,4 +1,4 @@
-"""Drives readings: generators that name the bytes that they need (`reads.py`)."""
+"""Drives readings: generators that yield the bytes that they need (`reads.py`)."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from bookie_server.storage.wake_ups import guarded, resolve
 R = TypeVar("R")
 
 NEEDS_PER_TURN = 8
-"""Index blocks that a listing goes through before others run: 3,264 pieces."""
+"""Index blocks that a listing goes through before other tasks run: 3,264 pieces."""
 
 
 RECORDS_PER_TURN = 64
-"""Records that readings of one kind look at in one turn of the event loop, each of which may have
-4,096 entries: 1 to 6 ms."""
+"""Records per turn of the event loop for readings of one kind, each with up to 4,096 entries:
+1 to 6 ms."""
 
 RECORD_BYTES = 65_536
-"""Of a single entry, that count as another record: to copy and send 4 MiB takes milliseconds."""
+"""Bytes of an entry that count as another record: copying and sending 4 MiB takes milliseconds."""
 
 
 class Readings:
-    """Those of one directory that are under way.
+    """The readings of one directory that are under way.
 
     A reading yields a `Need`, and None after a portion. It waits in line after each portion and
     after each page that was not in the cache: many pages may come in one turn of the event loop.
-    There are lines for batches, for single entries, and for adds that are compared with what is
-    held: none of them waits for the others.
+    There are separate lines for batches, for single entries, and for comparisons of adds with
+    stored entries: none of them waits for the others.
 
     Args:
-        tasks: For those that do not end at once.
-        pins: Each reading that does not end at once has one.
+        tasks: Runs readings that do not end immediately.
+        pins: Registers each of those.
     """
 
     def __init__(self, tasks: Tasks, pins: Pins) -> None:
@@ -54,13 +54,13 @@ class Readings:
         *,
         is_batch: bool = False,
     ) -> None:
-        """Drive a reading, at once as far as its bytes are in the page cache.
+        """Drive a reading, immediately as far as its bytes are in the page cache.
 
         Args:
             reading: Not begun.
-            on_result: Called with its result, maybe before this returns.
+            on_result: Called with its result, possibly before this returns.
             on_error: Called instead when it fails.
-            is_batch: It may have portions: it begins in line while others like it are under way.
+            is_batch: It may have portions, so it waits in line if other batches are under way.
         """
         need: Need | None = None
         if not (is_batch and self._batches):
@@ -89,11 +89,11 @@ class Readings:
         self._tasks.spawn("cold read", going_on)
 
     async def compare(self, reading: Generator[Need | None, bytes, R], count: int) -> R:
-        """Drive the comparison of an add with what is held, in line from the beginning.
+        """Drive the comparison of an add with stored entries, in line from the beginning.
 
         Args:
-            reading: Not begun; in portions of `RECORDS_PER_TURN` entries at most.
-            count: Of the add's entries.
+            reading: Not begun; in portions of at most `RECORDS_PER_TURN` entries.
+            count: Number of the add's entries.
         """
         pin = self._pins.take()
 
@@ -135,7 +135,7 @@ class Readings:
 
 
 class _Line:
-    """Readings that go on one after the other, with `RECORDS_PER_TURN` records in one turn."""
+    """Readings that take turns, with `RECORDS_PER_TURN` records in one turn."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
@@ -143,7 +143,7 @@ class _Line:
         self._is_moving = False
 
     async def wait(self, records: int) -> None:
-        """Return when it is the caller's turn to look at so many records, or at a portion."""
+        """Wait until the caller may look at `records` records, or at a portion."""
         turn: Future[None] = self._tasks.future()
         self._waiting.append((turn, records))
         if not self._is_moving:
@@ -172,10 +172,10 @@ async def finish(
 
     Args:
         reading: Begun if `need` is given.
-        need: What it needs first.
+        need: Its first need.
         give_way: Called after every `NEEDS_PER_TURN` needs.
-        wait_in_line: Called after every portion, and after all bytes that were waited for, with
-            their number; None for a reading without portions.
+        wait_in_line: Called after every portion, and after each wait for bytes, with their
+            number; None for a reading without portions.
     """
     try:
         if need is None:

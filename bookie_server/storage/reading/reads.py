@@ -1,7 +1,7 @@
 """Finds and reads stored entries.
 
-Written once, as generators that say which bytes they need: bytes in the page cache are read at
-once and the answer goes out before the caller returns; only a cold page costs a coroutine.
+Readings are generators that yield the bytes they need. Bytes in the page cache are read immediately
+and the answer is sent before the caller returns; only a cold page costs a coroutine.
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ N = TypeVar("N")
 R = TypeVar("R")
 
 BATCH_HEAD_SIZE_BYTES = 24 + 8 + 4
-"""What a BATCH_READ answer takes beside its entries, as clients count it."""
+"""Bytes of a BATCH_READ answer beside its entries, as clients count them."""
 ENTRY_LENGTH_SIZE_BYTES = 4
 RECORDS_PER_BATCH_MAX = 1_024
 RECORDS_PER_PORTION = RECORDS_PER_TURN
-"""Records that a batch read looks at before others run."""
+"""Records that a batch read looks at before other tasks run."""
 RECORDS_CACHED_MAX = 1_024
 LENGTHS_CACHED_MAX = 1 << 18
-"""Entries of the records that are cached: each has its length in memory."""
+"""Entries of the cached records: each has its length in memory."""
 BLOCKS_CACHED_MAX = 512
 KEPT_BUFFER_FACTOR = 4
-"""A recent body is copied if the buffer that it was received in is more times its size."""
+"""A recent body is copied if its receive buffer is more times larger."""
 RECORD_COST_BYTES = 512
-"""What a record counts beside its body: small ones take more memory than their bytes."""
+"""Bytes that a record counts beside its body: small ones take more memory than their bytes."""
 
 
 class Found(NamedTuple):
-    """Where an entry lies.
+    """The place of an entry.
 
     Attributes:
-        place: Of the entry in the record.
-        following: How many entries right after it are consecutive and in the same record.
+        place: Index of the entry in the record.
+        following: Number of consecutive entries right after it in the same record.
     """
 
     handle: File
@@ -75,7 +75,7 @@ class Found(NamedTuple):
 
 
 class RecentBodies:
-    """The bodies of the newest durable records, up to a number of bytes; the oldest go first.
+    """The bodies of the newest durable records, bounded in bytes; the oldest are dropped first.
 
     Readers at the end of a ledger need no file.
     """
@@ -86,9 +86,9 @@ class RecentBodies:
         self._records: deque[JournalRecord] = deque()
 
     def keep(self, record: JournalRecord) -> None:
-        """Keep the body of this record, and drop those of the oldest that do not fit any more."""
+        """Keep the body of this record, and drop the oldest that no longer fit."""
         body = record.body
-        # A view keeps all of the buffer that it was received in.
+        # A view keeps its whole receive buffer in memory.
         if (
             isinstance(body, memoryview)
             and memoryview(body.obj).nbytes > KEPT_BUFFER_FACTOR * body.nbytes
@@ -103,10 +103,10 @@ class RecentBodies:
 
 
 class Reader:
-    """Reads entries of one directory, active file first, newest copy wins.
+    """Reads entries of one directory: active file first, the newest copy counts.
 
     Attributes:
-        readings: Drives the readings that this object makes.
+        readings: Drives the readings of this object.
     """
 
     def __init__(self, shared: Shared, keeper: FileKeeper) -> None:
@@ -122,10 +122,10 @@ class Reader:
         self.readings = Readings(shared.tasks, keeper.pins)
 
     def find(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, Found | None]:
-        """Where an entry lies, None when no file holds it.
+        """Return the place of an entry, or None if no file holds it.
 
         Raises:
-            CorruptRecordError: An index or a record header is damaged: unknown, not absent.
+            CorruptRecordError: An index or record header is damaged: unknown, not absent.
         """
         holder, full = self._keeper.active, self._keeper.full
         best: Piece[JournalRecord] | Piece[int] | None = holder.index.find(ledger_id, entry_id)
@@ -163,7 +163,7 @@ class Reader:
         return piece
 
     def _note_blocks(self, file: FinishedFile) -> None:
-        """Keep the index blocks used last, over all files, and forget the others."""
+        """Keep the index blocks used last, over all files, and drop the others."""
         for number in file.blocks:
             key = (file.entry.file_id, number)
             if key not in self._blocks:
@@ -201,9 +201,9 @@ class Reader:
         identity: FileIdentity,
         index_of: FinishedFile | None = None,
     ) -> CorruptRecordError:
-        """What a reading raises for damage in a file, which is noted.
+        """Return the error to raise for damage in a file, and record the damage.
 
-        Bytes that are not those of a file which was freed meanwhile are no damage.
+        A file that was freed during the read counts as no damage.
         """
         if self._keeper.has_file(identity.file_id):
             self._rebuilds.on_damage(index_of)
@@ -216,7 +216,7 @@ class Reader:
         )
 
     def read_entry(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, bytes | None]:
-        """One stored entry, None when no file holds it."""
+        """Return one stored entry, or None if no file holds it."""
         return (yield from twice(lambda: self._read_entry(ledger_id, entry_id)))
 
     def _read_entry(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, bytes | None]:
@@ -227,9 +227,9 @@ class Reader:
         return entry
 
     def compare(self, request: AddRequest) -> Generator[Need | None, bytes, tuple[bool, bool]]:
-        """Whether all entries of a run are held as they come, and whether one is held with others.
+        """Return whether all entries of a run are stored alike, and whether one differs.
 
-        Looks no further than the entry that decides: of what recovery writes back mostly the
+        Ends at the entry that decides. For entries that recovery writes back this is mostly the
         first, whose header differs. Yields None after each `RECORDS_PER_TURN` entries.
         """
         is_repeated, at = True, 0
@@ -249,10 +249,10 @@ class Reader:
         return is_repeated, False
 
     def read_batch(self, request: BatchReadRequest) -> Generator[Need | None, bytes, list[bytes]]:
-        """Consecutive entries as far as they fit; empty when the first one is not held.
+        """Return consecutive entries as far as they fit; empty when the first one is not held.
 
-        Ends after `RECORDS_PER_BATCH_MAX` records. Yields None after each `RECORDS_PER_PORTION`:
-        what is read in one turn of the loop holds up everybody else.
+        Ends after `RECORDS_PER_BATCH_MAX` records. Yields None after each `RECORDS_PER_PORTION`,
+        because a long turn of the loop delays everything else.
 
         Raises:
             CorruptRecordError: The first entry is damaged; a later one only ends the batch.
@@ -311,7 +311,7 @@ class Reader:
         return split(data, record.lengths[found.place : found.place + count])
 
     async def held(self, ledger_id: int, count_max: int = RANGES_MAX) -> Spans:
-        """First and last ids (inclusive) of the stretches of entries held, in rising order.
+        """Return the stretches of held entries as first and last ids (inclusive), ascending.
 
         Raises:
             TooManyRangesError: There are more than `count_max` of them.
@@ -334,7 +334,7 @@ class Reader:
 
     async def _held(self, ledger_id: int, count_max: int) -> Spans:
         tombstone = self._tombstone_of(ledger_id)
-        # All at once: what a copying moves from one file to another meanwhile is in one of them.
+        # In one turn: an entry that moves between files meanwhile is in one of them.
         opened = [file.index.pieces_of(ledger_id) for file in self._keeper.opened]
         finished = list(self._keeper.finished.holding(ledger_id))
         runs = [await self._spans_of(pieces, tombstone) for pieces in opened]
@@ -361,14 +361,14 @@ class Reader:
         return spans
 
     async def _joined(self, ledger_id: int, runs: Sequence[Spans], count_max: int) -> Spans:
-        """The stretches of all of these, which may overlap."""
+        """Return the union of these lists of stretches, which may overlap."""
         runs = [run for run in runs if run]
         joined = Spans()
         if len(runs) == 1:
             joined = runs[0]
         else:
             spans = merge(*runs)
-            # More than are allowed are not joined: they are held beside those of the files.
+            # More than allowed are not joined: memory holds them together with those of the files.
             while len(joined) <= count_max and (part := list(islice(spans, slices.UNITS_PER_TURN))):
                 joined.extend(part)
                 await self._give_way()
@@ -384,7 +384,7 @@ class Reader:
 
 
 def twice(look: Callable[[], Generator[N, bytes, R]]) -> Generator[N, bytes, R]:
-    """A reading that looks once more when what it found was freed meanwhile."""
+    """Repeat a reading once if its file was freed meanwhile."""
     try:
         return (yield from look())
     except FreedFileError:
@@ -392,7 +392,7 @@ def twice(look: Callable[[], Generator[N, bytes, R]]) -> Generator[N, bytes, R]:
 
 
 def split(data: bytes, lengths: Sequence[int]) -> list[bytes]:
-    """The entries of these lengths that `data` consists of."""
+    """Split `data` into entries of these lengths."""
     if len(lengths) == 1:
         return [data]
     first = lengths[0]
@@ -407,12 +407,12 @@ def split(data: bytes, lengths: Sequence[int]) -> list[bytes]:
 
 @lru_cache(maxsize=8)
 def _alike(length: int, count: int) -> Struct:
-    """`count` entries of one length: cut in a third of the time."""
+    """Return a format of `count` entries of one length, which cuts in a third of the time."""
     return Struct(f"{length}s" * count)
 
 
 def fitting(found: Found, count_max: int, budget: int, *, is_first: bool) -> tuple[int, int]:
-    """How many entries from `found` on fit the budget, and what is left of it."""
+    """Return how many entries from `found` on fit the budget, and the rest of the budget."""
     available = min(found.following + 1, count_max)
     lengths = found.record.lengths[found.place : found.place + available]
     size_bytes = sum(lengths) + ENTRY_LENGTH_SIZE_BYTES * len(lengths)
