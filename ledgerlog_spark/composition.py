@@ -1,4 +1,4 @@
-"""Composition root: the only module that puts machines' hosts, transports and stores together."""
+"""Composition root: the only module that combines hosts of machines, transports and stores."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ledgerlog_spark.transport.v2.transport import V2Transport
 def service_uri(*given: str | None) -> str:
     """The metadata service URI: the first of those given, else the environment's, else the default.
 
-    The environment is that of this process: in Spark's Python processes a variable that was set
-    after the JVM started is not there.
+    Only the environment of this process counts. A variable that was set after the JVM started does
+    not exist in Spark's Python processes.
     """
     return next(filter(None, (*given, os.environ.get(SERVICE_URI_VARIABLE), SERVICE_URI_DEFAULT)))
 
@@ -73,7 +73,7 @@ def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -
         ConfigurationError: The URI is wrong, before any I/O.
         MetadataUnavailableError: ZooKeeper did not answer within `connect_timeout_ms`.
     """
-    # Resolved once: a forked child connects to what its parent meant.
+    # Resolved once: a forked child connects to the same cluster as its parent.
     resolved = str(parse_service_uri(service_uri(uri)))
     return BlockingLogClient(lambda: open_client(resolved, settings))
 

@@ -1,9 +1,9 @@
-"""A RecordBatch made into exactly the schema that the other side insists on.
+"""Converts a RecordBatch to exactly the schema that the other side requires.
 
 Spark 4.3 compares the first batch's schema with its own, nullability flags at every level
-included, and fails on any difference. Here columns are matched by name, put in order, cast where
-no value can change, and filled with nulls where a batch is older than the column. Names that differ
-in case alone are one name where Spark takes them for one, and an error elsewhere.
+included, and fails on any difference. Here columns are matched by name, put in order, and cast
+where no value can change. Columns that an older batch lacks are filled with nulls. Names that
+differ only in case are the same name where Spark compares them so, and an error elsewhere.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 
 class Conformer:
-    """Turns batches into `target`; what to do is decided once for each schema that comes in.
+    """Converts batches to `target`. It decides how once for each incoming schema.
 
     Attributes:
         target: The schema of every batch returned.
     """
 
     def __init__(self, target: pa.Schema, *, ignores_case: bool = False) -> None:
-        """To become `target`; names in another case are errors unless `ignores_case`."""
+        """Names in another case are errors unless `ignores_case`."""
         self.target = target
         self._ignores_case = ignores_case
         self._source: pa.Schema | None = None
         self._steps: list[tuple[int, Convert] | None] | None = None
 
     def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The same rows with the target's columns; the batch's own buffers where they fit."""
+        """Returns the same rows with the target's columns, if possible in the same buffers."""
         if self._source is None or not batch.schema.equals(self._source):
             self._steps = self._decide(batch.schema)
             self._source = batch.schema
@@ -104,7 +104,7 @@ def conversion(
     column: str,
     ignores_case: bool = False,
 ) -> Convert:
-    """How arrays of type `got` become `wanted` without changing a value."""
+    """How arrays of type `got` are converted to `wanted` without changing a value."""
     if got == wanted:
         return _unchanged
     if types.is_dictionary(got):
@@ -234,10 +234,10 @@ def _struct_array(
         else child[1](array.field(child[0]))
         for at, child in enumerate(children)
     ]
-    # Without fields the mask alone says how many structs there are.
+    # Without fields only the mask has the number of structs.
     mask = array.is_null() if array.null_count or not arrays else None
     for field, child in zip(wanted, arrays, strict=True):
-        # Below a null struct a field has no value, whatever its flag says.
+        # Below a null struct a field has no value, whatever its flag is.
         if not field.nullable and child.null_count:
             below = child if mask is None else child.filter(array.is_valid())
             if below.null_count:
@@ -248,7 +248,7 @@ def _struct_array(
 def _list_array(array: pa.Array, *, wanted: pa.DataType, convert: Convert) -> pa.ListArray:
     if not types.is_list(array.type):
         array = array.cast(pa.list_(array.type.value_field))
-    # `flatten` drops what null lists point at, and what lies outside of the slice.
+    # `flatten` drops the values under null lists and those outside of the slice.
     lengths = array.value_lengths()
     mask = array.is_null() if array.null_count else None
     offsets = _offsets(lengths)
@@ -258,7 +258,7 @@ def _list_array(array: pa.Array, *, wanted: pa.DataType, convert: Convert) -> pa
 def _map_array(
     array: pa.MapArray, *, wanted: pa.DataType, key: Convert, value: Convert
 ) -> pa.MapArray:
-    # Not by way of a list of structs: Arrow makes none of null structs whose fields are not null.
+    # Not through a list of structs: Arrow makes none of null structs whose fields are not null.
     ends = array.offsets
     lengths = pc.subtract(ends.slice(1), ends.slice(0, len(array)))
     mask = array.is_null() if array.null_count else None

@@ -1,4 +1,4 @@
-"""Batches of any size cut into encoded entries of about one size."""
+"""Cuts batches of any size into encoded entries of about one size."""
 
 from __future__ import annotations
 
@@ -22,12 +22,7 @@ _OVERSHOOT = 1.25
 
 
 class CutEntry(NamedTuple):
-    """One entry.
-
-    Attributes:
-        batch: Its rows, at least one.
-        payload: The same, encoded.
-    """
+    """One entry: its rows, at least one, and the same rows encoded."""
 
     batch: pa.RecordBatch
     payload: bytes
@@ -36,8 +31,8 @@ class CutEntry(NamedTuple):
 class EntryCutter:
     """Joins and cuts batches of one schema.
 
-    An entry has at most 65,536 rows and about `target_entry_bytes` encoded; how many rows that is
-    follows from the entries before.
+    An entry has at most 65,536 rows and about `target_entry_bytes` encoded. The number of rows is
+    estimated from the entries before.
     """
 
     def __init__(
@@ -47,10 +42,7 @@ class EntryCutter:
         target_entry_bytes: int = TARGET_ENTRY_BYTES_DEFAULT,
         size_bytes_max: int = ENTRY_SIZE_BYTES_MAX,
     ) -> None:
-        """A cutter that has no rows yet.
-
-        `encode` is called in the order of the entries; no payload is larger than `size_bytes_max`.
-        """
+        """Calls `encode` in the order of the entries; payloads have at most `size_bytes_max`."""
         self._encode_batch = encode
         self._target_bytes = target_entry_bytes
         self._size_bytes_max = size_bytes_max
@@ -60,7 +52,7 @@ class EntryCutter:
         self._encoded_ratio = _FIRST_GUESS_RATIO
 
     def add(self, batch: pa.RecordBatch) -> Iterator[CutEntry]:
-        """Take in a batch of the schema; the entries that are full with it."""
+        """Adds a batch of the schema; returns the entries that are now full."""
         if batch.num_rows:
             self._pending.append(batch)
             self._pending_rows += batch.num_rows
@@ -69,23 +61,23 @@ class EntryCutter:
             yield from self._cut()
 
     def finish(self) -> Iterator[CutEntry]:
-        """What is left; errors as of `add`."""
+        """Returns the remaining entries; errors as of `add`."""
         while self._pending_rows:
             yield from self._cut()
 
     def release(self) -> list[pa.RecordBatch]:
-        """The rows taken in and not encoded yet, which it forgets."""
+        """Removes and returns the rows that were added and not encoded yet."""
         released, self._pending = self._pending, []
         self._pending_rows = self._pending_bytes = 0
         return released
 
     @property
     def _pending_encoded(self) -> float:
-        """About how many bytes the pending rows have encoded."""
+        """Estimated encoded size of the pending rows."""
         return self._pending_bytes * self._encoded_ratio
 
     def _cut(self) -> Iterator[CutEntry]:
-        """Encode about one entry's worth from the front of what is pending."""
+        """Encode about one entry from the front of the pending rows."""
         rows = self._pending_rows
         if self._pending_encoded > self._target_bytes * _OVERSHOOT:
             rows = int(rows * self._target_bytes / self._pending_encoded)

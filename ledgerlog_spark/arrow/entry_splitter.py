@@ -1,4 +1,4 @@
-"""Batches of any size into entries of about one size, with their range's index (LOGS.md#G5)."""
+"""Cuts batches of any size into entries of about one size, with an index (LOGS.md#G5)."""
 
 from __future__ import annotations
 
@@ -20,23 +20,18 @@ if TYPE_CHECKING:
 
 
 class EncodedEntry(NamedTuple):
-    """One entry, ready to append.
-
-    Attributes:
-        payload: The record batch message.
-        rows: In it; 0 in the index entry.
-    """
+    """One entry, ready to append: its payload and number of rows, which is 0 in the index entry."""
 
     payload: bytes
     rows: int
 
 
 class EntrySplitter:
-    """Makes the entries of one range out of the batches of one task, cut by an `EntryCutter`.
+    """Encodes the batches of one task as the entries of one range, cut by an `EntryCutter`.
 
     Attributes:
-        rows: Encoded so far.
-        size_bytes: Payload bytes of the entries so far, the index entry included once made.
+        rows: Number of rows encoded so far.
+        size_bytes: Payload bytes of the entries so far, with the index entry once it is made.
     """
 
     def __init__(
@@ -57,15 +52,15 @@ class EntrySplitter:
 
     @property
     def statistics(self) -> bytes:
-        """Of all rows so far, encoded for the log's list: at most 1 KiB."""
+        """Statistics of all rows so far, encoded for the log's list: at most 1 KiB."""
         return encode_statistics(self._statistics.columns, size_bytes_max=STATISTICS_SIZE_BYTES_MAX)
 
     def add(self, batch: pa.RecordBatch) -> Iterator[EncodedEntry]:
-        """Take in a batch of the schema; the entries that are full with it."""
+        """Adds a batch of the schema; returns the entries that are now full."""
         return map(self._indexed, self._cutter.add(batch))
 
     def finish(self) -> Iterator[EncodedEntry]:
-        """What is left, then the index entry; nothing at all for a range without rows."""
+        """Returns the remaining entries, then the index entry; nothing for a range without rows."""
         yield from map(self._indexed, self._cutter.finish())
         if self.rows:
             payload = self._encoder.encode_index(self._index)
@@ -73,11 +68,11 @@ class EntrySplitter:
             yield EncodedEntry(payload, 0)
 
     def release(self) -> list[pa.RecordBatch]:
-        """The rows taken in and not encoded yet, which it forgets."""
+        """Removes and returns the rows that were added and not encoded yet."""
         return self._cutter.release()
 
     def _indexed(self, cut: CutEntry) -> EncodedEntry:
-        """The entry, which counts from now on."""
+        """Adds the entry to the counts and the index."""
         batch, payload = cut
         columns = batch_statistics(batch)
         self._statistics.add(batch.num_rows, columns)

@@ -1,7 +1,7 @@
-"""Entries of leader logs as record batches (LOGS.md#G10).
+"""Decodes entries of leader logs into record batches (LOGS.md#G10).
 
-Records become one column of bytes that points into the entry's own memory: only the lengths are
-turned into Arrow's offsets, by Arrow.
+Records become one column of bytes that points into the entry's own memory. Only the lengths are
+converted, by Arrow, to offsets.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from ledgerlog_spark.protocol.leader.entry import (
 
 VALUE_COLUMN = "value"
 RECORDS_SCHEMA = pa.schema([(VALUE_COLUMN, pa.binary())])
-"""Of the rows that records are."""
+"""The schema of records."""
 
 _LENGTH_SIZE_BYTES = 4
 _FEW = 64
-"""Up to so many numbers Python adds up sooner than Arrow is called."""
+"""Up to this many numbers, a sum in Python is faster than a call of Arrow."""
 
 JOINED_SIZE_BYTES_MAX = 64 << 10
-"""Bodies up to this size are copied into one batch with their neighbours: a batch of its own costs
-50 us, and a leader that appends record by record writes as many entries."""
+"""Bodies up to this size are copied into one batch with their neighbours. A separate batch costs
+50 us, and a leader that appends single records writes that many entries."""
 
 BATCH_SIZE_BYTES_MAX = 1 << 20
 
 
 class EntryRows(NamedTuple):
-    """What one entry of a batch is.
+    """An entry's part of a batch.
 
     Attributes:
-        rows: How many, at least 1.
-        append_time_ms: When its leader took it, ms since the epoch.
+        rows: Number of rows, at least 1.
+        append_time_ms: When its leader accepted it, ms since the epoch.
     """
 
     rows: int
@@ -58,8 +58,8 @@ class LeaderBatch:
 
     Attributes:
         batch: Their records or rows.
-        first_offset: Of the first of them; the others follow without gap.
-        entries: One for each entry, in order.
+        first_offset: Offset of the first row; the others follow without gap.
+        entries: One element for each entry, in order.
     """
 
     batch: pa.RecordBatch
@@ -70,14 +70,14 @@ class LeaderBatch:
 def decode_record_bodies(
     bodies: Iterable[tuple[LeaderEntryHeader, memoryview]],
 ) -> Iterator[LeaderBatch]:
-    """Entries of a log of records, as batches of RECORDS_SCHEMA; small ones share a batch.
+    """Decode entries of a log of records into batches of RECORDS_SCHEMA; small ones share a batch.
 
     Args:
         bodies: Header and body of each entry, the body without compression.
 
     Raises:
-        WireFormatError: A body is not what its header says.
-        DataLossError: As `bodies`, after the records in front of the lost entry.
+        WireFormatError: A body does not match its header.
+        DataLossError: Raised by `bodies`; the records before the lost entry are returned first.
     """
     joined = _Joined()
     try:
@@ -101,7 +101,7 @@ def decode_record_bodies(
 
 
 class _Joined:
-    """Small entries on their way into one batch."""
+    """Small entries that become one batch."""
 
     def __init__(self) -> None:
         self.entries: list[EntryRows] = []
@@ -112,12 +112,12 @@ class _Joined:
         self._end_offset = 0
 
     def takes(self, header: LeaderEntryHeader, size_bytes: int) -> bool:
-        """Whether the entry follows those that are here, and there is room."""
+        """Whether the entry follows those added before, and there is room."""
         is_next = header.first_offset == self._end_offset
         return is_next and self._size_bytes + size_bytes <= BATCH_SIZE_BYTES_MAX
 
     def add(self, header: LeaderEntryHeader, body: memoryview) -> None:
-        """Take the entry in."""
+        """Add the entry."""
         lengths = _lengths(body, header.count)
         data = body[header.count * _LENGTH_SIZE_BYTES :]
         if not _add_up(lengths, len(data)):
@@ -131,7 +131,7 @@ class _Joined:
         self.entries.append(EntryRows(header.count, header.append_time_ms))
 
     def batch(self) -> LeaderBatch:
-        """All of them."""
+        """One batch of all entries."""
         data = pa.py_buffer(b"".join(self._data))
         return LeaderBatch(
             _batch_of(_binary(self._lengths, data)), self._first_offset, self.entries
@@ -185,7 +185,7 @@ def _lengths(body: memoryview, count: int) -> array[int]:
 
 
 def _values(body: memoryview, count: int) -> pa.Array:
-    """The records of a body: its lengths, summed up, are the offsets of an Arrow array."""
+    """The records of a body. The sums of their lengths are the offsets of an Arrow array."""
     lengths = array("i", [0])
     lengths.extend(_lengths(body, count))
     data = pa.py_buffer(body[count * _LENGTH_SIZE_BYTES :])
@@ -202,7 +202,7 @@ def _add_up(lengths: array[int], size_bytes: int) -> bool:
 
 
 def _binary(lengths: array[int], data: pa.Buffer) -> pa.Array:
-    """The values of those lengths, which add up to the data; the first length is that of none."""
+    """Values of these lengths, which add up to the data. The first length is a leading zero."""
     each = pa.Array.from_buffers(pa.int32(), len(lengths), [None, pa.py_buffer(lengths)])
     offsets = pc.cumulative_sum_checked(each)
     return pa.Array.from_buffers(pa.binary(), len(lengths) - 1, [None, offsets.buffers()[1], data])

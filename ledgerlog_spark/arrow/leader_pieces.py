@@ -1,8 +1,8 @@
-"""Rows on their way into entries of a leader log (LOGS.md#G10, LOGS.md#H7).
+"""Converts rows to entries of a leader log (LOGS.md#G10, LOGS.md#H7).
 
-A leader log of rows has one schema: one that Spark can read, nullable at every level, without
-dictionaries. What is appended is made into it, and cut into pieces: a large piece is the body of
-an entry already, small ones share a body with their neighbours when they are sent.
+A leader log of rows has one schema: Spark can read it, it is nullable at every level, and it has
+no dictionaries. Appended rows are converted to it and cut into pieces. A large piece is the body
+of its own entry. Small pieces share a body with their neighbours when they are sent.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError, Schem
 from ledgerlog_spark.protocol.leader.entry import HEADER_SIZE_BYTES
 
 BODY_SIZE_BYTES_MAX = ENTRY_SIZE_BYTES_MAX - HEADER_SIZE_BYTES
-"""Of a body: what an entry holds beside the header."""
+"""Largest body: the part of an entry after the header."""
 
 PIECE_SIZE_BYTES_MAX = TARGET_ENTRY_BYTES_DEFAULT
-"""The size that a piece with an entry of its own counts as; smaller ones share one up to it."""
+"""Size of a piece with an entry of its own; smaller pieces share one up to this size."""
 
 SHARED_SIZE_BYTES_MAX = 64 << 10
 """Pieces up to this size before compression share the body of an entry."""
 
 PLAIN_SIZE_BYTES_MAX = 4 << 10
-"""Bodies up to this size are not compressed: it would cost more time than it saves bytes."""
+"""Bodies up to this size are not compressed: the time would cost more than the saved bytes."""
 
 _ROW_SIZE_BYTES_MIN = PIECE_SIZE_BYTES_MAX // ENTRY_ROWS_MAX
-"""What a row counts as at least, so that an entry has no more rows than are allowed."""
+"""Smallest size that a row counts as, so that an entry does not exceed the limit of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class RowPiece:
     """Consecutive rows of one append.
 
     Attributes:
-        rows: How many, at least 1.
-        append_rows: In the whole append.
-        size_bytes: What it counts as in an entry.
+        rows: Number of rows, at least 1.
+        append_rows: Number of rows of the whole append.
+        size_bytes: Size that counts towards the limit of an entry.
         batch: The rows, when they may share a body with others.
-        body: Of an entry with these rows alone, when they may not.
+        body: The encoded body of these rows alone, when they may not.
     """
 
     rows: int
@@ -63,7 +63,7 @@ class RowPiece:
     body: bytes | None = None
 
     def __len__(self) -> int:
-        """Its size in bytes, as of whatever is appended."""
+        """Its size in bytes."""
         return self.size_bytes
 
 
@@ -79,14 +79,14 @@ def leader_schema(schema: object) -> bytes:
 
 
 class RowSplitter(threading.local):
-    """Cuts rows into pieces, and joins pieces to bodies; each thread has what it needs for itself.
+    """Cuts rows into pieces and joins pieces to bodies; each thread has its own state.
 
     Attributes:
-        schema: Of the log, and of all bodies.
+        schema: Schema of the log and of all bodies.
     """
 
     def __init__(self, log: str, schema: bytes) -> None:
-        """A splitter for one log."""
+        """Create a splitter for one log."""
         super().__init__()
         self.schema = decode_schema(schema)
         self._log = log
@@ -125,7 +125,7 @@ class RowSplitter(threading.local):
         if not rows.num_rows:
             return []
         batches = self._batches(rows)
-        # A seventh of the price of `nbytes`, which small appends would notice.
+        # `nbytes` costs seven times as much, which slows small appends.
         size_bytes = sum(map(pa.ipc.get_record_batch_size, batches))
         counted_bytes = max(size_bytes, rows.num_rows * _ROW_SIZE_BYTES_MIN)
         if counted_bytes > SHARED_SIZE_BYTES_MAX:
@@ -134,7 +134,7 @@ class RowSplitter(threading.local):
         return [RowPiece(rows.num_rows, rows.num_rows, counted_bytes, batch)]
 
     def join(self, pieces: Sequence[RowPiece]) -> bytes:
-        """The body of an entry of these pieces: one that has a body, or some that have none."""
+        """Returns the body of an entry: either one piece with a body, or pieces without one."""
         alone = pieces[0].body
         if alone is not None:
             assert len(pieces) == 1

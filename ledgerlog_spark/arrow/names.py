@@ -1,7 +1,7 @@
-"""Names of columns and fields, compared as Spark compares them: by default without their case.
+"""Compares names of columns and fields as Spark does: by default without regard to case.
 
-A log never holds two columns, or two fields of one struct, whose names differ in case alone, so a
-name in any case means one of them.
+A log never has two columns, or two fields of one struct, whose names differ only in case. So a name
+in any case identifies one of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 
 def place_of(name: str, names: Sequence[str]) -> int | None:
-    """The place of the same name, else of the first that differs in case alone, else None."""
+    """The place of the same name, else of the first that differs only in case, else None."""
     if name in names:
         return names.index(name)
     lower = name.lower()
@@ -18,7 +18,7 @@ def place_of(name: str, names: Sequence[str]) -> int | None:
 
 
 def first_double(names: Iterable[str]) -> tuple[str, str] | None:
-    """The first two names that are one to Spark; None when there are none."""
+    """The first two names that are equal to Spark; None when there are none."""
     seen: dict[str, str] = {}
     for name in names:
         if name.lower() in seen:

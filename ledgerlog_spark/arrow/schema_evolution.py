@@ -1,4 +1,4 @@
-"""Which rows a log takes, and how its schema grows: by adding, and in no other way.
+"""Which rows a log accepts, and how its schema grows: only by adding columns and fields.
 
 A log's schema is nullable at every level, so that rows written before a column existed read as
 nulls. Columns are matched by name in any case. A log keeps the metadata of its fields (comments,
@@ -37,7 +37,7 @@ _OF_ONE_QUERY = frozenset(
 def storable(schema_json: str) -> str:
     """The schema of a new log for rows of a Spark schema: nullable everywhere.
 
-    Metadata of fields stays, but for what Spark or this source uses within one query.
+    Metadata of fields stays, except metadata that Spark or this source uses within one query.
     """
     struct = struct_of(schema_json)
     if not struct["fields"]:

@@ -1,7 +1,7 @@
 """Spark's schema JSON to Arrow schemas and to schema records of logs, and back, without pyspark.
 
-The Arrow types are those that Spark 4.3 itself asks of a Python source (pinned by a test that
-compares the whole type table with `pyspark.sql.pandas.types.to_arrow_schema`).
+The Arrow types are those that Spark 4.3 requires of a Python source. A test compares the whole
+type table with `pyspark.sql.pandas.types.to_arrow_schema`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _DAY_TIME = re.compile(r"interval (?:day|hour|minute|second)(?: to (?:hour|minut
 _TIME = re.compile(r"time\(\d\)")
 _SPARK_SCHEMA = b"ledgerlog.spark_schema"
 _FIELD_METADATA = b"SPARK::metadata::json"
-"""Where Spark's Arrow schemas have a field's metadata."""
+"""Key of a field's metadata in Spark's Arrow schemas."""
 
 
 def struct_of(schema_json: str) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def struct_of(schema_json: str) -> dict[str, Any]:
 
 
 def arrow_schema_of(schema_json: str) -> pa.Schema:
-    """The Arrow schema that Spark exchanges for a Spark schema, given as JSON."""
+    """The Arrow schema that Spark uses for a Spark schema, given as JSON."""
     fields = struct_of(schema_json)["fields"]
     return pa.schema([_field_of(field, field["name"]) for field in fields])
 
@@ -79,8 +79,8 @@ def arrow_schema_of(schema_json: str) -> pa.Schema:
 def stored_schema(schema_json: str) -> bytes:
     """The schema record of a Spark schema, an Arrow schema message (LOGS.md#G6).
 
-    What Arrow has no word for (metadata of fields, with collations and comments; the fields of an
-    interval) goes along in metadata of the schema, as Spark's JSON.
+    Arrow has no form for the metadata of fields (collations, comments) and the fields of an
+    interval. They are stored in metadata of the schema, as Spark's JSON.
     """
     schema = arrow_schema_of(schema_json)
     if json.loads(schema_json_of(schema)) != json.loads(schema_json):
@@ -215,7 +215,7 @@ def _spark_field_of(field: pa.Field, column: str) -> dict[str, Any]:
 
 
 def _metadata_of(field: pa.Field, column: str) -> Any:
-    """What Spark puts beside a field, such as a comment, as `toArrow` gives it: no collations."""
+    """Metadata of a field, such as a comment, from a schema of `toArrow`: without collations."""
     told = (field.metadata or {}).get(_FIELD_METADATA)
     try:
         metadata = {} if told is None else json.loads(told)

@@ -2,7 +2,7 @@
 
 Bounds hold under Spark's order: NaN is above every number, -0.0 equals 0.0, text compares by its
 bytes. Dates, times, timestamps and durations count in the column's unit, decimals in units of the
-column's scale. A bound that would be text that is not UTF-8 is left out.
+column's scale. A bound of text that is not valid UTF-8 is omitted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RangeStatistics:
         self._columns: tuple[ColumnStatistics, ...] = ()
 
     def add(self, rows: int, columns: Sequence[ColumnStatistics]) -> None:
-        """Take in an entry of `rows` rows (at least 1); all entries have the same columns."""
+        """Add an entry of `rows` rows (at least 1); all entries have the same columns."""
         if self._rows:
             self._columns = tuple(
                 _union(known, self._rows, added, rows)
@@ -47,13 +47,13 @@ class RangeStatistics:
 
     @property
     def columns(self) -> tuple[ColumnStatistics, ...]:
-        """Of all rows so far."""
+        """Statistics of all rows so far."""
         return self._columns
 
 
 def _union(a: ColumnStatistics, rows_a: int, b: ColumnStatistics, rows_b: int) -> ColumnStatistics:
     nulls = a.null_count + b.null_count
-    # A column of nulls alone adds no bound; elsewhere a missing bound means that none is known.
+    # A column with only nulls adds no bound. Otherwise a missing bound means that none is known.
     if b.null_count == rows_b:
         return replace(a, null_count=nulls)
     if a.null_count == rows_a:

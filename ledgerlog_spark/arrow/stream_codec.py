@@ -1,8 +1,8 @@
 """Entries of a ledger as one Arrow IPC stream: the schema, then record batches.
 
-Entry 0 of a ledger is the schema message; each further entry is one encapsulated record batch
-message, body compressed by Arrow itself. The entries of a ledger, one after the other, are what
-any Arrow reader takes for a stream. There are no dictionary messages and no end mark.
+Entry 0 of a ledger is the schema message. Each further entry is one encapsulated record batch
+message, whose body Arrow compressed. Any Arrow reader can read the concatenated entries of a
+ledger as a stream. There are no dictionary messages and no end mark.
 
 Custom metadata of the messages:
 
@@ -27,7 +27,7 @@ from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX as STORED_SIZE_BYTE
 ENTRY_ROWS_MAX = 65_536
 _DIGEST_SIZE_BYTES_MAX = 20
 ENTRY_SIZE_BYTES_MAX = STORED_SIZE_BYTES_MAX - ENTRY_HEADER_SIZE_BYTES - _DIGEST_SIZE_BYTES_MAX
-"""Largest payload: what a stored entry holds beside its header and the largest digest."""
+"""Largest payload: a stored entry without its header and the largest digest."""
 
 TARGET_ENTRY_BYTES_DEFAULT = 1 << 20
 INDEX_SIZE_BYTES_MAX = 1 << 20
@@ -42,12 +42,12 @@ _SCRATCH_SLACK_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class IndexedEntry:
-    """What a range's index says of one of its entries.
+    """The element of a range's index for one of its entries.
 
     Attributes:
-        rows: In the entry.
-        size_bytes: Of its payload.
-        statistics: As `protocol.log_statistics` encodes them; empty when left out.
+        rows: Number of rows.
+        size_bytes: Size of the payload.
+        statistics: Encoded by `protocol.log_statistics`; empty when omitted.
     """
 
     rows: int
@@ -61,8 +61,8 @@ class DecodedEntry:
 
     Attributes:
         batch: The rows; none in an index entry.
-        first_row: Place of the first row in its range; -1 where the entry does not say.
-        index: Of the range that this entry ends, None on all other entries.
+        first_row: Place of the first row in its range; -1 when the entry does not contain it.
+        index: Index of the range that this entry ends; None on all other entries.
     """
 
     batch: pa.RecordBatch
@@ -101,8 +101,8 @@ def decode_schema(data: bytes | memoryview) -> pa.Schema:
 class BatchEncoder:
     """Encodes record batches of one schema as entries.
 
-    The scratch buffer is kept from entry to entry: the pages of a fresh one cost more than the
-    encoding (7.8 against 5.5 ms for 3 MB without compression, measured).
+    The scratch buffer is reused: the pages of a new one cost more than the encoding (7.8 against
+    5.5 ms for 3 MB without compression, measured).
     """
 
     def __init__(self, schema: pa.Schema, compression: str = "zstd") -> None:
@@ -112,11 +112,11 @@ class BatchEncoder:
         self._scratch: pa.Buffer | None = None
 
     def encode(self, batch: pa.RecordBatch, first_row: int) -> bytes:
-        """The entry of `batch`, whose first row has that place in its range."""
+        """The entry of `batch`; `first_row` is the place of its first row in the range."""
         return self._encode(batch, {_FIRST_ROW: str(first_row).encode()})
 
     def encode_rows(self, batch: pa.RecordBatch) -> bytes:
-        """The entry of `batch`, which does not say where its rows belong."""
+        """The entry of `batch`, without the place of its rows."""
         return self._encode(batch, {})
 
     def encode_index(self, entries: Sequence[IndexedEntry]) -> bytes:
@@ -144,7 +144,7 @@ class BatchEncoder:
     def _encode(self, batch: pa.RecordBatch, metadata: dict[bytes, bytes]) -> bytes:
         wanted = self._schema_size_bytes + pa.ipc.get_record_batch_size(batch)
         wanted += sum(map(len, metadata.values())) + _SCRATCH_SLACK_BYTES
-        # A codec may add a little to what it cannot shrink.
+        # A codec may make data larger that it cannot compress.
         wanted += wanted // 64
         if self._scratch is None or self._scratch.size < wanted:
             self._scratch = pa.allocate_buffer(wanted)
@@ -167,8 +167,8 @@ def decode_entries(
     Args:
         schema_entry: The ledger's entry 0.
         entries: Payloads of entries from 1 on, gaps allowed.
-        columns: Names of the top-level columns to decode, in any case, None for all; the batches
-            have them in the ledger's order, and names that it lacks are passed over.
+        columns: Names of the top-level columns to decode, in any case, None for all. The batches
+            have them in the ledger's order. Names that the ledger lacks are ignored.
     """
     schema = decode_schema(schema_entry)
     source = _EntrySource(schema_entry, entries)
@@ -199,7 +199,7 @@ def _next_batch(reader: Any, source: _EntrySource) -> Any:
     except StopIteration:
         if source.is_exhausted:
             return None
-        # Believed, an end mark in an entry would hide every row behind it.
+        # If an end mark in an entry were accepted, it would hide every later row.
         raise WireFormatError(
             f"entry {source.count} of the read entries is an Arrow end mark, not a record batch"
         ) from None
@@ -246,7 +246,7 @@ class _EntrySource:
 
     Attributes:
         count: Entries begun so far, the schema not counted.
-        failure: What iterating raised; Arrow would pass on its text alone.
+        failure: The exception of the iterator; Arrow would pass on only its text.
         is_exhausted: There are no further entries.
     """
 
@@ -266,7 +266,7 @@ class _EntrySource:
         return len(self._current) - self._position
 
     def read(self, size_bytes: int = -1) -> memoryview | bytes:
-        """At most that many bytes, never from two entries; none at the end."""
+        """Read at most `size_bytes` bytes, never from two entries; none at the end."""
         while not self.left_in_entry:
             entry = self._next_entry()
             if entry is None:
@@ -291,17 +291,17 @@ class _EntrySource:
         return entry
 
     def readable(self) -> bool:
-        """As files have it."""
+        """Part of the file interface."""
         return True
 
     def writable(self) -> bool:
-        """As files have it."""
+        """Part of the file interface."""
         return False
 
     def seekable(self) -> bool:
-        """As files have it."""
+        """Part of the file interface."""
         return False
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Does nothing: there is nothing to release."""
         self.closed = True

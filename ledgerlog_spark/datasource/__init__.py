@@ -1,7 +1,8 @@
 """`format("ledger")` in Spark.
 
-- `source`: what Spark calls first. `configure`: settings of a session. `worker`: of a worker.
-- `options`: what was asked. `cluster`: of which cluster.
+- `source`: the entry point for Spark. `configure`: settings of a session. `worker`: settings of a
+  Python worker.
+- `options`: parsed options. `cluster`: the client of the cluster.
 - `scan`: batch reads. `write`: batch writes. `stream`: the streaming source and sink.
 - `schemas`: Spark's types and the log's. `case_rule`: Spark's rule for names.
 """

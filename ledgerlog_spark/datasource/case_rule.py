@@ -1,7 +1,7 @@
 """Spark's rule for names, `spark.sql.caseSensitive`, and columns that no log has.
 
-Spark shows its settings to tasks and not to what plans: so planning takes names in any case, and a
-task of a query that is case-sensitive fails on a name that is the log's in another case.
+Spark shows its settings to tasks but not to the planner. So planning accepts names in any case,
+and a task of a case-sensitive query fails on a name that the log has in another case.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CASE_SETTING = "spark.sql.caseSensitive"
 
 
 def task_ignores_case() -> bool:
-    """Whether names in another case are the same names to the query of this task."""
+    """Whether the query of this task treats names in another case as the same names."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -33,9 +33,10 @@ def task_ignores_case() -> bool:
 def reject_unknown_columns(
     schema: pa.Schema, logs: Iterable[LogSnapshot], *, include_metadata: bool
 ) -> None:
-    """Returns when each column and field of a scan is one of some log, in any case.
+    """Raise unless each column and field of a scan exists in some log, in any case.
 
-    A log without columns may get any: with one among the logs everything passes.
+    A log without columns may get any column. If there is one among the logs, every name is
+    accepted.
     """
     known: dict[str, str] = dict.fromkeys(METADATA_COLUMNS, "") if include_metadata else {}
     columns: dict[str, None] = {}
@@ -64,7 +65,7 @@ def reject_unknown_columns(
 
 
 def reject_unknown_raw_columns(schema: pa.Schema) -> None:
-    """The same of a ledger that is read entry by entry."""
+    """The same for a ledger that is read entry by entry."""
     for name in schema.names:
         if name.lower() not in RAW_COLUMNS:
             raise SchemaMismatchError(
@@ -77,7 +78,7 @@ def reject_unknown_raw_columns(schema: pa.Schema) -> None:
 
 
 def _paths(fields: Iterable[pa.Field], prefix: str) -> Iterator[str]:
-    """Names of fields at every depth, as errors name them."""
+    """Names of fields at every depth, in the form that errors use."""
     for field in fields:
         path = f"{prefix}{field.name}"
         yield path

@@ -1,6 +1,6 @@
 """One client for each cluster and process, kept for later tasks of the same Python worker.
 
-A reader, writer or task asks here once, when Spark calls it, and passes on what it gets.
+A reader, writer or task gets the client here once, when Spark calls it, and passes it on.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def client_of(uri: str) -> BlockingLogClient:
     with _lock:
         client = _clients.get(uri)
         if client is not None and client.is_orphaned():
-            # A notebook's kernel outlives the clusters that it starts at one address.
+            # The kernel of a notebook outlives the clusters that it starts at one address.
             client.close()
             client = None
         if client is None:
             client = _clients[uri] = connect(uri)
-            # Spark collects garbage after every task; what is imported by now never is any.
+            # Spark collects garbage after every task; modules imported by now never become garbage.
             gc.freeze()
         return client
 

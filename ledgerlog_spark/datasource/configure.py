@@ -1,4 +1,4 @@
-"""`ledgerlog_spark.configure`: the settings that make the source found, and fast."""
+"""`ledgerlog_spark.configure`: the settings that let Spark find the source, and make it fast."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Configured = TypeVar("Configured")
 _logger = logging.getLogger("ledgerlog_spark")
 
 RUN_TIME = {
-    # Below the largest value Spark adds up the size of a batch anew for every row: writes take
+    # Below the largest value, Spark computes the size of a batch for every row: writes take
     # 2.7 times as long (measured).
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
@@ -32,8 +32,8 @@ CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 FILE_CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
-"""For checkpoints in local files: the default one starts `readlink` and `chmod` as processes for
-every file, 40 % of what a small micro-batch costs (measured: 73 ms become 21 ms)."""
+"""For checkpoints in local files. The default class starts the processes `readlink` and `chmod` for
+every file: 40 % of the cost of a small micro-batch (measured: 73 ms become 21 ms)."""
 
 PYTHON_VARIABLE = "PYSPARK_PYTHON"
 REGISTRATION_LOGGER = "org.apache.spark.sql.execution.datasources.DataSourceManager"
@@ -42,9 +42,9 @@ REGISTRATION_LOGGER = "org.apache.spark.sql.execution.datasources.DataSourceMana
 def configure(spark: Configured, metadata_service_uri: str | None = None) -> Configured:
     """The same builder or session, set up for `format("ledger")`.
 
-    A builder, before its session starts, takes everything. A session takes the run-time settings
-    and the service URI; what only a start can set is said in a log line. A session of Spark
-    Connect takes the same; its server needs ledgerlog in the Python that it runs, and has to reach
+    A builder, before its session starts, accepts all settings. A session accepts the run-time
+    settings and the service URI; settings that need a start are reported in a log line. A session
+    of Spark Connect accepts the same; its server needs ledgerlog in its Python, and has to reach
     the cluster under that URI.
 
     Args:
@@ -53,14 +53,14 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
             `LEDGERLOG_METADATA_SERVICE_URI` of this process, which `local_cluster()` sets.
 
     Raises:
-        ConfigurationError: It is neither a builder nor a session.
+        ConfigurationError: `spark` is neither a builder nor a session.
     """
     from pyspark.sql import SparkSession
 
     if isinstance(spark, SparkSession.Builder):
         _configure_builder(spark, metadata_service_uri)
     elif _is_of_connect(spark, "SparkSession.Builder"):
-        # What else a builder sets is of the server's start, which is over.
+        # The other settings of a builder belong to the start of the server, which is over.
         for key, value in RUN_TIME.items():
             spark.config(key, value)  # type: ignore[attr-defined]
     elif _is_of_connect(spark, "SparkSession"):
@@ -121,7 +121,7 @@ def _configure_session(session: SparkSession, uri: str | None) -> None:
 
 
 def _configure_client(session: Any, uri: str | None) -> None:
-    """Set up a session of Spark Connect: its server's Java and files are out of reach."""
+    """Set up a session of Spark Connect, whose server's Java and files are not accessible."""
     for key, value in RUN_TIME.items():
         session.conf.set(key, value)
     _register(session, uri, parallelism=1)
@@ -130,7 +130,7 @@ def _configure_client(session: Any, uri: str | None) -> None:
 def _register(session: Any, uri: str | None, *, parallelism: int) -> None:
     from ledgerlog_spark.datasource.source import LedgerDataSource
 
-    # A class made here travels by value, so what it says reaches Spark's Python processes with it.
+    # A class made here is pickled by value, so its attributes reach Spark's Python processes.
     told = {
         "configured_service_uri": uri or os.environ.get(SERVICE_URI_VARIABLE),
         "configured_parallelism": int(parallelism),
@@ -139,15 +139,15 @@ def _register(session: Any, uri: str | None, *, parallelism: int) -> None:
 
 
 def _is_of_connect(spark: Any, name: str) -> bool:
-    """Whether it is an object of that class of Spark Connect, which is imported if it is."""
+    """Whether it is an object of that class of Spark Connect; imports the class only if it is."""
     module = sys.modules.get("pyspark.sql.connect.session")
     return module is not None and isinstance(spark, attrgetter(name)(module))
 
 
 def _expect_replacement(session: SparkSession) -> None:
-    """Keep Spark from warning that this source replaces the one that it finds by itself.
+    """Suppress Spark's warning that this source replaces the one that Spark finds by itself.
 
-    It warns at every registration and at the start of every stream; nothing else logs there.
+    Spark warns at every registration and at the start of every stream; nothing else logs there.
     """
     try:
         jvm = session.sparkContext._jvm  # noqa: SLF001 - there is no public way to one logger

@@ -1,7 +1,7 @@
 """Where a read begins and ends: words, row numbers, JSON by log, and moments.
 
-Pure: the options' values and what a log's record says in, offsets out. Offsets are half-open: the
-one to begin at is the first row read, the one to end at is the first row not read.
+Pure: computes offsets from the options' values and a log's record. Offsets are half-open: the
+start is the first row read, the end is the first row not read.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 EARLIEST, LATEST = "earliest", "latest"
 EARLIEST_NUMBER, LATEST_NUMBER = -2, -1
-"""The words as Kafka's users write them in JSON."""
+"""The two words as numbers, as Kafka's users write them in JSON."""
 
 ERROR, GO_TO_LATEST = "error", "latest"
-"""What `startingOffsetsByTimestampStrategy` says of a moment that no row is as late as."""
+"""Values of `startingOffsetsByTimestampStrategy`: what to do when every row is older."""
 
 INT64_MAX = (1 << 63) - 1
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -64,7 +64,7 @@ def parse_offsets(option: str, value: str) -> Offsets:
 
 
 def parse_moment(value: str) -> int:
-    """Milliseconds since the epoch; a moment before now by the negative of how long before.
+    """Milliseconds since the epoch; a time relative to now is negative.
 
     Takes milliseconds, ISO 8601 (UTC unless it names a zone), and `-10m` with ms, s, m, h or d.
     """
@@ -86,7 +86,7 @@ def parse_moment(value: str) -> int:
 
 
 def parse_duration(value: str) -> int:
-    """Milliseconds: a whole number of them, or one with ms, s, m, h or d behind it."""
+    """Milliseconds: a whole number, alone or followed by ms, s, m, h or d."""
     match = re.fullmatch(r"(\d{1,12})\s*(ms|s|m|h|d)?", value.strip().lower())
     if match is None:
         raise ValueError("a duration such as 500ms, 30s, 15m, 2h or 1d")
@@ -94,15 +94,15 @@ def parse_duration(value: str) -> int:
 
 
 def absolute_ms(moment: int, now_ms: int) -> int:
-    """A moment as `parse_moment` gives it, in milliseconds since the epoch."""
+    """Converts a result of `parse_moment` to milliseconds since the epoch."""
     return moment if moment >= 0 else max(0, now_ms + moment)
 
 
 def offset_for(offsets: Offsets, log: str, *, start: int, end: int, default: str) -> int:
     """The offset that the option's value means for one log.
 
-    `start` and `end` are what the words mean, `default` is the word for logs that the JSON does not
-    name.
+    `start` and `end` are the values of the words. `default` is the word for logs that the JSON does
+    not name.
     """
     if not isinstance(offsets, str):
         given = offsets.get(log, offsets.get("*"))
@@ -135,7 +135,7 @@ def offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int | None:
 def start_or_else(
     log: str, found: int | None, *, end_offset: int, newest_ms: int, strategy: str
 ) -> int:
-    """The offset `found`; where no row is as late, what the strategy says."""
+    """The offset `found`, or the result of the strategy when every row is older."""
     if found is not None:
         return found
     if strategy == GO_TO_LATEST:
@@ -151,7 +151,7 @@ def start_or_else(
 
 
 def ending_offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int:
-    """Behind the last row committed before `moment_ms`."""
+    """The offset after the last row committed before `moment_ms`."""
     found = offset_at(history, moment_ms)
     return history[-1].end_offset if found is None else found
 
@@ -166,7 +166,7 @@ def checked_offset(
     version: int | None,
     fail_on_data_loss: bool,
 ) -> int:
-    """The offset, if a read can begin or end there; moved to the first row when it may be.
+    """The offset, if a read can begin or end there; else the first row, if the options allow that.
 
     `start` and `end` are those of the version that is read; a leader log has no version.
     """

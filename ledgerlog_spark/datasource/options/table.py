@@ -19,14 +19,14 @@ from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.protocol.log.properties import check_log_name
 
 FAIL, CONTINUE = "fail", "continue"
-"""What a stream does about an overwrite of what it reads."""
+"""What a stream does when rows that it reads are overwritten."""
 
 
 class Use(Enum):
-    """What an option is for. The others accept it, so that one view serves reads and writes.
+    """The use of an option. Other uses accept it too, so that one view serves reads and writes.
 
-    What would change their meaning is refused: by a stream what only a batch read can do, by a
-    write what chooses the rows of a read.
+    An option that would change their meaning is refused: a stream refuses options of batch reads
+    alone, and a write refuses options that choose the rows of a read.
     """
 
     BOTH = "read and write"
@@ -41,11 +41,11 @@ class Option:
     """One option.
 
     Attributes:
-        name: As users spell it; Spark hands over any case.
+        name: As users spell it; Spark passes any case.
         use: What it is for.
-        parse: Text to value; raises ValueError with what would be right.
+        parse: Converts text to the value; raises ValueError with the valid values.
         default: The value when it is not given.
-        unit: Of the value; empty when it has none.
+        unit: Unit of the value; may be empty.
         meaning: For the documentation and for error messages.
     """
 
@@ -89,7 +89,7 @@ def log_name(value: str) -> str:
 
 
 def log_names(value: str) -> tuple[str, ...]:
-    """Names of logs, separated by commas, without doubles."""
+    """Names of logs, separated by commas, without duplicates."""
     return tuple(dict.fromkeys(log_name(name.strip()) for name in value.split(",")))
 
 
@@ -146,7 +146,7 @@ def whole_number(least: int = 0, most: int = INT64_MAX) -> Callable[[str], int]:
 
 
 def size_bytes(least: int, most: int = INT64_MAX) -> Callable[[str], int]:
-    """Bytes: a whole number, or one with k, m or g behind it; both limits inclusive."""
+    """Bytes: a whole number, alone or followed by k, m or g; both limits inclusive."""
     units = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
     def parse(value: str) -> int:
@@ -273,7 +273,7 @@ SPARKS_TABLE_PROPERTIES = frozenset(
 """What Spark's catalog adds to the options of a table."""
 
 TABLE_OPTION_PREFIX = "option."
-"""Spark's catalog repeats a table's options with this in front."""
+"""Spark's catalog repeats a table's options with this prefix."""
 
 NEAREST = {
     "assign": "log",
@@ -309,4 +309,4 @@ NEAREST = {
     "zookeeper": "metadataServiceUri",
     "zookeeper.connect": "metadataServiceUri",
 }
-"""What other sources call it, Kafka's names first of all."""
+"""Names of the same options in other sources, first of all Kafka's."""

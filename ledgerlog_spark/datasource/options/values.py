@@ -1,4 +1,4 @@
-"""Options as checked values: an unknown or wrong one is an error before any I/O."""
+"""Checked values of options: an unknown or wrong option is an error before any I/O."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ledgerlog_spark.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a scan was asked for; fields are named and described in `table.py`."""
+    """Options of a scan; the fields are described in `table.py`."""
 
     log: str | None
     logs: tuple[str, ...] | None
@@ -49,7 +49,7 @@ class ReadOptions:
 
     @property
     def log_names(self) -> tuple[str, ...]:
-        """The logs that are named, none when they go by pattern or a ledger is read."""
+        """The named logs; empty when the read has a pattern or reads a ledger."""
         return self.logs or ((self.log,) if self.log else ())
 
     @property
@@ -63,16 +63,16 @@ class LogSelection:
     """Logs by name or by pattern.
 
     Attributes:
-        names: The logs that are named; they have to exist.
-        pattern: A regular expression that the whole name matches; None where logs are named. What
-            it matches may come later, or never.
+        names: The named logs; they have to exist.
+        pattern: A regular expression that matches the whole name; None where logs are named. Logs
+            that match it may be created later, or never.
     """
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
 
     def among(self, existing: Iterable[str]) -> tuple[str, ...]:
-        """The names that are selected, of those that exist when they go by pattern."""
+        """The selected names; with a pattern, only those that exist."""
         if self.pattern is None:
             return self.names
         return tuple(name for name in existing if name in self)
@@ -90,10 +90,10 @@ class LogSelection:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """What a streaming read was asked for; fields are named and described in `table.py`.
+    """Options of a streaming read; the fields are described in `table.py`.
 
     Attributes:
-        read: What it shares with batch reads.
+        read: The options that batch reads have too.
     """
 
     read: ReadOptions
@@ -106,7 +106,7 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What a write was asked for; fields are named and described in `table.py`."""
+    """Options of a write; the fields are described in `table.py`."""
 
     log: str
     password_file: str | None
@@ -145,7 +145,7 @@ class SourceOptions:
 
     Attributes:
         values: By attribute name, defaults filled in.
-        given: Attribute names of those that were not defaulted.
+        given: Attribute names of the options that were given.
     """
 
     values: Mapping[str, Any]
@@ -220,7 +220,7 @@ class SourceOptions:
         return _chosen(ReadOptions, values)
 
     def for_stream(self) -> StreamOptions:
-        """The options of a streaming read, which begins at the end unless told otherwise.
+        """The options of a streaming read, which by default begins at the end.
 
         Raises:
             ConfigurationError: As `for_read`; or an option is given that only batch reads have.
@@ -252,7 +252,7 @@ class SourceOptions:
         return _chosen(WriteOptions, self.values)
 
     def check_mode(self, *, overwrite: bool) -> None:
-        """Returns when the options fit a write that replaces rows, or one that appends them."""
+        """Raise unless the options fit a write that replaces rows, or one that appends them."""
         for attribute, name in (
             ("overwrite_schema", "overwriteSchema"),
             ("overwrite_if_changed", "overwriteIfChanged"),
@@ -289,7 +289,7 @@ class SourceOptions:
 
 
 def _reject_backward_times(start: int | None, end: int | None) -> None:
-    """Two times of one kind, absolute or relative to now, are in order."""
+    """Check the order of two times of one kind, absolute or relative to now."""
     if start is None or end is None or (start < 0) != (end < 0) or start <= end:
         return
     raise ConfigurationError(
@@ -300,7 +300,7 @@ def _reject_backward_times(start: int | None, end: int | None) -> None:
 
 
 def _check_named(read: ReadOptions) -> None:
-    """A log that offsets are given for is one that the stream reads, now or later."""
+    """Check that the stream reads every log that has an offset, now or later."""
     selection = read.selection
     named = read.starting_offsets
     if isinstance(named, str):
@@ -315,13 +315,13 @@ def _check_named(read: ReadOptions) -> None:
 
 
 def is_sparks_own(key: str, *, is_table: bool) -> bool:
-    """Whether Spark itself adds the key (in lower case), so that it is no mistake of a user."""
+    """Whether Spark itself adds the key (in lower case), so that it is not a user's error."""
     of_table = key in SPARKS_TABLE_PROPERTIES or _is_repeated(key)
     return key in SPARKS_OWN or (is_table and of_table)
 
 
 def _is_of_table(lowered: Mapping[str, str]) -> bool:
-    """Whether Spark's catalog passes the options: to make a table, and in no other statement."""
+    """Whether Spark's catalog passes the options: only in a statement that makes a table."""
     return "provider" in lowered
 
 
@@ -330,9 +330,9 @@ def _is_repeated(key: str) -> bool:
 
 
 def table_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that a table keeps: ours, and what names a log, in lower case.
+    """The options that a table keeps: those of this source and the log's name, in lower case.
 
-    None at all when no table is made: what `load` reads must not carry its options along.
+    Empty when no table is made: options of `load` must not travel with its rows.
     """
     lowered = {key.lower(): value for key, value in options.items()}
     if not _is_of_table(lowered):

@@ -1,8 +1,8 @@
-"""Reads what tells which entries of a range are needed, for the planner and for tasks.
+"""Reads which entries of a range are needed, for the planner and for tasks.
 
-That is the index entry of a range, and in leader logs, which have none, a few of the entries
-themselves. It only saves work: where a bookie has lost it the range is read whole, and says itself
-whether rows are lost.
+It reads the index entry of a range. Leader logs have no index entry; there it reads the headers of
+a few entries. This only saves work: where a bookie has lost an index entry, the range is read
+whole, and that read reports lost rows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read_indexes(
 
     `log_ids` are by name of the log, `schemas` by name and schema id.
     """
-    # The pieces of one range have one index.
+    # All pieces of one range have the same index.
     by_key = {(each.ledger_id, each.index_entry_id): each for each in ranges}
     indexes: dict[tuple[int, int], RangeIndex] = {}
     for name in dict.fromkeys(each.log for each in by_key.values()):
@@ -85,7 +85,7 @@ def find_span(
 def header_reader(
     logs: BlockingLogs, log: str, log_id: str, *, ledger_id: int, password: bytes
 ) -> HeaderOf:
-    """What reads the header of an entry of a leader log's ledger."""
+    """Returns a function that reads the header of an entry of a leader log's ledger."""
     opened = logs.open_by_id(log, log_id)
 
     def header_of(entry_id: int) -> LeaderEntryHeader:
@@ -99,7 +99,7 @@ def header_reader(
 
 
 def with_needed_entries(logs: BlockingLogs, task: ScanTask, password: bytes) -> ScanTask:
-    """The task without the entries of its ranges that are shown to be useless."""
+    """The task without the entries of its ranges that are known to be outside of the scan."""
     wanted = [scanned for scanned in task.ranges if scanned.index_entry_id != NO_ENTRY]
     if not wanted and not any(scanned.is_searched for scanned in task.ranges):
         return task

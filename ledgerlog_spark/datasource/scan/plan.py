@@ -1,7 +1,7 @@
-"""A scan, planned: which entries of which ledgers go to which task.
+"""Plans a scan: which entries of which ledgers go to which task.
 
-Pure: the log's records and the options in, a `ScanPlan` out. `tests/golden/plan` holds cases that
-every implementation of the planner reproduces.
+Pure: computes a `ScanPlan` from the log's records and the options. `tests/golden/plan` has
+cases that every implementation of the planner reproduces.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _Listed = tuple["LogScan", Item, ScanRange]
 INDEXES_MAX = 64
 """Index entries that are read before a scan is planned; a large one has 1 to 2 MB."""
 TASK_BYTES_MIN = 4 << 20
-"""Encoded bytes that are worth a task of their own, whose price is some 50 ms."""
+"""Encoded bytes that justify a task of their own, which costs about 50 ms."""
 _SHARE_SLACK = 1.05
-"""Ranges of tasks of one job are about equal: each is to fit into its share, not to be cut."""
+"""Tasks of one job write ranges of about equal size. The slack lets each fit into its share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class ScanOptions:
     """The options that a plan depends on; units and defaults as in `options/table.py`.
 
     Attributes:
-        parallelism: Tasks that run at once: a scan is cut into as many, where each has
-            `TASK_BYTES_MIN` or more to read. 1 cuts by size alone.
+        parallelism: Number of tasks that run at once. A scan is cut into this many tasks if each
+            has at least `TASK_BYTES_MIN` to read. 1 cuts by size alone.
     """
 
     starting_offsets: Mapping[str, int] | str = EARLIEST
@@ -58,17 +58,17 @@ class ScanOptions:
 
 @dataclass(frozen=True, slots=True)
 class LogScan:
-    """One log as the plan sees it: the snapshot is the scan's, whatever happens later.
+    """One log of the plan. The snapshot does not change during the scan.
 
     Attributes:
         snapshot: The version to read, with the items that overlap it.
-        history: Retained versions, rising; tells when rows were committed.
-        ledgers: Metadata by ledger id. Its state does not matter: a listed range is read to its
-            end, also of an open ledger.
-        indexes: Of listed ranges, by ledger id and index entry id: those that `indexes_wanted`
-            asked for and that could be read.
-        spans: Of ranges of a leader log, by ledger id: where the rows between the offsets are, of
-            those that `indexes_wanted` asked for.
+        history: Retained versions, rising; has the commit times of rows.
+        ledgers: Metadata by ledger id. The state does not matter: a listed range is read to its
+            end, also in an open ledger.
+        indexes: Readable indexes of the ranges of `indexes_wanted`, by ledger id and index entry
+            id.
+        spans: For ranges of `indexes_wanted` in a leader log, by ledger id: where the rows between
+            the offsets are.
     """
 
     snapshot: LogSnapshot
@@ -80,7 +80,7 @@ class LogScan:
 
 @dataclass(frozen=True, slots=True)
 class ScanPartition:
-    """What one task reads, in the order of the rows."""
+    """The ranges that one task reads, in the order of the rows."""
 
     ranges: tuple[ScanRange, ...]
 
@@ -116,7 +116,7 @@ def plan(logs: Sequence[LogScan], options: ScanOptions) -> ScanPlan:
     Raises:
         ConfigurationError: Offsets name a log that is not read, lie beyond the log's end, or end
             before they begin.
-        DataLossError: Rows that the offsets ask for were truncated, and `fail_on_data_loss`.
+        DataLossError: Rows within the offsets were truncated, and `fail_on_data_loss` is set.
     """
     needed = list(_needed(_listed(logs, options)))
     limits = _Limits.of([scanned for _, _, scanned in needed], options)
@@ -136,9 +136,9 @@ def plan(logs: Sequence[LogScan], options: ScanOptions) -> ScanPlan:
 def indexes_wanted(logs: Sequence[LogScan], options: ScanOptions) -> list[ScanRange]:
     """Ranges whose index is worth reading before the scan is planned, at most INDEXES_MAX.
 
-    They are read in part, and are so large that several tasks would share them: cut by guess, some
-    of these would find nothing to do. Of other ranges read in part the task reads the index. Ranges
-    of leader logs are searched instead.
+    A task would read them only in part, and they are so large that several tasks would share them.
+    If they were cut by estimate, some tasks would have nothing to do. For other ranges that are
+    read in part, the task reads the index. Ranges of leader logs are searched instead.
 
     Raises:
         ConfigurationError: As `plan`.
@@ -152,7 +152,7 @@ def indexes_wanted(logs: Sequence[LogScan], options: ScanOptions) -> list[ScanRa
         if (scanned.index_entry_id != NO_ENTRY or scanned.is_searched)
         and _pieces(scanned, limits) > 1
     ]
-    # Ranges cut by offsets come first: there are two of a log at most.
+    # Ranges cut by offsets come first: a log has two of them at most.
     chosen.sort(key=lambda scanned: scanned.entry_rows == (0, scanned.rows))
     return chosen[:INDEXES_MAX]
 
@@ -164,7 +164,7 @@ def _listed(logs: Sequence[LogScan], options: ScanOptions) -> list[_Listed]:
 
 
 def _needed(wanted: Sequence[_Listed]) -> Iterator[_Listed]:
-    """The same without the entries that are known to be useless."""
+    """The same ranges without the entries that are known to be outside of the scan."""
     for log, item, scanned in wanted:
         span = log.spans.get(scanned.ledger_id)
         if (part := needed_part(scanned, _index_of(log, item), span)) is not None:
@@ -177,7 +177,7 @@ def _index_of(log: LogScan, item: Item) -> RangeIndex | None:
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """How much one task reads at most."""
+    """Limits of one task."""
 
     size_bytes: int
     rows: int | None
@@ -208,7 +208,7 @@ def _check_names(logs: Sequence[LogScan], options: ScanOptions) -> None:
 
 
 def _interval_of(log: LogScan, options: ScanOptions) -> tuple[int, int]:
-    """The rows to read, within what the version has."""
+    """The rows to read, limited to the rows of the version."""
     name = log.snapshot.name
     start = _offset(
         log,
@@ -290,7 +290,7 @@ def _ranges_of(log: LogScan, options: ScanOptions) -> Iterator[tuple[ScanRange, 
 
 
 def _narrowing_pays(item: Item) -> bool:
-    """Whether finding out which entries are needed may save more than it costs."""
+    """Whether reading the index may save more than it costs."""
     entries = item.last_entry_id - item.first_entry_id + 1 - item.has_index
     return entries > 1 and item.size_bytes > OPEN_COST_BYTES
 
@@ -298,10 +298,10 @@ def _narrowing_pays(item: Item) -> bool:
 def _commit_times(
     history: Sequence[VersionInterval], first: int, behind: int
 ) -> tuple[tuple[int, int | None], ...]:
-    """When rows [first, behind) were committed; a merged range has rows of several commits.
+    """Commit times of the rows [first, behind); a merged range has rows of several commits.
 
-    A row came with the first version that has it, known to be the first because the version before
-    it is in the history too and ends earlier (version 0 is empty).
+    A row was committed with the first version that contains it. That version is known only if the
+    history also has the version before it, which ends earlier (version 0 is empty).
     """
     if not history:
         return ()
@@ -318,7 +318,7 @@ def _commit_times(
 
 
 def _pieces(scanned: ScanRange, limits: _Limits) -> int:
-    """In how many pieces a range is to be read."""
+    """The number of pieces that a range is read in."""
     count = max(1, -(-scanned.size_bytes // limits.size_bytes))
     if limits.rows is not None:
         count = max(count, -(-scanned.rows // limits.rows))
@@ -356,7 +356,7 @@ def _split(
 
 
 def _pack(pieces: Sequence[ScanRange], limits: _Limits) -> Iterator[ScanPartition]:
-    """Consecutive pieces to a task, until one more would be too much."""
+    """Groups consecutive pieces into tasks, each up to the limits."""
     taken: list[ScanRange] = []
     size_bytes = rows = 0
     for piece in pieces:

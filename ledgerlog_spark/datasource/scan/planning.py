@@ -1,4 +1,4 @@
-"""What the driver asks of the cluster to plan a scan; the planning itself is `plan`."""
+"""Reads the input of a scan's plan from the cluster, on the driver; `plan` decides."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
 
 RECORDS_MAX = 1_000
-"""Ledgers whose records the driver reads for the tasks; the tasks read those of others."""
+"""Number of ledgers whose records the driver reads for the tasks; tasks read the others."""
 
 RECORD_SIZE_BYTES_MAX = 64 << 10
-"""Memory of a record that is sent to tasks: each of them gets a copy."""
+"""Memory of the records that are sent to tasks: each task gets a copy."""
 
 
 def schema_of(logs: BlockingLogs, options: ReadOptions) -> str:
@@ -62,9 +62,9 @@ def tasks_of(
     parallelism: int = 1,
     password: bytes = b"",
 ) -> list[ScanTask]:
-    """The tasks of a scan; the snapshot is that of this moment.
+    """The tasks of a scan; the snapshot is taken now.
 
-    `parallelism`, the tasks that run at once, counts where `minPartitions` is not given.
+    `parallelism`, the number of tasks that run at once, counts if `minPartitions` is not given.
     """
     scans = _scans(logs, options)
     reject_unknown_columns(
@@ -87,7 +87,7 @@ def scan_options(
     ending_offsets: Mapping[str, int] | str,
     parallelism: int,
 ) -> ScanOptions:
-    """What a plan depends on: the options, and the rows of this scan or of this micro-batch."""
+    """The input of a plan: the options, and the rows of this scan or micro-batch."""
     return ScanOptions(
         starting_offsets=starting_offsets,
         ending_offsets=ending_offsets,
@@ -144,7 +144,7 @@ def _schema_of(scanned: ScanRange, schemas: Mapping[int, bytes]) -> bytes:
 
 
 def _records(logs: BlockingLogs, partitions: Sequence[ScanPartition]) -> dict[int, LedgerMetadata]:
-    """Small records of the ledgers to read, first of those that several tasks read."""
+    """Small records of the ledgers to read; ledgers that several tasks read come first."""
     readers = Counter(
         ledger_id
         for partition in partitions
@@ -162,7 +162,7 @@ def _records(logs: BlockingLogs, partitions: Sequence[ScanPartition]) -> dict[in
 def _with_indexes(
     logs: BlockingLogs, scans: list[LogScan], wanted: Sequence[ScanRange], password: bytes
 ) -> list[LogScan]:
-    """The scans with what tells where the rows of the ranges `wanted` are, as far as it is read."""
+    """The scans with the indexes and spans of the ranges `wanted`, as far as they can be read."""
     if not wanted:
         return scans
     log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}

@@ -1,9 +1,9 @@
-"""What a task reads of a listed range, and which of its entries a scan needs.
+"""The part of a listed range that a task reads, and the entries of it that a scan needs.
 
 A range of a transactional log has an index entry (`RangeIndex`). A ledger of a leader log has none,
-but each of its entries tells which rows it holds: looking at a few of them, by interpolation and
-bisection in turn, shows where a scan begins and ends (`entries_between`). An entry is left out only
-when no row of it lies between the scan's offsets. Pure but for the look at entries.
+but each of its entries contains the offsets of its rows: the headers of a few entries, found by
+interpolation and bisection in turn, show where a scan begins and ends (`entries_between`). An entry
+is omitted only when none of its rows is within the scan's offsets. Pure except for reading headers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ledgerlog_spark.protocol.leader.entry import LeaderEntryHeader
 HeaderOf = Callable[[int], LeaderEntryHeader]
 
 OPEN_COST_BYTES = 64 << 10
-"""What one more range costs a task, in bytes it could have read meanwhile."""
+"""Cost of one more range for a task, as bytes that it could read in that time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +34,24 @@ class ScanRange:
         ledger_id: The ledger.
         first_entry_id: Inclusive.
         last_entry_id: Inclusive; never the index entry.
-        rows: About how many: exact when the range was not split, or by its index.
-        size_bytes: About how many payload bytes: exact when the range is read whole, or by its
-            index.
-        schema_id: Of the rows as stored.
-        range_offset: Offset of the listed range's first row: an entry's first row, which counts
-            from there, plus this is the offset of its first row.
-        start_offset: Rows before this offset are not part of the scan.
-        end_offset: Neither are this one and those behind it.
-        commit_times: Of the commits whose rows the range has, rising: the offset behind a commit's
-            last row (the last one at or behind `end_offset`), and its time in ms since the epoch,
-            None when the history does not say any more. Empty without a history, and when each
-            entry tells its own time.
-        index_entry_id: The entry to read first, because it tells which of the entries are needed;
+        rows: Estimated number of rows: exact when the range was not split, or by its index.
+        size_bytes: Estimated payload bytes: exact when the range is read whole, or by its index.
+        schema_id: Schema of the stored rows.
+        range_offset: Offset of the listed range's first row. The first row of an entry counts from
+            there.
+        start_offset: First offset of the scan.
+        end_offset: First offset after the scan.
+        commit_times: For each commit with rows in the range, rising: the offset after the commit's
+            last row (the last one at or after `end_offset`), and the time in ms since the epoch,
+            None when the history no longer has it. Empty without a history, and when each entry has
+            its own time.
+        index_entry_id: The entry to read first, because it shows which of the entries are needed;
             NO_ENTRY when all are.
         entry_rows: Rows of the listed range that the entries hold, half-open; the task checks it.
-            None when nothing says so before they are read.
-        form: What the entries are.
-        is_searched: Of a leader log: look first which of the entries hold the rows, by what some
-            of them say of themselves.
+            None when they are unknown before the entries are read.
+        form: The form of the entries.
+        is_searched: In a leader log: first find the entries that hold the rows, by reading a few of
+            their headers.
     """
 
     log: str
@@ -88,7 +87,7 @@ class RangeIndex:
 
     @classmethod
     def of(cls, index_entry_id: int, entries: Sequence[IndexedEntry]) -> RangeIndex:
-        """The index that ends a range: it has one value for each of the range's other entries."""
+        """The index of a range, with one value for each of the range's other entries."""
         if not 0 < len(entries) <= index_entry_id or any(entry.rows < 1 for entry in entries):
             raise WireFormatError(
                 f"index entry {index_entry_id} is not that of a range: it describes "
@@ -206,7 +205,7 @@ def entries_between(scanned: ScanRange, header_of: HeaderOf) -> EntrySpan:
 def _find(
     scanned: ScanRange, offset: int, header_of: HeaderOf
 ) -> tuple[int, LeaderEntryHeader | None]:
-    """The entry that holds the row, else the first one behind the row, without its header."""
+    """The entry that holds the row, else the first entry after the row, without its header."""
     low, end = scanned.first_entry_id, scanned.last_entry_id + 1
     low_offset, end_offset = None, None
     if scanned.entry_rows is not None:

@@ -1,4 +1,4 @@
-"""One ledger, entry by entry, whoever wrote it: option `ledgerId`."""
+"""Reads one ledger of any writer, entry by entry: option `ledgerId`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RawPartition(InputPartition):
 
 
 class RawReader(DataSourceReader):
-    """Reads `(ledger_id, entry_id, payload)` up to the last add confirmed seen when planned.
+    """Reads `(ledger_id, entry_id, payload)` up to the last add confirmed at planning time.
 
     Never fences: a ledger that is being written is read without disturbing its writer.
     """
@@ -80,7 +80,7 @@ class RawReader(DataSourceReader):
         payloads: list[bytes] = []
         size_bytes = 0
         with self._open() as ledger:
-            # The driver saw them confirmed; the bookies that a task asks may not have heard of it.
+            # The driver saw them confirmed; other bookies may not have received that LAC yet.
             first, last = partition.first_entry_id, partition.last_entry_id
             for batch in ledger.read_batches(first, last, is_listed=True):
                 for entry in batch:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class LogPartition(InputPartition):
-    """One task of a scan; carries all that the task needs.
+    """One task of a scan, with everything that the task needs.
 
     Attributes:
         task: What to read.
-        password: Of the ledgers.
+        password: Password of the ledgers.
     """
 
     def __init__(self, task: ScanTask, password: bytes) -> None:
@@ -30,15 +30,15 @@ class LogPartition(InputPartition):
 class BatchReader(DataSourceReader):
     """Reads one or several logs.
 
-    Spark pickles it before `partitions` runs: what that finds travels in the partitions.
+    Spark pickles it before `partitions` runs, so the plan travels in the partitions.
     """
 
     def __init__(
         self, uri: str, options: ReadOptions, schema_json: str, *, parallelism: int = 1
     ) -> None:
-        """A reader of the schema that Spark wants, given as JSON.
+        """Takes the schema that Spark wants, as JSON.
 
-        `parallelism` is 1 where the session's is not known.
+        `parallelism` is 1 when the session's is unknown.
         """
         self._parallelism = parallelism
         self._uri = uri

@@ -1,4 +1,4 @@
-"""What one task of a scan does: entries to batches of exactly the scan's schema."""
+"""One task of a scan: converts entries to batches of exactly the scan's schema."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ ReadEntries = Callable[[ScanRange], Iterable[Any]]
 
 SMALL_BATCH_ROWS = 16_384
 JOINED_BATCH_ROWS = 32_768
-"""A batch has a fixed price of about 150 us in Spark: smaller ones are joined up to this size."""
+"""A batch costs about 150 us in Spark: smaller ones are joined up to this size."""
 
 JOINED_SIZE_BYTES_MAX = 4 << 20
-"""No further batch joins others when they would be larger than this: rows may be of any size."""
+"""Joined batches are no larger than this: rows may be of any size."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanTask:
-    """All that a task needs, as it travels from the driver.
+    """All input of a task, sent from the driver.
 
     Attributes:
         ranges: What to read, in order.
         log_ids: Ids of the logs, by name.
         schemas: Schema messages of the ranges' rows, by log and schema id.
         include_metadata: Whether the scan's schema has the metadata columns.
-        ledgers: Records of ledgers that the driver has read, by id; the task reads others, and
-            these again when they turn out to be outdated.
+        ledgers: Records of ledgers that the driver has read, by id. The task reads the others, and
+            reads these once more when they are outdated.
     """
 
     ranges: tuple[ScanRange, ...]
@@ -54,7 +54,7 @@ def read_batches(
     """The rows of a task, in order, in batches of the schema `target`.
 
     Raises:
-        WireFormatError: An entry is not what the log says it is.
+        WireFormatError: An entry does not match the log's list.
         SchemaMismatchError: Stored rows cannot become the target's.
         LedgerLogError: As `read_entries`.
     """
@@ -70,8 +70,8 @@ def read_batches(
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows, small batches joined with their neighbours; empty batches are dropped.
 
-    Holds less than 32,768 rows and at most 4 MiB before it passes them on. What waits is a copy:
-    the batches that came are not kept. Rows in front of a lost entry are passed on before the
+    Holds less than 32,768 rows and at most 4 MiB before it passes them on. The held rows are
+    copies: the incoming batches are not kept. Rows before a lost entry are passed on before the
     DataLossError.
     """
     waiting: list[pa.RecordBatch] = []
@@ -145,7 +145,7 @@ def _range_batches(
 
 
 def _contiguous(scanned: ScanRange, entries: Iterable[Any]) -> Iterator[Any]:
-    """The entries, each checked to be the next one."""
+    """The entries; each has to be the next one."""
     expected = scanned.first_entry_id
     for entry in entries:
         if entry.entry_id != expected:
@@ -187,7 +187,7 @@ def _with_metadata(
 def _times_of(
     entries: Sequence[tuple[int, int | None]], first: int, scanned: ScanRange
 ) -> pa.Array:
-    """When the rows came: as the entries say, else as the commits from offset `first` on do."""
+    """Times of the rows: from the entries, else from the commits since offset `first`."""
     kind = pa.timestamp("us", tz="UTC")
     rows = sum(count for count, _ in entries)
     if all(time_ms is not None for _, time_ms in entries):
@@ -204,7 +204,7 @@ def _times_of(
 
 
 def _repeated(runs: Iterable[tuple[int, int]]) -> pa.Array:
-    """Each number as often as said; a loop over entries, so it makes no Arrow value for each."""
+    """Each number as often as given; loops over entries, so it makes no Arrow value for each."""
     numbers = array("q")
     for count, number in runs:
         if count == 1:

@@ -1,6 +1,6 @@
-"""The rows of one task: which entries it needs, reading them ahead, what it does about lost ones.
+"""Reads the rows of one task: chooses entries, reads ahead, and handles lost entries.
 
-Batch scans and streams read the same way; only the plan is another.
+Batch scans and streams read the same way; only the plan differs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 RANGES_AHEAD_MAX = 16
 BYTES_AHEAD_MAX = 8 << 20
-"""Payload of the ranges begun before their turn; the next one is begun whatever its size."""
+"""Payload of the ranges that are read ahead; the next one is read whatever its size."""
 
 
 _logger = logging.getLogger(__name__)
@@ -44,13 +44,13 @@ def task_rows(
     """The rows of a task, in order, in batches of the schema `target`.
 
     Args:
-        logs: Of the cluster.
+        logs: The logs of the cluster.
         task: What to read.
         target: The schema that Spark wants.
-        password: Of the ledgers.
-        fail_on_data_loss: False leaves out ranges of which an entry is lost, from there on, and
-            reports it in the worker's log.
-        ignores_case: False fails on a column that the log has in another case alone.
+        password: Password of the ledgers.
+        fail_on_data_loss: False skips the rest of a range after a lost entry, and reports it in the
+            worker's log.
+        ignores_case: False fails on a column that the log has only in another case.
 
     Raises:
         DataLossError: Listed rows that no bookie has.
@@ -85,13 +85,13 @@ def _without_lost(
 class CommittedEntries(Closing):
     """The entries of a task's ranges; call it with each of them, in order.
 
-    Small ranges are begun ahead, so that a task of many does not wait for ZooKeeper and the bookies
-    once for each. All together hold at most 64 MiB, whatever the sizes of entries. A context
-    manager: its end forgets what nobody took.
+    Small ranges are begun ahead, so that a task of many ranges does not wait for ZooKeeper and the
+    bookies for each one. All together hold at most 64 MiB, whatever the sizes of entries. It is a
+    context manager, which drops unread entries at its end.
     """
 
     def __init__(self, logs: BlockingLogs, task: ScanTask, password: bytes) -> None:
-        """Asks for nothing yet."""
+        """Sends no request yet."""
         self._logs = logs
         self._log_ids = task.log_ids
         self._password = password
@@ -100,7 +100,7 @@ class CommittedEntries(Closing):
         self._begun: deque[tuple[ScanRange, BlockingRangeReader]] = deque()
 
     def __call__(self, scanned: ScanRange) -> Iterator[Any]:
-        """The range's entries, first to last, read ahead of whoever takes them."""
+        """The range's entries, first to last, read ahead of the caller."""
         if len(self._begun) <= RANGES_AHEAD_MAX // 2:
             self._begin()
         begun, reader = self._begun.popleft()
@@ -116,7 +116,7 @@ class CommittedEntries(Closing):
             ) from error
 
     def _begin(self) -> None:
-        """Ask for the next ranges, as many as may be ahead."""
+        """Begin to read the next ranges, up to the limit."""
         size_bytes = sum(scanned.size_bytes for scanned, _ in self._begun)
         chosen: list[ScanRange] = []
         while self._waiting and len(self._begun) + len(chosen) <= RANGES_AHEAD_MAX:
@@ -136,6 +136,6 @@ class CommittedEntries(Closing):
         self._begun.extend(zip(chosen, readers, strict=True))
 
     def close(self) -> None:
-        """Forget the ranges that nobody took."""
+        """Drop the ranges that were not read."""
         while self._begun:
             self._begun.popleft()[1].close()

@@ -1,7 +1,7 @@
 """Versions and offsets by time: `timestampAsOf`, `startingTimestamp`, `endingTimestamp`.
 
-Rows of a transactional log are as old as their commit. Records of a leader log are as old as their
-append, which their entry tells; it never falls from one entry to the next.
+Rows of a transactional log have the time of their commit. Records of a leader log have the time of
+their append, which is in their entry and never decreases from one entry to the next.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Offsets = Mapping[str, int] | str
 
 
 def version_asked(logs: BlockingLogs, log: BlockingLog, options: ReadOptions) -> int | None:
-    """The version that the options name, by number or by time; None for the newest."""
+    """The version that the options select, by number or by time; None for the newest."""
     if options.timestamp_as_of is None:
         return options.version_as_of
     if log.state().head.kind is LogKind.LEADER:
@@ -46,9 +46,9 @@ def version_asked(logs: BlockingLogs, log: BlockingLog, options: ReadOptions) ->
 def offsets_asked(
     logs: BlockingLogs, scans: Sequence[LogScan], options: ReadOptions, password: bytes
 ) -> tuple[Offsets, Offsets]:
-    """Where a batch read begins and ends: as its options say, moments as offsets of each log.
+    """Where a batch read begins and ends by its options; times become offsets of each log.
 
-    Transactional logs among `scans` come with their history.
+    Transactional logs among `scans` contain their history.
     """
     start, end = options.starting_offsets, options.ending_offsets
     if options.starting_timestamp is not None:
@@ -91,7 +91,7 @@ def first_offset_at(
 
 
 def _first_entry_at(item: Item, moment_ms: int, header_of: HeaderOf) -> int:
-    """Offset of the first record of an item, not all of whose records are older."""
+    """Offset of the first record at `moment_ms` or later, of an item that has such a record."""
     low, end = item.first_entry_id, item.last_entry_id
     offset = item.first_offset
     while low < end:
@@ -112,12 +112,12 @@ def _end_at(logs: BlockingLogs, scan: LogScan, moment_ms: int, password: bytes) 
 
 
 def _newest_ms(scan: LogScan) -> int:
-    """When the newest row came, or the log was made."""
+    """When the newest row was written, or the log was made."""
     if scan.snapshot.kind is LogKind.LEADER and scan.snapshot.items:
         return scan.snapshot.items[-1].newest_ms
     return scan.snapshot.interval.commit_time_ms
 
 
 def _absolute_ms(logs: BlockingLogs, moment: int) -> int:
-    """A moment that may be relative to now, by the clock that versions are dated by."""
+    """A time that may be relative to now, on the clock of versions."""
     return moment if moment >= 0 else absolute_ms(moment, logs.now_ms())
