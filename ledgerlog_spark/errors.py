@@ -3,18 +3,18 @@
     LedgerLogError                     retriable, definite, fields
     ├── ConfigurationError             a bad option or setting, found before any I/O
     ├── LocalProtocolError             the caller broke a contract: append after close
-    ├── RemoteProtocolError            a bookie or the store sent what cannot be parsed
-    │   └── WireFormatError            bytes that no decoder of ours accepts
+    ├── RemoteProtocolError            a bookie or the store sent invalid data
+    │   └── WireFormatError            bytes that no decoder accepts
     ├── LedgerError                    .ledger_id
     │   ├── LedgerNotFoundError
     │   ├── LedgerExistsError
     │   ├── LedgerClosedError
-    │   ├── LedgerFencedError          outcome of what was pending is unknown: treat like a timeout
-    │   ├── LedgerRecoveryError        neither present nor absent could be shown
+    │   ├── LedgerFencedError          outcome of pending appends is unknown: treat like a timeout
+    │   ├── LedgerRecoveryError        an entry could be shown neither present nor absent
     │   ├── NeedsOperatorError         closing would lose listed or possibly acknowledged entries
     │   └── UnauthorizedError          wrong password
     ├── EntryError                     .ledger_id .entry_id
-    │   ├── EntryNotFoundError         said so by every replica; never a guess
+    │   ├── EntryNotFoundError         every replica reported it absent; never a guess
     │   ├── EntryUnknownError          present or absent could not be shown
     │   └── DigestMismatchError        every replica that answered had a bad digest
     ├── QuorumError
@@ -24,7 +24,7 @@
     │   ├── MetadataVersionError       lost the compare-and-swap
     │   ├── MetadataFormatError        a record that this version cannot read
     │   ├── MetadataUnavailableError   ZooKeeper cannot be reached
-    │   └── MetadataUnknownError       a write was sent and its outcome is not known
+    │   └── MetadataUnknownError       a write was sent and its outcome is unknown
     ├── BookieError                    .bookie_id
     │   ├── BookieUnavailableError
     │   └── StartupError               a bookie refuses to start; .reason .path where there is one
@@ -35,11 +35,11 @@
     │   ├── LogTimeoutError            .timeout_ms
     │   ├── SchemaMismatchError  VersionNotAvailableError  PositionNotAvailableError
     │   ├── DataLossError
-    └── InternalError                  our bug
+    └── InternalError                  a bug of ledgerlog
 
 `retriable`: the same call may succeed later, unchanged. `definite`: the operation certainly did
-not happen; when it is false the effect may still appear. Both are class attributes that one
-instance may override. All of them pickle: Spark ships them between processes.
+    not happen; when it is false the effect may still appear. Both are class attributes that an
+instance may override. All errors pickle: Spark sends them between processes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LedgerLogError(Exception):
     Attributes:
         retriable: The same call may succeed later without any change by the caller.
         definite: The operation certainly did not happen.
-        fields: What the message was built from, by name.
+        fields: Values in the message, by name.
     """
 
     retriable: bool = False
@@ -103,7 +103,7 @@ def _rebuild(
 
 
 class ConfigurationError(LedgerLogError, ValueError):
-    """A bad option or setting, found before any I/O. Names the key and what would be right."""
+    """A bad option or setting, found before any I/O. The message has the key and valid values."""
 
 
 class LocalProtocolError(LedgerLogError):
@@ -115,15 +115,15 @@ class RemoteProtocolError(LedgerLogError):
 
 
 class WireFormatError(RemoteProtocolError, ValueError):
-    """Bytes that are not what the format says. The only error that decoders raise."""
+    """Bytes that do not match the format. The only error that decoders raise."""
 
 
 class LedgerError(LedgerLogError):
-    """About one ledger; has `ledger_id`."""
+    """An error of one ledger; has `ledger_id`."""
 
 
 class LedgerNotFoundError(LedgerError):
-    """No such ledger in the metadata store, read after a sync where that matters."""
+    """The ledger does not exist in the metadata store, read after a sync where that matters."""
 
 
 class LedgerExistsError(LedgerError):
@@ -131,11 +131,11 @@ class LedgerExistsError(LedgerError):
 
 
 class LedgerClosedError(LedgerError):
-    """The ledger is closed. Definite for the append that met it."""
+    """The ledger is closed. Definite for the append that failed with it."""
 
 
 class LedgerFencedError(LedgerError):
-    """Another client is recovering the ledger. What was pending may or may not survive."""
+    """Another client is recovering the ledger. Pending appends may or may not survive."""
 
     definite = False
 
@@ -151,15 +151,15 @@ class NeedsOperatorError(LedgerError):
 
 
 class UnauthorizedError(LedgerError):
-    """The password is not the ledger's."""
+    """The password does not match the ledger's."""
 
 
 class EntryError(LedgerLogError):
-    """About one entry; has `ledger_id` and `entry_id`."""
+    """An error of one entry; has `ledger_id` and `entry_id`."""
 
 
 class EntryNotFoundError(EntryError):
-    """Every member of the entry's write set said that it does not have it."""
+    """Every member of the entry's write set reported that it does not have it."""
 
 
 class EntryUnknownError(EntryError):
@@ -173,7 +173,7 @@ class DigestMismatchError(EntryError):
 
 
 class QuorumError(LedgerLogError):
-    """Too few bookies did what was needed."""
+    """Too few bookies did their part."""
 
 
 class NotEnoughBookiesError(QuorumError):
@@ -183,23 +183,23 @@ class NotEnoughBookiesError(QuorumError):
 
 
 class AddTimeoutError(QuorumError):
-    """An append had no ack quorum in time. It may still turn up."""
+    """An append had no ack quorum in time. It may still appear."""
 
     definite = False
 
 
 class MetadataError(LedgerLogError):
-    """About the metadata store."""
+    """An error of the metadata store."""
 
 
 class MetadataVersionError(MetadataError):
-    """Somebody else changed the record first; read it again and decide again."""
+    """Another client changed the record first; read it and decide once more."""
 
     retriable = True
 
 
 class MetadataFormatError(MetadataError):
-    """A record in a format that this version cannot read; it is left alone."""
+    """A record in a format that this version cannot read; it is not changed."""
 
 
 class MetadataUnavailableError(MetadataError):
@@ -216,11 +216,11 @@ class MetadataUnknownError(MetadataError):
 
 
 class BookieError(LedgerLogError):
-    """About one bookie; has `bookie_id`."""
+    """An error of one bookie; has `bookie_id`."""
 
 
 class BookieUnavailableError(BookieError):
-    """The bookie cannot be reached, or its address is not known."""
+    """The bookie cannot be reached, or its address is unknown."""
 
     retriable = True
     definite = False
@@ -231,11 +231,11 @@ class StartupError(BookieError):
 
 
 class LogError(LedgerLogError):
-    """About one log; has `log`."""
+    """An error of one log; has `log`."""
 
 
 class LogNotFoundError(LogError):
-    """No log of that name."""
+    """The log does not exist."""
 
 
 class LogExistsError(LogError):
@@ -243,7 +243,7 @@ class LogExistsError(LogError):
 
 
 class LogKindError(LogError):
-    """A leader log was used as a transactional one, or the other way round."""
+    """A leader log was used as a transactional one, or a transactional one as a leader log."""
 
 
 class ConcurrentCommitError(LogError):
@@ -251,7 +251,7 @@ class ConcurrentCommitError(LogError):
 
 
 class CommitUnknownError(LogError):
-    """The commit was sent and its outcome is not known; committing it again is safe."""
+    """The commit was sent and its outcome is unknown; a retry of the same commit is safe."""
 
     retriable = True
     definite = False
@@ -268,22 +268,22 @@ class LeaderTimeoutError(LogError):
 
 
 class LogTimeoutError(LogError):
-    """A log was not changed in time, and this call changes it no more; definite unless it says so.
+    """A log was not changed in time; this call makes no more changes. Check `definite`.
 
-    A commit that may have got through is a `CommitUnknownError`.
+    A commit that may have succeeded is a `CommitUnknownError`.
     """
 
     retriable = True
 
 
 class LeaderDeposedError(LogError):
-    """Another leader took the log over; all below `end_offset` is safe, the rest is unknown."""
+    """Another leader took over the log; records before `end_offset` are safe, others unknown."""
 
     definite = False
 
 
 class StaleCheckpointError(LogError):
-    """The batch id went back behind what the log holds; has `batch_id` and `last_batch_id`."""
+    """The batch id is lower than the log's last one; has `batch_id` and `last_batch_id`."""
 
 
 class SchemaMismatchError(LogError):
@@ -295,7 +295,7 @@ class VersionNotAvailableError(LogError):
 
 
 class PositionNotAvailableError(LogError):
-    """The position was truncated away, or is not there yet; has `oldest_offset`, `end_offset`."""
+    """The position was truncated, or does not exist yet; has `oldest_offset`, `end_offset`."""
 
 
 class DataLossError(LogError):
@@ -303,6 +303,6 @@ class DataLossError(LogError):
 
 
 class InternalError(LedgerLogError):
-    """A bug of ours. Please report it with the events it carries."""
+    """A bug of ledgerlog. Please report it with the events in its message."""
 
     definite = False

@@ -1,6 +1,6 @@
-"""`format("ledger")`: what Spark asks for schemas, readers and writers.
+"""`format("ledger")`: the schemas, readers and writers for Spark.
 
-Imported by every look-up of a Python source, so it imports pyspark and nothing else that is heavy.
+Every look-up of a Python source imports it, so it imports pyspark and nothing else that is heavy.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class LedgerDataSource(DataSource):
     """Reads and writes logs; reads raw ledgers.
 
     Attributes:
-        configured_service_uri: What `configure(spark)` set for its session, None otherwise.
-        configured_parallelism: Tasks that the session runs at once, as `configure(spark)` saw it;
-            1 otherwise.
+        configured_service_uri: Set by `configure(spark)` for its session, else None.
+        configured_parallelism: Tasks that the session runs at once, as `configure(spark)` found it;
+            else 1.
     """
 
     configured_service_uri: ClassVar[str | None] = None
@@ -59,7 +59,7 @@ class LedgerDataSource(DataSource):
             else:
                 schema_json = planning.schema_of(logs_at(uri), read)
         except VersionNotAvailableError as error:
-            # Spark asks the same for streams, which have no use for a version at all.
+            # Spark makes the same call for streams, which have no version.
             named = "timestampAsOf" if "timestamp_as_of" in options.given else "versionAsOf"
             raise VersionNotAvailableError(
                 f'{error.message.rstrip(".")}. With spark.readStream leave "{named}" out.',
@@ -83,7 +83,7 @@ class LedgerDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         """A streaming reader; with bad options one that fails with their error when it is used.
 
-        Spark 4.3 hides an error that is raised here behind an UnboundLocalError of its own.
+        Spark 4.3 hides an error that is raised here: it raises an UnboundLocalError instead.
         """
         from ledgerlog_spark.datasource.stream.reader import FailedStreamReader, LedgerStreamReader
         from ledgerlog_spark.errors import LedgerLogError
@@ -115,7 +115,7 @@ class LedgerDataSource(DataSource):
         return StreamWriter(*of_write, overwrite=overwrite)
 
     def _with_table_options(self, schema: StructType) -> dict[str, str]:
-        """The options given; those of the table too, when nothing given names what to read."""
+        """The given options; with those of the table when no given option names what to read."""
         from ledgerlog_spark.datasource.options.sql_table import table_options_in
 
         given = dict(self.options)
@@ -137,7 +137,7 @@ class LedgerDataSource(DataSource):
         return self._service_uri(options), chosen, self._rows_schema(schema)
 
     def _rows_schema(self, schema: StructType) -> str:
-        """The schema as JSON, without anything of ours that it may carry."""
+        """The schema as JSON, without metadata that this source added."""
         from ledgerlog_spark.datasource.options.sql_table import without_table_options
 
         return without_table_options(schema.json())

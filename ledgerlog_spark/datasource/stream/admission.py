@@ -1,8 +1,8 @@
-"""How much of what is there one micro-batch takes.
+"""Decides how many of the unread rows one micro-batch takes.
 
-Pure. A batch takes no row more than `maxRowsPerTrigger`, and bytes up to `maxBytesPerTrigger`, of
-which a row has its share of its range's; but always about one entry, so that a stream goes on
-whatever the limits are. Several logs share a limit evenly; what one leaves goes to the others.
+Pure. A batch takes at most `maxRowsPerTrigger` rows, and at most `maxBytesPerTrigger` bytes, of
+which each row counts its share of its range. But it always takes about one entry, so that a stream
+continues with any limits. Several logs share a limit evenly; the rest of one goes to the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one micro-batch; None where there is none."""
+    """Limits of one micro-batch; None for no limit."""
 
     rows: int | None = None
     size_bytes: int | None = None
@@ -31,9 +31,9 @@ class Backlog:
     Attributes:
         log: Name of the log.
         first_offset: The next row to read.
-        end_offset: Behind the last row that is there (exclusive).
+        end_offset: The offset after the last readable row.
         items: By offset, rising, without gap; they cover the rows.
-        waiting_since_ms: When the first of the rows was committed, 0 when that is not known.
+        waiting_since_ms: When the first of the rows was committed, 0 when that is unknown.
     """
 
     log: str
@@ -44,12 +44,12 @@ class Backlog:
 
     @property
     def rows(self) -> int:
-        """How many rows wait."""
+        """Number of waiting rows."""
         return self.end_offset - self.first_offset
 
     @property
     def size_bytes(self) -> int:
-        """How many payload bytes they have."""
+        """Payload bytes of the waiting rows."""
         return self.size_bytes_to(self.end_offset)
 
     def size_bytes_to(self, end_offset: int) -> int:
@@ -57,7 +57,7 @@ class Backlog:
         return _size_before(self.items, end_offset) - _size_before(self.items, self.first_offset)
 
     def offset_within(self, size_bytes: int, end_offset: int) -> int:
-        """The highest offset up to `end_offset` before which there are at most so many bytes."""
+        """The highest offset up to `end_offset` with at most `size_bytes` bytes before it."""
         most = _size_before(self.items, self.first_offset) + size_bytes
         before = 0
         for item in self.items:
@@ -71,7 +71,7 @@ class Backlog:
 
     @property
     def entry_end_offset(self) -> int:
-        """Behind about one entry of the next rows; exact where a range has one entry."""
+        """The offset after about one entry of the next rows; exact where a range has one entry."""
         place = bisect_right(self.items, self.first_offset, key=lambda item: item.end_offset)
         item = self.items[place]
         entries = item.last_entry_id - item.first_entry_id + 1 - item.has_index
@@ -91,9 +91,9 @@ def admitted(backlogs: Sequence[Backlog], limits: Limits) -> dict[str, int]:
 
 
 def even_shares(wanted: Sequence[int], total: int) -> list[int]:
-    """Each at most what it wants, as even as that allows, together `total` or all that is wanted.
+    """Each at most its wanted number, as even as possible; the sum is `total` or all wanted.
 
-    Of two that get less than they want neither gets more than one more than the other.
+    Two logs that get less than they want differ by at most one.
     """
     shares = [0] * len(wanted)
     by_want = sorted(range(len(wanted)), key=lambda place: wanted[place])
@@ -122,9 +122,9 @@ def _within_bytes(
 def _admit_an_entry(
     waiting: Sequence[Backlog], ends: dict[str, int], allowed: dict[str, int]
 ) -> None:
-    """When all together is less than an entry: one of the log that has waited longest.
+    """If all shares are less than an entry: one entry of the log that has waited longest.
 
-    An entry is read whole whatever is used of it, so less would be the same work done again.
+    An entry is always read whole, so a smaller part would cause the same read twice.
     """
     if not waiting:
         return

@@ -1,4 +1,4 @@
-"""The driver's part of a micro-batch: what its tasks need, and the commit."""
+"""The driver's part of a micro-batch: the input of its tasks, and the commit."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
 from ledgerlog_spark.upkeep.background import upkeep_after_commit
 
 _log_ids: dict[tuple[str, str], str] = {}
-"""Of logs that this process planned batches for, by service URI and name; the latest LOGS_MAX."""
+"""Ids of logs that this process planned batches for, by URI and name; the latest LOGS_MAX."""
 
 LOGS_MAX = 10_000
 
 
 class StreamPlan(NamedTuple):
-    """What the tasks of a micro-batch need; pickles.
+    """The input of the tasks of a micro-batch; pickles.
 
     Attributes:
-        plan: Of the batch. None when this process planned batches for a log that is deleted, and
-            there is none of its name: whether one is made depends on the query.
+        plan: Plan of the batch. None when this process planned batches for a log that was deleted,
+            and no log has its name: the query decides whether a new one is made.
         is_made_again: This process planned batches for another log of that name before.
     """
 
@@ -47,7 +47,7 @@ class StreamPlan(NamedTuple):
 
 
 class StreamWrite(NamedTuple):
-    """What a query writes, and where: the planner of its batches."""
+    """The log and the options of a query's writes: the planner of its batches."""
 
     uri: str
     options: WriteOptions
@@ -55,10 +55,10 @@ class StreamWrite(NamedTuple):
     overwrite: bool
 
     def plan(self) -> StreamPlan:
-        """What the tasks of the next micro-batch need; at most two requests, but for the first.
+        """The plan for the tasks of the next micro-batch; at most two requests, except the first.
 
-        Spark does not say here which query it plans for, so the producer is the tasks' to find
-        out, and whether that query wrote the log before (`plan_of_batch`).
+        Spark does not pass the query here. So the tasks find the producer, and whether that query
+        wrote the log before (`plan_of_batch`).
 
         Raises:
             LedgerLogError: As of `begin_job`.
@@ -71,10 +71,10 @@ class StreamWrite(NamedTuple):
         return StreamPlan(plan, is_made_again=before not in {None, plan.log_id})
 
     def plan_of_batch(self, planned: StreamPlan, batch_id: int) -> JobPlan:
-        """What a task of that batch goes by. The first batch of a query begins in a new log.
+        """The plan of a task of that batch. The first batch of a query may begin in a new log.
 
         Raises:
-            LogNotFoundError: The log was deleted while the query ran, or deleted and made again.
+            LogNotFoundError: The log was deleted, or replaced by a new one, while the query ran.
             LedgerLogError: As of `plan`, in the first batch.
         """
         if batch_id > 0 and planned.is_made_again:
@@ -97,10 +97,9 @@ class StreamWrite(NamedTuple):
         )
 
     def _state(self, client: BlockingLogClient) -> LogState | None:
-        """The log's state; an append needs its schema alone, which the commit looks at again.
+        """The log's state. An append needs only its schema, which the commit checks once more.
 
-        None when the log that is known was deleted, and none of its name is there but could be
-        made.
+        None when the known log was deleted, no log has its name, and one could be made.
         """
         name = self.options.log
         log_id = _log_ids.get((self.uri, name))
@@ -133,9 +132,9 @@ class StreamWrite(NamedTuple):
 def commit_stream(
     client: BlockingLogClient, job: Job, ranges: Sequence[StagedRange]
 ) -> CommitResult:
-    """Commit what the tasks wrote, in the order of `ranges`; errors as `Log.commit`.
+    """Commit the ranges of the tasks, in the order of `ranges`; errors as `Log.commit`.
 
-    Now and then this also begins upkeep of the log, and does not wait for it.
+    Now and then this also begins upkeep of the log, without waiting for it.
     """
     result = BlockingStream(client, job).commit(ranges)
     upkeep_after_commit(client, job.log, result.version)

@@ -1,11 +1,11 @@
-"""Where a stream is: where it begins, its offsets as Spark keeps them, and whether it can go on.
+"""Where a stream begins, its offsets as Spark keeps them, and whether it can continue.
 
-Spark keeps where a batch ends, as `{log: {"id": log id, "offset": next row}}`. The offset survives
-merging, because rows are never renumbered; the id tells a log that was deleted and made again.
-Where the first batch began Spark does not keep: after a crash it asks again. So the answer has to
-be the same, or has to be written down as the end of a batch of no rows.
+Spark keeps the end of a batch as `{log: {"id": log id, "offset": next row}}`. The offset survives
+merging, because rows are never renumbered. The id detects a log that was deleted and replaced.
+Spark does not keep where the first batch began: after a crash it requests that once more. So the
+answer has to be the same, or has to be stored as the end of a batch of no rows.
 
-Each message of a stream that cannot go on says what happened, what it means for the rows, and what
+An error of a stream that cannot continue states what happened, what it means for the rows, and what
 to do.
 """
 
@@ -44,7 +44,7 @@ class LogOffset:
     """A place in one log.
 
     Attributes:
-        log_id: Of the log; another log of the same name has another.
+        log_id: Id of the log; another log of the same name has another id.
         offset: The next row to read.
     """
 
@@ -81,7 +81,7 @@ def _offset_of(position: Any) -> LogOffset:
 
 
 def moves(read: ReadOptions) -> bool:
-    """Whether the options mean another row when they are looked at later."""
+    """Whether the options may select another row at a later time."""
     if read.starting_timestamp is not None:
         is_relative = read.starting_timestamp < 0
         return is_relative or read.starting_offsets_by_timestamp_strategy == GO_TO_LATEST
@@ -93,7 +93,7 @@ def moves(read: ReadOptions) -> bool:
 
 
 def start_in(logs: BlockingLogs, scan: LogScan, read: ReadOptions, password: bytes) -> int:
-    """The offset that the options mean in a version of a log."""
+    """The offset that the options select in a version of a log."""
     offsets, _ = offsets_asked(logs, [scan], read, password)
     interval = scan.snapshot.interval
     return offset_for(
@@ -106,10 +106,10 @@ def start_in(logs: BlockingLogs, scan: LogScan, read: ReadOptions, password: byt
 
 
 def when_it_ended_at(scan: LogScan, end_offset: int) -> LogScan:
-    """The log as it was when a first batch that ends there was planned.
+    """The log at the time when a first batch that ends there was planned.
 
-    That is the first version that has the batch's last row: an overwrite since then began behind
-    it. What was truncated since then is not there to be read again, whenever the stream began.
+    That is the first version that has the batch's last row: an overwrite since then began after
+    that row. Rows that were truncated since then cannot be read, wherever the stream began.
     """
     if scan.snapshot.kind is LogKind.LEADER:
         return scan
@@ -122,21 +122,21 @@ def when_it_ended_at(scan: LogScan, end_offset: int) -> LogScan:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a stream does about rows that are gone or were replaced."""
+    """What a stream does about rows that were deleted or replaced."""
 
     fail_on_data_loss: bool = True
     on_overwrite: str = "fail"
 
 
 def readable_from(view: LogView, offset: int, rules: Rules, *, accepted_version: int | None) -> int:
-    """The first row to read from `offset` on: that one, or the first that is still there.
+    """The first row to read from `offset` on: that one, or the first that still exists.
 
     Args:
-        view: Of the log; read after a synchronisation when the offset is behind its end.
-        offset: The next row, as of the stream's checkpoint.
-        rules: What may be passed over.
-        accepted_version: What was overwritten up to this version was settled before; None when
-            nothing is known, as after a restart.
+        view: View of the log; read after a sync when the offset is after its end.
+        offset: The next row, by the stream's checkpoint.
+        rules: The rows that may be skipped.
+        accepted_version: Overwrites up to this version were accepted before; None when nothing is
+            known, as after a restart.
     """
     name = view.name
     if offset > view.end_offset:
@@ -190,10 +190,10 @@ def _reject_overwrite(view: LogView, offset: int, accepted_version: int | None) 
 def overwrite_behind(
     versions: Sequence[VersionInterval], offset: int, accepted_version: int | None
 ) -> VersionInterval | None:
-    """The first version that replaced rows before its own, from `offset` on and not settled yet.
+    """The first version that replaced rows before its own, from `offset` on and not accepted yet.
 
-    A version that begins exactly at the offset counts: the stream has read what it replaced. One
-    that replaced no row does not.
+    A version that begins exactly at the offset counts: the stream has read the rows that it
+    replaced. A version that replaced no row does not count.
     """
     place = 0
     if accepted_version is not None and versions:
@@ -209,15 +209,15 @@ def overwrite_behind(
 
 
 def committed_ms(versions: Sequence[VersionInterval], offset: int) -> int:
-    """When the row at `offset` was committed, 0 when that is not known."""
+    """When the row at `offset` was committed, 0 when that is unknown."""
     place = bisect_right(versions, offset, key=lambda version: version.end_offset)
     return versions[place].commit_time_ms if place < len(versions) else 0
 
 
 def log_deleted(name: str, unread_rows: int | None) -> DataLossError:
-    """The error for a log that is gone.
+    """The error for a log that was deleted.
 
-    `unread_rows` of those that the query saw are lost; None when it saw none.
+    `unread_rows` is the number of lost rows that the query saw; None when it saw none.
     """
     if unread_rows is None:
         lost = "any rows that it had not read are lost"
@@ -238,7 +238,7 @@ def log_deleted(name: str, unread_rows: int | None) -> DataLossError:
 
 
 def log_made_again(name: str, *, old_id: str, new_id: str) -> DataLossError:
-    """The error for a log that is another one than the checkpoint's."""
+    """The error for a log that is not the one of the checkpoint."""
     return DataLossError(
         f"log {name!r} was deleted and created again: the checkpoint belongs to the log with id "
         f"{old_id}; the log with the id {new_id} has other rows at the same offsets. To "
@@ -250,9 +250,9 @@ def log_made_again(name: str, *, old_id: str, new_id: str) -> DataLossError:
 
 
 def check_checkpoint(selection: LogSelection, names: Iterable[str]) -> None:
-    """Refuse a checkpoint of which no log is read any more.
+    """Refuse a checkpoint when no log of it is read any more.
 
-    A log that is not selected any more keeps its place in the checkpoint, and is not read.
+    A log that is no longer selected keeps its place in the checkpoint, and is not read.
     """
     others = sorted(names)
     if others and not any(name in selection for name in others):

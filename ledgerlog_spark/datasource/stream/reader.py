@@ -1,7 +1,7 @@
 """The streaming reader that Spark sees (docs/STREAMING.md).
 
-One instance lives in Spark's source process and answers for offsets and partitions; another is
-pickled to the tasks and reads. What a task needs travels in its partition.
+One instance lives in Spark's source process and provides offsets and partitions. Another is
+pickled to the tasks and reads. The input of a task is in its partition.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._opened: LedgerStream | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What tasks need; watches stay in the source process."""
+        """State for tasks; watches stay in the source process."""
         return {**self.__dict__, "_opened": None}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -55,7 +55,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stream.fix_ends()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The limit of bytes; that of rows, which Spark cannot be told as well, holds with it."""
+        """The limit of bytes. Spark accepts only one limit, so the limit of rows holds with it."""
         return ReadMaxBytes(self._options.max_bytes_per_trigger)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -122,7 +122,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class FailedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What a query gets whose options are wrong: everything that Spark asks first is the error."""
+    """The reader of a query with wrong options: the first call of Spark raises the error."""
 
     def __init__(self, error: LedgerLogError) -> None:
         """A reader that raises `error`."""

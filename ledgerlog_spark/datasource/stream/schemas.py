@@ -1,4 +1,4 @@
-"""A stream's columns, fixed when it begins, against those of its logs, which grow."""
+"""Compares a stream's columns, fixed when it begins, with those of its logs, which grow."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _logger = logging.getLogger(__name__)
 
 
 class StreamSchemas:
-    """What is known of the columns of a stream's logs."""
+    """The known columns of a stream's logs."""
 
     def __init__(
         self, schema_json: str, columns: Sequence[str] | None, *, include_metadata: bool
     ) -> None:
-        """Columns of the query, as JSON of a schema, and the options of these names."""
+        """Takes the query's columns, as JSON of a schema, and the options of the same names."""
         self._target = arrow_schema_of(schema_json)
         self._include_metadata = include_metadata
         self._is_chosen = columns is not None
@@ -33,9 +33,9 @@ class StreamSchemas:
         self._new: dict[str, tuple[str, ...]] = {}
 
     def check(self, view: LogView) -> None:
-        """Look at the log's current columns, when they are others than last time.
+        """Check the log's current columns if they changed since the last time.
 
-        New ones are said in the log of the source process, once, and are in `new_columns`.
+        New columns are reported once in the log of the source process, and are in `new_columns`.
         """
         if view.content is not LogContent.ROWS or view.schema_id not in view.schemas:
             return
@@ -67,7 +67,7 @@ class StreamSchemas:
         reject_unknown_columns(self._target, logs, include_metadata=self._include_metadata)
 
     def new_columns(self, name: str) -> tuple[str, ...]:
-        """Columns of the log of that name that came after the query began."""
+        """Columns that the log of that name got after the query began."""
         return self._new.get(name, ())
 
     def forget_others(self, names: set[str], log_ids: set[str]) -> None:

@@ -1,8 +1,8 @@
-"""A stream's source: where it begins, how far a micro-batch goes, what its tasks read.
+"""A stream's source: where it begins, the end of a micro-batch, and the input of its tasks.
 
-Lives in Spark's source process for as long as the query runs. A batch is nothing but a pair of
-offsets: what it reads is planned from them alone, so that a batch that Spark logged and could not
-finish is read again with the same rows.
+Lives in Spark's source process while the query runs. A batch is only a pair of offsets and is
+planned from them alone. So a batch that Spark logged and did not finish is read once more with the
+same rows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 Offsets = Mapping[str, LogOffset]
 
 END = INT64_MAX
-"""From here on nothing is to be read: only what the log's head says is asked for."""
+"""A first offset with no rows after it: only the contents of the log's head are read."""
 
 _logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class LedgerStream:
         self._seen_ends: dict[str, LogOffset] = {}
 
     def initial(self) -> dict[str, LogOffset]:
-        """Where a query without a checkpoint begins: once for all, however often it is asked."""
+        """Where a query without a checkpoint begins; every call gives the same answer."""
         if self._initial is None:
             current = self._logs.current()
             for name in self._selection.names:
@@ -94,7 +94,7 @@ class LedgerStream:
         return self._initial
 
     def fix_ends(self) -> None:
-        """Read up to where the logs end now, and no further (Trigger.AvailableNow)."""
+        """Read up to the present end of the logs, and no further (Trigger.AvailableNow)."""
         self._ends = {}
         for name, log in self._logs.current().items():
             try:
@@ -107,11 +107,11 @@ class LedgerStream:
     def latest(self, start: Offsets, limits: Limits | None) -> dict[str, LogOffset]:
         """Where the batch that begins at `start` ends; `start` itself when there is nothing.
 
-        A log that was not there before gets its place first, and its rows in the next batch: then
-        where it began is in the checkpoint. So does every log of a stream that begins at a place
+        A new log first gets its place, and its rows are in the next batch: then the checkpoint
+        contains where it began. The same holds for every log of a stream that begins at a place
         that moves.
 
-        Without `limits` it takes everything that is there.
+        Without `limits` the batch takes all rows.
         """
         check_checkpoint(self._selection, start)
         is_first = not self._has_planned and start == self._initial
@@ -147,7 +147,7 @@ class LedgerStream:
         return ends
 
     def report(self) -> dict[str, Any]:
-        """The end of each log and how far the batch that was planned last is from it."""
+        """The end of each log and its distance from the batch that was planned last."""
         reports = {}
         current = self._logs.current()
         for name, position in sorted(self._reported.items()):
@@ -164,7 +164,7 @@ class LedgerStream:
         return reports
 
     def tasks(self, start: Offsets, end: Offsets) -> list[ScanTask]:
-        """What the tasks of a batch read; the same rows whenever it is asked."""
+        """The tasks of a batch; every call plans the same rows."""
         check_checkpoint(self._selection, end)
         if not self._has_planned and start == self._initial:
             start = self._first_start(start, end)
@@ -207,7 +207,7 @@ class LedgerStream:
         return [name for name in start if name in self._selection]
 
     def _begun(self, log: WatchedLog) -> LogOffset:
-        """Where the options say that the log is to be begun."""
+        """The place where the log begins by the options."""
         read = self._options.read
         view = log.view(0 if read.starting_timestamp is not None else END, is_fresh=True)
         start, end, newest = view.start_offset, view.end_offset, view.versions[-1].version
@@ -231,7 +231,7 @@ class LedgerStream:
         return end is not None and end.log_id == log.log_id
 
     def _backlog(self, log: WatchedLog, position: LogOffset | None) -> Backlog | LogOffset:
-        """What is there to read of a log; or its first place, when it has none yet."""
+        """The unread rows of a log; or its first place, when it has none yet."""
         if position is None or position.log_id != log.log_id:
             if position is not None and self._rules.fail_on_data_loss:
                 raise log_made_again(log.name, old_id=position.log_id, new_id=log.log_id)
@@ -254,7 +254,7 @@ class LedgerStream:
             self._accepted[view.log_id] = view.versions[-1].version
 
     def _forget_gone(self, current: Mapping[str, WatchedLog], ends: Offsets) -> None:
-        """Forget what was seen of logs that are neither selected nor in the checkpoint any more."""
+        """Forget the state of logs that are neither selected nor in the checkpoint any more."""
         names = {*current, *ends}
         ids = {log.log_id for log in current.values()} | {end.log_id for end in ends.values()}
         if self._seen_ends.keys() <= names and self._accepted.keys() <= ids:
@@ -265,7 +265,7 @@ class LedgerStream:
         self._schemas.forget_others(names, ids)
 
     def _unread(self, name: str, start: Offsets) -> int | None:
-        """Rows of a log that were seen and not read, None when it was not looked at."""
+        """Rows of a log that were seen and not read, None when the log was not read at all."""
         position, seen = start.get(name), self._seen_ends.get(name)
         if position is None or seen is None or position.log_id != seen.log_id:
             return None
@@ -294,7 +294,7 @@ class LedgerStream:
         return False
 
     def _first_start(self, start: Offsets, end: Offsets) -> dict[str, LogOffset]:
-        """Where the first batch began, which an earlier run planned and Spark asks for again."""
+        """Where the first batch of an earlier run began, when Spark requests it once more."""
         starts = dict(start)
         read = self._options.read
         for name, until in end.items():
@@ -312,13 +312,13 @@ class LedgerStream:
         return starts
 
     def _view_up_to(self, name: str, first_offset: int, until: LogOffset) -> LogView:
-        """The log's rows from an offset on; whoever planned the batch saw it end at `until`."""
+        """The log's rows from an offset on; the planner of the batch saw the log end at `until`."""
         log = self._logs.by_id(name, until.log_id)
         return log.view(first_offset, seen_offset=until.offset)
 
 
 def _scan(view: LogView, *, start_offset: int) -> LogScan:
-    """What is planned from: the rows of the view from an offset on, as if they were a version."""
+    """The input of a plan: the rows of the view from an offset on, as if they were a version."""
     interval = replace(view.versions[-1], start_offset=start_offset, end_offset=view.end_offset)
     snapshot = LogSnapshot(
         log_id=view.log_id,
@@ -341,10 +341,10 @@ def report_of(
     came_ms: Callable[[int], int],
     new_columns: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """A log's end, and how far from it a stream is that reads on at `offset`.
+    """A log's end, and the lag of a stream that continues at `offset`.
 
     Lag is in rows, in payload bytes as stored, and in milliseconds since the first unread row came;
-    all 0 when everything is read. `lag.ms` is -1 when it is not known when the row came.
+    all 0 when everything is read. `lag.ms` is -1 when that time is unknown.
     """
     first = min(max(offset, view.oldest_offset), view.end_offset)
     backlog = Backlog(view.name, first, view.end_offset, view.items)

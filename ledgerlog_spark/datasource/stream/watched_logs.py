@@ -1,7 +1,7 @@
-"""The logs of a stream as its source process knows them: in memory, until a watch says otherwise.
+"""The state of a stream's logs in memory, which watches invalidate.
 
-Spark asks a source for its end up to a hundred times a second. It is answered from memory, and
-ZooKeeper is asked again only after one of its watches fired, and then for one head.
+Spark calls for the end of a source up to a hundred times a second. The answer comes from memory.
+ZooKeeper is read only after one of its watches fired, and then only one head.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _PAUSE_SECONDS_FIRST = 0.05
 _PAUSE_SECONDS_MAX = 2.0
 
 LOOKS_MAX = 4096
-"""With more of them every second one is forgotten: older times become less exact."""
+"""Above this number every second one is forgotten: older times become less exact."""
 
 _logger = logging.getLogger(__name__)
 
 
 def patiently(ask: Callable[[], T]) -> T:
-    """What `ask` returns, asked again for `PATIENCE_SECONDS` while its failure may pass.
+    """The result of `ask`, retried for `PATIENCE_SECONDS` while its failure may pass.
 
-    An error that gets out of a source ends the query.
+    An error of a source ends the query.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     pause = _PAUSE_SECONDS_FIRST
@@ -57,10 +57,10 @@ def patiently(ask: Callable[[], T]) -> T:
 
 
 class ArrivalTimes:
-    """When the records of a leader log came: ends that it was seen to have, rising.
+    """When the records of a leader log came: observed ends of the log, rising.
 
-    A leader log has no commits, and its list says of a ledger only when the youngest record came.
-    So each look at the log adds how far it went by then, and when its last record had come.
+    A leader log has no commits, and its list only has the time of a ledger's youngest record. So
+    each read of the log adds the end of the log and the time of the last record.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class ArrivalTimes:
         self._times_ms: list[int] = []
 
     def note(self, items: Sequence[Item]) -> None:
-        """Take along what is new in a look at the log."""
+        """Add the new ends of this read of the log."""
         seen = self._ends[-1] if self._ends else 0
         for item in items[bisect_right(items, seen, key=lambda item: item.end_offset) :]:
             self._ends.append(item.end_offset)
@@ -77,7 +77,7 @@ class ArrivalTimes:
             del self._ends[:-1:2], self._times_ms[:-1:2]
 
     def came_ms(self, offset: int) -> int:
-        """When the record at `offset` came, at the latest; 0 when that is not known."""
+        """The latest time when the record at `offset` came; 0 when that is unknown."""
         place = bisect_right(self._ends, offset)
         return self._times_ms[place] if place < len(self._times_ms) else 0
 
@@ -85,13 +85,12 @@ class ArrivalTimes:
 class WatchedLog:
     """One log.
 
-    Attributes:
-        name: Its name.
-        log_id: Its id.
+    name: Its name.
+    log_id: Its id.
     """
 
     def __init__(self, log: BlockingLog) -> None:
-        """A log that is watched from now on, until `close`."""
+        """Watches the log from now on, until `close`."""
         self.name = log.name
         self.log_id = log.log_id
         self._log = log
@@ -102,18 +101,18 @@ class WatchedLog:
 
     @property
     def last_view(self) -> LogView | None:
-        """What `view` found last, without looking again."""
+        """The last result of `view`, without a request."""
         return self._view
 
     def view(self, first_offset: int, *, is_fresh: bool = False, seen_offset: int = 0) -> LogView:
         """The log's rows from `first_offset` on, with all schemas and commit times that they need.
 
-        While the metadata store cannot be reached it stays as it was.
+        While the metadata store cannot be reached, the view stays as it was.
 
         Args:
             first_offset: The first row that may be read.
-            is_fresh: Whether it has to be of this moment.
-            seen_offset: Where the log was seen to end, by this process or an earlier one: a view
+            is_fresh: Whether it has to be current.
+            seen_offset: The known end of the log, seen by this process or an earlier one: a view
                 that ends before it is not good enough, see `Log.view`.
         """
         known = self._view
@@ -141,10 +140,10 @@ class WatchedLog:
         return self._view
 
     def came_ms(self, offset: int) -> int:
-        """When the row at `offset` came, as of the last view; 0 when that is not known.
+        """When the row at `offset` came, by the last view; 0 when that is unknown.
 
-        A record of a leader log came then at the latest, and after the last look at the log that
-        did not see it.
+        For a leader log this is the latest possible time. The record came after the last read of
+        the log that did not find it.
         """
         if self._view is None:
             return 0
@@ -193,7 +192,7 @@ class WatchedLogs:
         self._cancel = patiently(lambda: self._logs.watch_names(self._has_changed.set))
 
     def current(self) -> dict[str, WatchedLog]:
-        """The selected logs that there are, by name."""
+        """The selected logs that exist, by name."""
         if self._has_changed.is_set():
             self._has_changed.clear()
             try:
@@ -204,14 +203,14 @@ class WatchedLogs:
         return self._by_name
 
     def by_id(self, name: str, log_id: str) -> WatchedLog:
-        """The log of that id, selected or not: a batch that was logged is read as it was."""
+        """The log of that id, selected or not: a logged batch is always read the same way."""
         log = self._by_id.get(log_id)
         if log is None:
             log = self._by_id[log_id] = WatchedLog(self._logs.open_by_id(name, log_id))
         return log
 
     def forget(self, name: str) -> None:
-        """Look for the log of that name again: the one that was known is gone."""
+        """Look for the log of that name once more: the known one was deleted."""
         log = self._by_name.pop(name, None)
         if log is not None:
             self._by_id.pop(log.log_id, None)
@@ -244,7 +243,7 @@ class WatchedLogs:
         return found
 
     def _drop_others(self, found: Mapping[str, WatchedLog]) -> None:
-        """End the watches of logs that are not selected or not there any more."""
+        """End the watches of logs that are not selected or do not exist any more."""
         kept = {log.log_id for log in found.values()}
         for log_id in self._by_id.keys() - kept:
             self._by_id.pop(log_id).close()
@@ -257,7 +256,7 @@ async def _synchronised(client: LedgerClient) -> None:
 def _joined(
     known: tuple[VersionInterval, ...], read: tuple[VersionInterval, ...], first_offset: int
 ) -> tuple[VersionInterval, ...]:
-    """All of them, as far as they tell when rows from `first_offset` on were committed."""
+    """Both histories joined, if they have the commit times of rows from `first_offset` on."""
     if known and read and known[-1].version + 1 != read[0].version:
         known = ()
     versions = known + read

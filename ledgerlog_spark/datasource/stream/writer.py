@@ -1,7 +1,7 @@
-"""The stream writer that Spark sees: each micro-batch committed exactly once.
+"""The stream writer that Spark sees: it commits each micro-batch exactly once.
 
-Spark makes one for each micro-batch in the process that plans it and ships that to the tasks, then
-another one in the process that commits. Messages and the batch id are all that links the two.
+Spark makes one for each micro-batch in the process that plans it, and sends that to the tasks. Then
+it makes another one in the process that commits. Only messages and the batch id link the two.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class StreamedRanges(WriterCommitMessage):
-    """What one task attempt of a micro-batch wrote, and for whom; sent by empty partitions too."""
+    """Ranges of one task attempt of a micro-batch, and its query; empty partitions send it too."""
 
     def __init__(self, job: Job, ranges: tuple[StagedRange, ...]) -> None:
         self.job = job
@@ -40,15 +40,15 @@ class StreamedRanges(WriterCommitMessage):
 class StreamWriter(DataSourceStreamArrowWriter):
     """Appends each micro-batch to a log, or replaces the log by it, exactly once.
 
-    A task attempt writes ranges of its own, into ledgers that its Python worker may keep open for
-    later batches. The batch becomes visible whole by one transaction. A batch that Spark runs again
+    A task attempt writes its own ranges, into ledgers that its Python worker may keep open for
+    later batches. One transaction makes the whole batch visible. A batch that Spark runs once more
     after it was committed changes nothing.
     """
 
     def __init__(
         self, uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool
     ) -> None:
-        """Check the rows' schema against the log's; the process that commits asks nothing."""
+        """Check the rows' schema against the log's; the process that commits sends no request."""
         from ledgerlog_spark.datasource.stream.job import StreamWrite
 
         self._write = StreamWrite(uri, options, schema_json, overwrite)
@@ -60,9 +60,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         Raises:
             StaleCheckpointError: The log holds later batches of this query. Definite.
             ProducerFencedError: A later run of the query took over. Definite.
-            LogNotFoundError: The log was deleted, or deleted and made again, while the query ran.
+            LogNotFoundError: The log was deleted, or replaced by a new one, while the query ran.
             LocalProtocolError: A row is larger than an entry can be; names its size.
-            LedgerLogError: The bookies or ZooKeeper failed; Spark tries the task again.
+            LedgerLogError: The bookies or ZooKeeper failed; Spark retries the task.
         """
         from ledgerlog_spark.datasource.case_rule import task_ignores_case
         from ledgerlog_spark.datasource.cluster import client_of
@@ -102,8 +102,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
         Raises:
             ProducerFencedError: A later run of the query took over. Definite.
-            ConcurrentCommitError: Somebody committed what this batch cannot stand with. Definite.
-            CommitUnknownError: ZooKeeper went away in the middle; start the query again.
+            ConcurrentCommitError: Another commit conflicts with this batch. Definite.
+            CommitUnknownError: The connection to ZooKeeper was lost; restart the query.
         """
         from ledgerlog_spark.datasource.cluster import client_of
         from ledgerlog_spark.datasource.stream.job import commit_stream
@@ -124,9 +124,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         )
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """Nothing: Spark also calls this after a commit that did land, and when a query stops.
+        """Does nothing: Spark also calls this after a successful commit, and when a query stops.
 
-        What was not committed is listed nowhere; the sweeper lets it go.
+        No version lists the ledgers of a batch that was not committed; the sweeper deletes them.
         """
 
 
@@ -134,8 +134,8 @@ class RunningBatch(NamedTuple):
     """The micro-batch that this task belongs to.
 
     Attributes:
-        query_id: The same for as long as the checkpoint lives.
-        run_id: Of this start of the query.
+        query_id: The same for as long as the checkpoint exists.
+        run_id: Id of this start of the query.
         batch_id: Counts from 0.
     """
 
@@ -145,7 +145,7 @@ class RunningBatch(NamedTuple):
 
 
 def running_batch() -> RunningBatch:
-    """What Spark says of the running task."""
+    """The micro-batch of the running task, from Spark."""
     context = TaskContext.get()
     names = ("sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId")
     values = [context.getLocalProperty(name) if context else None for name in names]

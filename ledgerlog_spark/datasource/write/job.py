@@ -31,7 +31,7 @@ BEGIN_ATTEMPTS_MAX = 10
 def begin_job(
     client: BlockingLogClient, options: WriteOptions, schema_json: str, *, overwrite: bool
 ) -> Job:
-    """The job of one write; the log is made when it is missing.
+    """Begin the job of one write; make the log if it does not exist.
 
     Raises:
         LogNotFoundError: No such log, and `createIfMissing` is false.
@@ -57,8 +57,9 @@ def begin_job(
             overwrite_if_changed=options.overwrite_if_changed,
             password=password,
         )
-        # The commit checks what comes after `begin`; what came just before it is seen here. A first
-        # commit may keep the schema's id, and ends that the job's rows may have any columns.
+        # The commit checks changes after `begin`; changes just before it are seen here. A first
+        # commit may keep the schema's id, and with it the rule that the job's rows may have any
+        # columns.
         is_of_first = (job.planned_version == 0) == (state.head.version == 0)
         if job.base_schema_id == state.head.schema_id and is_of_first:
             if not job.is_replay:
@@ -71,9 +72,9 @@ def begin_job(
 
 
 def opened(client: BlockingLogClient, options: WriteOptions, schema: bytes) -> BlockingLog:
-    """The log, made with the rows' schema when it is missing: no rows have columns, too.
+    """The log, made with the rows' schema if it does not exist; no rows have columns, too.
 
-    Not made where its ledgers could not be. Errors as of `begin_job`.
+    It is not made when its ledgers could not be made. Errors as of `begin_job`.
     """
     logs = client.logs
     try:
@@ -90,7 +91,7 @@ def opened(client: BlockingLogClient, options: WriteOptions, schema: bytes) -> B
 
 
 def check_bookies(client: BlockingLogClient, properties: LogProperties) -> None:
-    """Returns when a ledger of these properties can be made; else `NotEnoughBookiesError`."""
+    """Raise `NotEnoughBookiesError` unless a ledger of these properties can be made."""
     client.run(lambda inner: inner.check_bookies(properties.quorum))
 
 
@@ -99,8 +100,8 @@ def schema_after(
 ) -> bytes:
     """The log's schema after this write, byte for byte the current one when nothing is added.
 
-    That of the rows alone where there are no other rows to stand beside: when nothing was
-    committed yet, whatever a write that failed made the log with, and with `overwriteSchema`.
+    The schema of the rows alone when no other rows exist: before the first commit, even if a failed
+    write made the log with another schema, and with `overwriteSchema`.
     """
     current = state.schema
     replaces = overwrite and options.overwrite_schema
@@ -128,9 +129,9 @@ _PROPERTIES = (
 
 
 def _properties(options: WriteOptions) -> dict[str, str]:
-    """The properties that the options ask for, by name; quorums that follow from E are filled in.
+    """The properties in the options, by name, with the quorums that follow from E.
 
-    Of a smaller ensemble than the default all three are made smaller: `ensembleSize` 1 alone means
+    For a smaller ensemble than the default, all three are smaller: `ensembleSize` 1 alone means
     one copy.
     """
     asked = {
@@ -148,7 +149,7 @@ def _properties(options: WriteOptions) -> dict[str, str]:
 
 
 def check_head(options: WriteOptions, head: LogHead) -> None:
-    """Options that a log was not made with are an error, not something to pass over."""
+    """Raise when options differ from the properties that the log was made with."""
     if head.kind is not LogKind.TRANSACTIONAL:
         raise LogKindError(
             f"log {options.log!r} is a {head.kind.name.lower()} log: write to it through its "

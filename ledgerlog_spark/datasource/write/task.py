@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.blocking.logs import BlockingRangeWriter
 
 MOVES_MAX = 10
-"""Ledgers that one attempt may lose to somebody else's recovery before it fails."""
+"""Ledgers that one attempt may lose to a recovery of another client before it fails."""
 
 _logger = logging.getLogger(__name__)
 
@@ -33,17 +33,17 @@ def stage_ranges(
     target_entry_bytes: int,
     ignores_case: bool = True,
 ) -> tuple[StagedRange, ...]:
-    """Write the rows of one task attempt; no ledger at all without rows.
+    """Write the rows of one task attempt; makes no ledger without rows.
 
     The entries are on their ack quorums when this returns.
 
     Args:
-        open_range: Begins a range; called again when one is full, or its ledger was taken away.
+        open_range: Begins a range; called once more when one is full, or its ledger was fenced.
         schema: The job's, as a schema message.
-        batches: Of the rows.
-        compression: Of entries.
-        target_entry_bytes: Of an entry, encoded.
-        ignores_case: False fails on a column that the log has in another case alone.
+        batches: The rows.
+        compression: Codec of the entries.
+        target_entry_bytes: Encoded size of an entry.
+        ignores_case: False fails on a column that the log has only in another case.
     """
     encoding = _Encoding(schema, compression, target_entry_bytes)
     writer = _Ranges(open_range, encoding, ignores_case=ignores_case)
@@ -85,7 +85,7 @@ class _Ranges:
         self._moves = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take in rows; full entries are sent on the way."""
+        """Add rows; entries that become full are sent."""
         self._append(self._splitter.add(self._conformer.conform(batch)))
         if self._writer is not None and self._writer.is_full:
             self._finish_range()
@@ -136,9 +136,9 @@ class _Ranges:
             return
 
     def _move(self, error: Exception, entries: Iterator[EncodedEntry]) -> None:
-        """Somebody recovers the ledger: keep what is acknowledged, write the rest elsewhere.
+        """Keep the acknowledged entries of a fenced ledger, write the rest elsewhere.
 
-        LOGS.md#K12. The rest is encoded anew: an entry says which row of its range it begins with.
+        LOGS.md#K12. The rest is encoded once more: an entry contains its first row in its range.
         """
         self._moves += 1
         if self._moves > MOVES_MAX:

@@ -18,18 +18,18 @@ _logger = logging.getLogger(__name__)
 
 
 class StagedRanges(WriterCommitMessage):
-    """What one task attempt wrote: none, one or several ranges, each in a ledger of its own."""
+    """The ranges that one task attempt wrote: none, one or several, each in a ledger of its own."""
 
     def __init__(self, ranges: tuple[StagedRange, ...]) -> None:
         self.ranges = ranges
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Appends rows to a log or replaces them, visible at once and whole, or not at all.
+    """Appends rows to a log or replaces them, atomically.
 
-    Made on the driver, where it takes over as the job's producer; then pickled to the tasks and to
-    the commit. A task attempt writes ledgers of its own: an attempt that fails, or one too many,
-    leaves ledgers that nothing lists and that the sweeper lets go.
+    It is made on the driver, where it takes over as the job's producer, and then pickled to the
+    tasks and to the commit. A task attempt writes its own ledgers. An attempt that fails or is
+    superfluous leaves ledgers that no version lists; the sweeper deletes them.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class BatchWriter(DataSourceArrowWriter):
         """Make the job's rows visible; a job that was committed before changes nothing.
 
         Raises:
-            ConcurrentCommitError: Somebody committed what this job cannot stand with. Definite.
+            ConcurrentCommitError: Another commit conflicts with this job. Definite.
             ProducerFencedError: A later run of the same `txnAppId` took over. Definite.
-            CommitUnknownError: ZooKeeper went away in the middle; run the job again with the same
-                `txnAppId` and `txnVersion`.
+            CommitUnknownError: The connection to ZooKeeper was lost; run the job once more with the
+                same `txnAppId` and `txnVersion`.
         """
         from ledgerlog_spark.datasource.cluster import logs_at
 
@@ -83,7 +83,7 @@ class BatchWriter(DataSourceArrowWriter):
         _logger.info("log %s: %s, version %s", self._job.log, result.status.value, result.version)
 
     def abort(self, messages: Sequence[Any]) -> None:
-        """Nothing: Spark also calls this after a commit that did land.
+        """Does nothing: Spark also calls this after a successful commit.
 
-        The ranges of a job that was not committed are listed nowhere; the sweeper lets them go.
+        No version lists the ranges of a job that was not committed; the sweeper deletes them.
         """
