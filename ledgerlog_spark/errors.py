@@ -38,7 +38,7 @@
     └── InternalError                  a bug of ledgerlog
 
 `retriable`: the same call may succeed later, unchanged. `definite`: the operation certainly did
-    not happen; when it is false the effect may still appear. Both are class attributes that an
+not happen; when it is false the effect may still appear. Both are class attributes that an
 instance may override. All errors pickle: Spark sends them between processes.
 """
 
@@ -268,9 +268,9 @@ class LeaderTimeoutError(LogError):
 
 
 class LogTimeoutError(LogError):
-    """A log was not changed in time; this call makes no more changes. Check `definite`.
+    """A log was not changed in time; this call makes no more changes.
 
-    A commit that may have succeeded is a `CommitUnknownError`.
+    Definite unless `definite` is false. A commit that may have succeeded is a `CommitUnknownError`.
     """
 
     retriable = True

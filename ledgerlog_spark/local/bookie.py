@@ -21,7 +21,7 @@ START_TIMEOUT_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class RunningBookie:
-    """What a bookie said when it began to serve."""
+    """The addresses that a bookie reported when it began to serve."""
 
     process: subprocess.Popen[str]
     port: int
@@ -29,11 +29,11 @@ class RunningBookie:
 
 
 class StartingBookie:
-    """A bookie process that was made and does not serve yet.
+    """A bookie process that does not serve yet.
 
-    Ctrl-C in a terminal reaches the caller only, since the process has a session of its own: end it
-    with `abandon` when nobody waits for it any more. That works from the moment it was made here,
-    so keep it before `spawn`.
+    Ctrl-C in a terminal reaches only the caller, since the process has a session of its own. End
+    it with `abandon` when it is not needed any more. That works from the moment this object exists,
+    so keep the object before `spawn`.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class StartingBookie:
         """Makes no process yet.
 
         Args:
-            directory: Its data; made when missing. What the bookie says goes to a file of the
-                same name with `.log` beside it: a directory with anything else in it is not a
+            directory: Its data; made if it does not exist. The bookie's output goes to a file of
+                the same name with `.log` beside it: a directory with anything else in it is not a
                 bookie's.
             bookie_id: Its name in the cluster.
-            metadata_service_uri: Of the cluster.
+            metadata_service_uri: Service URI of the cluster.
             port: 0 takes a free one.
-            file_size_bytes: Of each entry-log file.
-            environment: Variables that the process has beside those of this one.
+            file_size_bytes: Size of each entry-log file.
+            environment: Variables of the process, added to those of this one.
         """
         self._id = bookie_id
         self._log_path = directory.with_suffix(".log")
@@ -111,7 +111,7 @@ class StartingBookie:
         return RunningBookie(process, int(said["port"]), said.get("grpc_port"))
 
     def abandon(self) -> None:
-        """End the process at once; fine when it has ended, or was never made."""
+        """End the process immediately; does nothing if it has ended, or was never made."""
         process = self._process
         if process is not None:
             process.kill()
@@ -139,7 +139,7 @@ class StartingBookie:
         )
 
     def _last_words(self) -> str:
-        """What it wrote for people in this start: lines that are no JSON, at most the last 12."""
+        """Its messages for people in this start: lines that are not JSON, at most the last 12."""
         with self._log_path.open("rb") as log:
             log.seek(self._log_begin)
             lines = log.read().decode(errors="replace").splitlines()
@@ -148,6 +148,6 @@ class StartingBookie:
 
 
 def _first_line(stream: IO[str], timeout_seconds: float) -> str:
-    """The first line, "" at the end of the stream or of the time."""
+    """The first line, "" at the end of the stream or after the timeout."""
     readable, _, _ = select.select([stream], [], [], timeout_seconds)
     return stream.readline() if readable else ""

@@ -1,8 +1,8 @@
 """A whole cluster on this machine: one ZooKeeper and some bookies as processes in a directory.
 
 For laptops, notebooks, demonstrations and tests. A second start in the same directory finds the
-data of the first. `Cluster` works on a directory whoever started the processes;
-`local_cluster()` owns what it starts and stops it again.
+data of the first. `Cluster` works on a directory, whichever program started the processes;
+`local_cluster()` owns the processes that it starts and stops them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Cluster:
         """Looks at the directory; starts nothing.
 
         Raises:
-            ConfigurationError: What the directory remembers cannot be read.
+            ConfigurationError: The state in the directory cannot be read.
         """
         self.directory = Path(directory).expanduser().absolute()
         self.members = Members.load(self.directory)
@@ -87,17 +87,17 @@ class Cluster:
         owned: bool = False,
         on_progress: Callable[[str], None] = lambda _what: None,
     ) -> list[str]:
-        """Returns when everything serves; starts what does not run yet.
+        """Start the processes that do not run yet; return when all serve.
 
-        When one of them fails, or on Ctrl-C, those that this call started are stopped again.
+        If one fails, or on Ctrl-C, the processes that this call started are stopped.
 
         Args:
-            bookies: How many there should be; None keeps the number there was, or takes 4.
-                Bookies of an earlier start are never dropped.
-            upkeep: Also start the process that merges, sweeps and drops what retention lets go.
+            bookies: Number of bookies; None keeps the earlier number, or takes 4. Bookies of an
+                earlier start are never removed.
+            upkeep: Also start the process that merges, sweeps and applies retention.
             owned: The cluster ends with this process, however that ends, until `disown`. Without
-                effect where the cluster runs already.
-            on_progress: Called with a few words before each step.
+                effect if the cluster runs already.
+            on_progress: Called with a short text before each step.
 
         Returns:
             Ids of the processes that were started.
@@ -112,7 +112,7 @@ class Cluster:
         started: list[str] = []
         with locked_directory(self.directory):
             self.refresh()
-            # One that is replaced would take the end of its pipe for the end of this process.
+            # If one were replaced, it would take the end of its pipe for the end of this process.
             if owned and not self.members.running and not self._environment:
                 self._guardian = Guardian(self.directory, is_temporary=self._is_temporary)
             before = len(self.members.bookies)
@@ -136,9 +136,9 @@ class Cluster:
         return started
 
     def down(self, *, on_progress: Callable[[str], None] = lambda _what: None) -> None:
-        """Stops every process, bookies first; fine when nothing runs.
+        """Stop every process, bookies first; does nothing if no process runs.
 
-        Whoever started them: also those that another program started again meanwhile.
+        Also stops processes that another program started.
         """
         if not self.directory.exists() and not self._children:
             return
@@ -155,7 +155,7 @@ class Cluster:
                     self._stop(member_id)
 
     def start(self, member_id: str) -> Member:
-        """Starts one process on the port it had, if that is free; fine when it runs.
+        """Start one process, if possible on its last port; does nothing if it runs.
 
         Raises:
             ConfigurationError: A bookie whose ZooKeeper is down; Java or PySpark missing.
@@ -175,7 +175,7 @@ class Cluster:
         return self.members.get(member_id)
 
     def kill(self, member_id: str, signal_number: int = signal.SIGKILL) -> Member:
-        """Sends a signal to one process; after SIGKILL and SIGTERM returns when it has ended.
+        """Send a signal to one process; after SIGKILL and SIGTERM, wait until it has ended.
 
         Args:
             member_id: Such as `bookie-1` or `zookeeper`.
@@ -204,7 +204,7 @@ class Cluster:
         return member
 
     def disown(self) -> None:
-        """What runs continues when this process ends; fine when it is not owned."""
+        """Let the processes continue when this process ends; does nothing if they are not owned."""
         if self._guardian is not None:
             self._guardian.release()
             self._guardian = None
@@ -219,7 +219,7 @@ class Cluster:
         return list(self.members.by_id.values())
 
     def refresh(self) -> None:
-        """Read what other programs changed; what this one started and has ended is cleaned up."""
+        """Read the changes of other programs; reap own processes that have ended."""
         loaded = Members.load(self.directory)
         if loaded.by_id or not self._children:  # the file may have been deleted under us
             self.members = loaded
@@ -227,7 +227,7 @@ class Cluster:
             self._reap(member_id)
 
     def _member(self, member_id: str) -> Member:
-        """A member that is known, or one that was never started."""
+        """A known member, or one that was never started."""
         return self.members.by_id.get(member_id) or Member(
             role=member_id if member_id in {ZOOKEEPER, UPKEEP} else "bookie",
             id=member_id,
@@ -254,9 +254,9 @@ class Cluster:
         self.members.put(member.started_as(server.pid, server.port))
 
     def _port_of_zookeeper(self, member: Member) -> int | None:
-        """The one it had, else the usual one, else None: any. Bookies that run know only the first.
+        """Its last port, else the usual one, else None for any. Running bookies use its last port.
 
-        Only when no bookie runs may the port change.
+        The port may change only when no bookie runs.
         """
         if any(bookie.state != "down" for bookie in self.members.bookies):
             return member.port
@@ -273,7 +273,7 @@ class Cluster:
     def _start_bookies(
         self, ids: list[str], started: list[str], on_progress: Callable[[str], None]
     ) -> None:
-        """Starts them side by side; adds the id of each that serves to `started`."""
+        """Start them in parallel; add the id of each that serves to `started`."""
         starting: dict[str, StartingBookie] = {}
         try:
             for member_id in ids:
@@ -310,7 +310,7 @@ class Cluster:
             *("--metadata-service-uri", self.metadata_service_uri),
             *("--directory", str(directory)),
         ]
-        # Nobody waits until it is there: nothing depends on it.
+        # Does not wait until it serves: nothing depends on it.
         with (directory / "upkeep.log").open("ab") as log, interrupts_deferred():
             process = subprocess.Popen(  # noqa: S603 (our own program)
                 command,
@@ -331,7 +331,7 @@ class Cluster:
                 process.send_signal(number)
 
     def _roll_back(self, member_id: str) -> None:
-        """Stop what this object started, whether or not it came to be remembered."""
+        """Stop the processes that this object started, saved to the file or not."""
         child = self._children.get(member_id)
         if isinstance(child, ZooKeeperProcess):
             child.stop()
@@ -360,7 +360,7 @@ class Cluster:
             time.sleep(POLL_SECONDS)
 
     def _reap(self, member_id: str) -> bool:
-        """Take the exit code of a child that has ended, so that it does not stay a zombie.
+        """Read the exit code of a child that has ended, so that it does not stay a zombie.
 
         False while there is a child that has not ended.
         """
@@ -392,7 +392,7 @@ class OwnedCluster(Cluster):
     """
 
     def __init__(self, directory: str | Path | None, bookies: int, *, upkeep: bool = True) -> None:
-        """Starts nothing; the `with` statement does."""
+        """Starts no process; the `with` statement does."""
         if bookies < 1:
             raise ConfigurationError(f"a cluster needs at least 1 bookie, got {bookies}")
         super().__init__(directory or tempfile.mkdtemp(prefix="ledgerlog-"))
@@ -443,13 +443,13 @@ class OwnedCluster(Cluster):
 def local_cluster(
     bookies: int = BOOKIES_DEFAULT, directory: str | Path | None = None, *, upkeep: bool = True
 ) -> OwnedCluster:
-    """A cluster for the length of a `with` block; sets the default service URI meanwhile.
+    """A cluster during a `with` block, which also sets the default service URI.
 
     Args:
-        bookies: How many, at least 1. With one more than an ensemble, writing continues on three
-            copies when one of them is lost.
+        bookies: Number of bookies, at least 1. With one more than an ensemble, writing continues on
+            three copies when one of them is lost.
         directory: Where the data stay; None takes a temporary one that is removed at the end.
-        upkeep: Whether a process merges and sweeps logs, and drops what their retention lets go.
+        upkeep: Whether a process merges and sweeps logs, and applies their retention.
 
     Raises:
         ConfigurationError: A cluster runs in the directory already.

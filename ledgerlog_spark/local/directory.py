@@ -1,4 +1,4 @@
-"""The directory of a local cluster: made when missing, and one command at a time changes it."""
+"""The directory of a local cluster: it is made if needed, and locked for each change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLL_SECONDS = 0.05
 def locked_directory(
     directory: Path, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS
 ) -> Iterator[None]:
-    """The directory, while no other start or stop of its cluster goes on."""
+    """The directory, locked against other starts and stops of its cluster."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

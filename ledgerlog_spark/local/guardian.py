@@ -4,9 +4,9 @@ The owner holds the write end of the guardian's standard input. The system close
 ends, however it ends: SIGKILL, a dead notebook kernel, a forgotten `with`.
 
 The processes of an owned cluster have a mark in their environment. They do not share a process
-group or a session: Linux divides the CPUs among sessions, and bookies in the session of the program
-that writes to them reached 0.89 of its speed with large entries. No Ctrl-C of a terminal reaches
-them.
+group or a session. Linux divides the CPUs among sessions: bookies in the session of the program
+that writes to them reached 0.89 of its speed with large entries. Ctrl-C in a terminal does not
+reach them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ RELEASE_TIMEOUT_SECONDS = 10.0
 class Guardian:
     """The owner's side: while this object holds the pipe, the guardian waits.
 
-    A child that the owner forks without exec inherits the pipe: the guardian then waits for the
-    child, too.
+    A child that the owner forks without exec inherits the pipe: the guardian then also waits for
+    the child.
     """
 
     def __init__(self, directory: Path, *, is_temporary: bool) -> None:
@@ -63,7 +63,7 @@ class Guardian:
         return {MARK_VARIABLE: self._mark} if self._process.poll() is None else {}
 
     def release(self) -> None:
-        """End the guardian; the cluster stays as it is. Fine when it has ended already."""
+        """End the guardian; the cluster stays as it is. Does nothing if it has ended already."""
         pipe = self._process.stdin
         assert pipe is not None
         with contextlib.suppress(OSError):

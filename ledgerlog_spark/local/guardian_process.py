@@ -23,7 +23,7 @@ from ledgerlog_spark.local.guardian import MARK_VARIABLE, RELEASED
 KILL_TIMEOUT_SECONDS = 15.0
 LOOKS = 3
 LOOK_PAUSE_SECONDS = 0.2
-"""A process that was forked just before its owner ended has its mark a moment later."""
+"""A process that was forked just before its owner ended gets its mark a moment later."""
 
 
 def main() -> None:
@@ -43,10 +43,10 @@ def main() -> None:
 
 
 def _stop(directory: Path, mark: str) -> None:
-    """Stop what `cluster.json` lists, then kill whatever else has the mark.
+    """Stop the processes in `cluster.json`, then kill all others with the mark.
 
-    Unless nothing has it: then the owner's cluster has ended, and another one may run in the
-    directory by now, which is not ours to stop.
+    If no process has the mark, stop nothing: the owner's cluster has ended, and another cluster may
+    run in the directory.
     """
     if not _found(mark):
         return
@@ -62,7 +62,7 @@ def _stop(directory: Path, mark: str) -> None:
 
 
 def _found(mark: str) -> list[psutil.Process]:
-    """The processes with a mark; looks a few times when there are none."""
+    """The processes with a mark; retries a few times when there are none."""
     for look in range(LOOKS):
         if look:
             time.sleep(LOOK_PAUSE_SECONDS)
@@ -75,7 +75,7 @@ def _found(mark: str) -> list[psutil.Process]:
 def _mark_of(process: psutil.Process) -> str | None:
     try:
         return process.environ().get(MARK_VARIABLE)
-    except (psutil.Error, OSError):  # it has ended, or is somebody else's
+    except (psutil.Error, OSError):  # it has ended, or belongs to another user
         return None
 
 

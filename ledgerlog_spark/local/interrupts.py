@@ -1,7 +1,7 @@
-"""Keeping Ctrl-C out of the moment in which a child process is made.
+"""Defers Ctrl-C while a child process is made.
 
 KeyboardInterrupt is raised in the main thread at any point: inside `Popen`, between the fork and
-the assignment, it would leave a process that nobody knows.
+the assignment, it would leave a process that this program has no reference to.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """In the block no handler of ours runs; what arrives meanwhile is handled at its end.
+    """Defer signal handlers until the end of the block.
 
-    Keep the block short. Other threads than the main one are never interrupted anyway.
+    Keep the block short. Only the main thread is ever interrupted.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,7 +1,7 @@
-"""The processes of a local cluster as a file remembers them, so that another program can find them.
+"""The processes of a local cluster in a file, so that another program can find them.
 
-`cluster.json` in the cluster's directory names every process with its pid and the time it was
-started; both together identify a process, since pids are used again.
+`cluster.json` in the cluster's directory lists every process with its pid and its start time. Both
+together identify a process, since pids are reused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Member:
         port: TCP port on 127.0.0.1 of its last start, 0 before the first; `upkeep` has none.
         grpc_port: Port of the control service, None where there is none.
         pid: Process id of its last start, 0 before the first.
-        started: When that process was started, seconds since the epoch as the kernel tells.
+        started: Start time of that process by the kernel, seconds since the epoch.
         directory: Where it keeps its data.
     """
 
@@ -88,7 +88,7 @@ class Members:
     """All processes of the cluster in one directory.
 
     Attributes:
-        by_id: In the order they start: ZooKeeper first.
+        by_id: In the order of their start: ZooKeeper first.
     """
 
     directory: Path
@@ -96,7 +96,7 @@ class Members:
 
     @classmethod
     def load(cls, directory: Path) -> Members:
-        """What the directory remembers; nothing when there was never a cluster."""
+        """The members in the file of the directory; empty when there was never a cluster."""
         path = directory / FILE_NAME
         try:
             stored = json.loads(path.read_text())
@@ -119,7 +119,7 @@ class Members:
         return cls(directory, {member.id: member for member in members})
 
     def save(self) -> None:
-        """Write the file in one step."""
+        """Write the file atomically."""
         path = self.directory / FILE_NAME
         text = json.dumps(
             {"format": FORMAT, "members": [asdict(m) for m in self.by_id.values()]}, indent=1
@@ -129,7 +129,7 @@ class Members:
         part.replace(path)
 
     def put(self, member: Member) -> None:
-        """Add or replace a member, and remember it."""
+        """Add or replace a member, and save it."""
         self.by_id[member.id] = member
         self.save()
 
@@ -151,5 +151,5 @@ class Members:
 
     @property
     def running(self) -> list[Member]:
-        """Those whose process lives."""
+        """The members whose process lives."""
         return [m for m in self.by_id.values() if m.state != "down"]

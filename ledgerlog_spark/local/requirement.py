@@ -8,9 +8,10 @@ from importlib import metadata
 
 
 def install_command(package: str, *options: str) -> str:
-    """`pip install 'PACKAGE<VERSIONS>'`, with the versions that ledgerlog's metadata names.
+    """`pip install 'PACKAGE<VERSIONS>'`, with the versions in ledgerlog's metadata.
 
-    It names the package itself and never ledgerlog: no index is asked for a name that is not ours.
+    It names the package itself and never ledgerlog: no index gets a request for a name that belongs
+    to another project.
     """
     words = ["pip", "install", *options, f"'{_requirement(package)}'"]
     return " ".join(words)

@@ -1,4 +1,4 @@
-"""The local clusters that run on this machine, whoever started them and wherever."""
+"""The local clusters that run on this machine, of any program and directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ZOOKEEPER_CONFIG = "zoo.cfg"
 def running_clusters() -> list[Cluster]:
     """Every cluster with at least one live process of this user, sorted by directory.
 
-    A process of another user is left out when the system hides its command line or its directory.
+    A process of another user is omitted when the system hides its command line or its directory.
     """
     directories = {
         directory
@@ -44,7 +44,7 @@ def _command_line(process: psutil.Process) -> list[str]:
 
 
 def _cluster_directory(words: list[str]) -> Path | None:
-    """The cluster that a process belongs to by its command line; None when to none."""
+    """The cluster of a process, by its command line; None when there is none."""
     named: Path | None = None
     if words and Path(words[-1]).name == ZOOKEEPER_CONFIG:
         named = Path(words[-1]).parent

@@ -1,7 +1,7 @@
 """A real ZooKeeper server as a process of this machine, from the jars inside PySpark.
 
 For laptops, notebooks, demonstrations and tests: one server, no ensemble, on the loopback
-interface only. The data directory is its own: a second start finds what the first one wrote.
+interface only. It has its own data directory: a second start finds the data of the first one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ JAVA_VERSION_MIN = 17
 POLL_SECONDS = 0.05
 START_ATTEMPTS_MAX = 5
 
-# Only what a standalone server loads: the whole folder (300 jars) doubles the time to start.
+# Only the jars that a standalone server loads: all 300 jars double the time to start.
 JAR_PATTERNS = (
     "zookeeper-*.jar",
     "slf4j-api-*.jar",
@@ -107,7 +107,7 @@ def _java_version(java: str) -> int:
 
 
 def find_jars() -> list[Path]:
-    """The jars of ZooKeeper and what it needs, from the installed PySpark."""
+    """The jars of ZooKeeper and its dependencies, from the installed PySpark."""
     package = importlib.util.find_spec("pyspark")
     if package is None or package.origin is None:
         raise ConfigurationError(
@@ -134,7 +134,7 @@ def free_port() -> int:
 
 
 def four_letters(port: int, command: str, *, timeout_seconds: float = 0.3) -> str:
-    """A server's answer to one of ZooKeeper's four-letter commands, "" when it has none."""
+    """The response to one of ZooKeeper's four-letter commands, "" when there is none."""
     try:
         with socket.create_connection((HOST, port), timeout=timeout_seconds) as connection:
             connection.sendall(command.encode())
@@ -148,9 +148,9 @@ class ZooKeeperProcess:
     """One ZooKeeper server and its directory.
 
     Attributes:
-        directory: Holds `data/` (the server's own), `zoo.cfg`, `zookeeper.log`, `lock`.
+        directory: Contains `data/` (the server's own), `zoo.cfg`, `zookeeper.log`, `lock`.
         port: TCP port on 127.0.0.1; 0 until the first start when none was given.
-        log_path: What the server says of itself.
+        log_path: The output of the server.
     """
 
     def __init__(
@@ -166,12 +166,12 @@ class ZooKeeperProcess:
         """Starts nothing yet.
 
         Args:
-            directory: Made when missing.
+            directory: Made if it does not exist.
             port: None takes the port of the directory's last start when that is free, else any.
             heap_mib: Largest Java heap.
-            tick_time_ms: Sessions may ask for timeouts of 2 to 20 ticks.
-            start_timeout_seconds: Until it serves.
-            environment: Variables that the process has beside those of this one.
+            tick_time_ms: Session timeouts may be 2 to 20 ticks.
+            start_timeout_seconds: Limit for the start.
+            environment: Variables of the process, added to those of this one.
         """
         if port is not None and not 0 < port < 65_536:  # noqa: PLR2004 (TCP ports)
             raise ConfigurationError(f"port must be 1 to 65535, got {port}", port=port)
@@ -191,7 +191,7 @@ class ZooKeeperProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process lives; it may still be stopped by a signal or not serve yet."""
+        """Whether the process lives; it may be stopped by a signal or not serve yet."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -205,7 +205,7 @@ class ZooKeeperProcess:
         return f"zk://{self.connect_string}/ledgers"
 
     def start(self) -> None:
-        """Returns when the server serves; fine when it runs already."""
+        """Start the server and wait until it serves; does nothing if it runs."""
         if self.is_running:
             return
         java, jars = find_java(), find_jars()
@@ -221,7 +221,7 @@ class ZooKeeperProcess:
             reason = self._last_log_lines()
             outcome = self._failed_start()
             self.kill()
-            # Somebody may take a free port between our look and the server's bind.
+            # Another program may take a free port before the server binds it.
             if not (wants_any_port and "Address already in use" in reason):
                 break
         raise MetadataUnavailableError(
@@ -231,7 +231,7 @@ class ZooKeeperProcess:
         )
 
     def stop(self, *, timeout_seconds: float = 10.0) -> None:
-        """Ends the server (SIGTERM, SIGKILL when that is not enough); fine when it is down."""
+        """End the server (SIGTERM, then SIGKILL if needed); does nothing if it is down."""
         if self._process is None:
             return
         self._send(signal.SIGCONT)  # a paused process would not see the SIGTERM
@@ -243,7 +243,7 @@ class ZooKeeperProcess:
         self._process = None
 
     def kill(self) -> None:
-        """Ends the server at once with SIGKILL; fine when it is down."""
+        """End the server immediately with SIGKILL; does nothing if it is down."""
         if self._process is None:
             return
         self._send(signal.SIGKILL)
@@ -256,9 +256,9 @@ class ZooKeeperProcess:
         self.start()
 
     def pause(self) -> None:
-        """Stops the process in its tracks (SIGSTOP): clients see silence, not a closed socket.
+        """Stop the process with SIGSTOP: its sockets stay open, and clients get no response.
 
-        Returns when all its threads stand: on a busy machine they run on for a while.
+        Returns when all its threads stand: on a busy machine that takes a while.
         """
         self._send(signal.SIGSTOP)
         if self._process is not None:
@@ -344,7 +344,7 @@ class ZooKeeperProcess:
             os.close(lock)
 
     def _lock(self) -> int:
-        """A locked file that the server inherits, so that the lock lasts as long as it lives."""
+        """Lock a file that the server inherits: the lock lasts as long as the server lives."""
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -370,14 +370,14 @@ class ZooKeeperProcess:
         )
 
     def _failed_start(self) -> str:
-        """What became of a process that does not serve."""
+        """The reason why a process does not serve."""
         if self.is_running:
             seconds = self._start_timeout_seconds
             return f"did not serve on {self.connect_string} within {seconds:g} s"
         return f"ended before it served on {self.connect_string}"
 
     def _spawned_and_serves(self, java: str, jars: list[Path]) -> bool:
-        """Whether a new process came to serve; an interrupt while it starts ends it."""
+        """Whether a new process serves; an interrupt during the start ends the process."""
         try:
             self._spawn(java, jars)
             return self._serves()
@@ -386,7 +386,7 @@ class ZooKeeperProcess:
             raise
 
     def _serves(self) -> bool:
-        """Whether it came to serve within the time; False as soon as it ended."""
+        """Whether it serves within the time; False as soon as it ended."""
         assert self._process is not None
         deadline = time.monotonic() + self._start_timeout_seconds
         while time.monotonic() < deadline:
@@ -398,10 +398,10 @@ class ZooKeeperProcess:
         return False
 
     def _listens(self) -> bool:
-        """Whether it is this very process that answers on the port.
+        """Whether this very process answers on the port.
 
-        Two servers that start at once may both find a port free. The slower one ends when it
-        cannot bind, but before it does, the faster one's answer could pass for its own.
+        Two servers that start at the same time may both find a port free. The slower one ends when
+        it cannot bind, but before that, the faster one's answer could be taken for its own.
         """
         assert self._process is not None
         try:

@@ -1,10 +1,10 @@
-"""Named logs over ledgers: hosts of the log's machines, and what people and Spark call.
+"""Named logs over ledgers: hosts of the log's machines, and the API for people and Spark.
 
-- `logs`, `log`: all logs of a cluster, and one. `clients`: what `connect` returns.
-- `driver`, `ports`, `retries`, `clock`: the host of `protocol.log`, and what it needs of others.
-- `committing`, `reading`, `leader`, `maintenance`: the four things that are done with a log.
+- `logs`, `log`: all logs of a cluster, and one. `clients`: the clients that `connect` returns.
+- `driver`, `ports`, `retries`, `clock`: the host of `protocol.log`, and its dependencies.
+- `committing`, `reading`, `leader`, `maintenance`: the four uses of a log.
 - `record_access`: leads and reads a leader log. `records`, `entry_codec`: its records, and their
   entries.
 - `blocking`: the same without `await`. `picture`: a log as an SVG.
-- `failpoints`: where tests make a process die or stand still.
+- `failpoints`: places where tests kill or stop a process.
 """

@@ -1,4 +1,4 @@
-"""Clients that open logs beside ledgers: what `connect` gives."""
+"""Clients that open logs and ledgers: the results of `connect`."""
 
 from __future__ import annotations
 
@@ -63,30 +63,30 @@ class LogClient(LedgerClient):
         properties: Mapping[str, str] | None = None,
         schema: pa.Schema | None = None,
     ) -> Leader | RecordLog:
-        """A log to read, or to append to as its one leader.
+        """Open a log to read, or to append to as its one leader.
 
         Args:
             name: 1 to 200 of letters, digits, `.`, `_` and `-`.
             lead: Become the leader: an earlier one can append no more. Without it nothing is
                 changed.
-            create_if_missing: With `lead`, make a log when there is none: of records, or with a
+            create_if_missing: With `lead`, make the log if it does not exist: of records, or with a
                 schema, of rows.
-            properties: Of a log that is made, by option name, such as `rollBytes`; what is left
-                out has its default. A log that is there has to have those that are given.
-            schema: With `lead`, of the rows that will be appended. A log that is there has to have
-                its columns already; without it the rows are those of the log.
+            properties: Of a new log, by option name, such as `rollBytes`; the others have their
+                defaults. An existing log has to have the given properties.
+            schema: With `lead`, the schema of the rows to append. An existing log has to have its
+                columns already; without it the rows have the columns of the log.
 
         Raises:
-            ConfigurationError: A bad name, property or schema, before any I/O. Or the log is there
-                and has other properties; nothing was changed.
-            LogNotFoundError: There is none, and it is not to be made.
+            ConfigurationError: A bad name, property or schema, before any I/O. Or the log exists
+                with other properties; nothing was changed.
+            LogNotFoundError: It does not exist, and is not to be made.
             MetadataError: There is no cluster at the path of the service URI.
             LogKindError: With `lead`: a transactional log; with a schema also one of records.
             SchemaMismatchError: A schema that Spark has no types for, or one that the rows of the
                 log do not have; nothing was changed.
             LedgerLogError: As of `Leader.open`.
         """
-        # Imported here: most who connect open ledgers, or read logs with Spark.
+        # Imported here: most programs open ledgers, or read logs with Spark.
         from ledgerlog_spark.log.reading.record_log import RecordLog
         from ledgerlog_spark.protocol.log.properties import new_properties
         from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind

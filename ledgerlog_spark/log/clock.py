@@ -1,4 +1,4 @@
-"""The wall clock of this process, for what people are shown; it decides nothing (LOGS.md#G12)."""
+"""The wall clock of this process, only for display; no decision uses it (LOGS.md#G12)."""
 
 from __future__ import annotations
 

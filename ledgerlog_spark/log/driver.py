@@ -1,7 +1,7 @@
 """Runs the log's machines against a log store: the host of `protocol/log/`.
 
-One request at a time, one reply for each. Errors of the store become outcomes; an error that is
-none of them ends the machine, as any other bug of ours does.
+One request at a time, one reply for each. Errors of the store become outcomes. Any other error ends
+the machine, as a bug does.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _OUTCOMES: tuple[tuple[type[LedgerLogError], MetadataOutcome], ...] = (
     (MetadataUnknownError, MetadataOutcome.UNKNOWN),
 )
 CHANGE_TIMEOUT_MS = 120_000
-"""What a change of a log has that somebody waits for, its turn in the queue included."""
+"""Limit of a change of a log that a caller waits for, with its turn in the queue."""
 
 _RETRIED = {MetadataOutcome.CONFLICT, MetadataOutcome.UNAVAILABLE, MetadataOutcome.UNKNOWN}
 
@@ -56,7 +56,7 @@ class Driver:
     """Machines of one log.
 
     Attributes:
-        log_id: Of the log.
+        log_id: Id of the log.
         random: Spreads retries.
     """
 
@@ -73,13 +73,13 @@ class Driver:
         """A driver of machines of one log.
 
         Args:
-            store: Of the logs.
-            log_id: Of the log.
-            ledgers: Needed by the machine that deletes ledgers alone.
+            store: The store of logs.
+            log_id: Id of the log.
+            ledgers: Needed only by machines that delete ledgers.
             keeps_pages: Whether a page, which never changes, is read once for all machines: for a
-                few machines that look at nearly the same head, one after the other.
+                few machines that run one after the other on nearly the same head.
             random: Spreads retries; None for a generator of its own.
-            clock: Of a pass of upkeep; None reads the store's clock each time.
+            clock: Clock of a pass of maintenance; None reads the store's clock each time.
         """
         self.log_id = log_id
         self._kept_pages: Loaded | None = {} if keeps_pages else None
@@ -108,14 +108,14 @@ class Driver:
         """The machine's result.
 
         Args:
-            machine: To be run to its end.
-            timeout_ms: After which it gives up. None leaves it to its own bounds: each request has
-                a deadline, and there are so many attempts.
+            machine: The machine to run to its end.
+            timeout_ms: Limit of the whole run. None leaves the machine its own bounds: each
+                request has a deadline, and the number of attempts is bounded.
 
         Raises:
-            LocalProtocolError: The client was closed.
-            LogTimeoutError: It gave up; a commit may also say that its outcome is unknown.
-            LedgerLogError: What the machine failed with.
+        LocalProtocolError: The client was closed.
+        LogTimeoutError: The limit was reached; a commit may raise CommitUnknownError instead.
+        LedgerLogError: The error of the machine.
         """
         if self._ledgers is not None:
             self._ledgers.check_open()
@@ -128,7 +128,7 @@ class Driver:
         return ended.result
 
     async def _steps(self, machine: LogMachine[R], retries: Retries) -> m.Finished[R] | m.Failed:
-        """How the machine ends, after one request at a time."""
+        """The result of the machine, after one request at a time."""
         (effect,) = machine.start()
         while not isinstance(effect, m.Finished | m.Failed):
             reply = await self._carry_out[type(effect)](effect)
@@ -140,12 +140,12 @@ class Driver:
         return effect
 
     async def perform(self, ask: m.LogRequest[Any]) -> m.LogReply:
-        """The reply to one request, whatever becomes of it, without a pause."""
+        """The reply to one request, success or failure, without a pause."""
         return await self._carry_out[type(ask)](ask)
 
     @contextlib.asynccontextmanager
     async def retries(self) -> AsyncIterator[Retries]:
-        """When to try again, for one change of the log; gives up its place in the queue at last."""
+        """The retries of one change of the log; leaves the queue at the end."""
         retries = Retries(self._store, self.log_id, self.random)
         try:
             yield retries
@@ -155,11 +155,11 @@ class Driver:
     async def make_ledger(
         self, ledger_id: int, metadata: LedgerMetadata
     ) -> Versioned[LedgerMetadata]:
-        """See `LogStore.make_ledger`."""
+        """Implements `LogStore.make_ledger`."""
         return await self._store.make_ledger(self.log_id, ledger_id, metadata)
 
     def watch_head(self, on_change: OnChange) -> CancelWatch:
-        """See `LogStore.watch_head`."""
+        """Implements `LogStore.watch_head`."""
         return self._store.watch_head(self.log_id, on_change)
 
     async def _sync(self, ask: m.Sync) -> m.Synced:
@@ -190,7 +190,7 @@ class Driver:
         else:
             return outcome, 0
         if read is not MetadataOutcome.OK or now_ms is None:
-            # Whatever became of the write that asks for the time, it changes nothing.
+            # The write that reads the time changes nothing, whatever its outcome.
             return MetadataOutcome.UNAVAILABLE, 0
         return outcome, now_ms
 
@@ -303,14 +303,14 @@ class Driver:
         return m.Written(ask.request, MetadataOutcome.UNAVAILABLE if is_kept else outcome)
 
     async def drop_ledger(self, ledger_id: int, *, may_seal: bool = True) -> bool:
-        """Seal and delete a ledger that nothing can name any more, then take back its mark.
+        """Seal and delete a ledger that no version can list any more, then delete its mark.
 
-        Sealed first: a writer that is still there must not go on writing to nowhere. False when it
-        is kept, because it could not be sealed, or is open and `may_seal` is false.
+        It is sealed first, so that a writer that still exists stops. False when it is kept, because
+        it could not be sealed, or is open and `may_seal` is false.
 
         Raises:
             MetadataUnavailableError: The store cannot be reached; the ledger is kept.
-            MetadataUnknownError: It may be gone; doing it again is safe.
+            MetadataUnknownError: It may be deleted; a retry is safe.
         """
         assert self._ledgers is not None, "this driver deletes no ledgers"
         try:

@@ -1,7 +1,7 @@
-"""Records as the entries of a leader log, and back (LOGS.md#G10).
+"""Converts records to entries of a leader log, and back (LOGS.md#G10).
 
-The body of an entry is compressed when that makes it smaller by an eighth at least: who decodes it
-pays for less. Layout and limits are `protocol/leader/entry.py`'s.
+The body of an entry is compressed when that makes it smaller by an eighth at least; this pays for
+the decompression. Layout and limits are in `protocol/leader/entry.py`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ COMPRESSED_SIZE_BYTES_MIN = 256
 
 @dataclass(frozen=True, slots=True)
 class EncodedBody:
-    """The body of an entry, whose offset and time are not known yet.
+    """The body of an entry, whose offset and time are unknown yet.
 
     Attributes:
-        count: Records in it.
-        codec: What `stored` is.
-        stored: As it goes into the entry.
-        size_bytes: Before compression.
+        count: Number of records.
+        codec: Codec of `stored`.
+        stored: The bytes in the entry.
+        size_bytes: Size before compression.
     """
 
     count: int
@@ -49,15 +49,15 @@ class EncodedBody:
 
     @property
     def entry_size_bytes(self) -> int:
-        """Of the whole entry, its header included."""
+        """Size of the whole entry, its header included."""
         return HEADER_SIZE_BYTES + len(self.stored)
 
     def entry(self, *, first_offset: int, append_time_ms: int) -> bytes:
         """The entry, ready to be stored.
 
         Args:
-            first_offset: Of the first record.
-            append_time_ms: Of the append, by the store's clock, ms since the epoch.
+            first_offset: Offset of the first record.
+            append_time_ms: Time of the append, by the store's clock, ms since the epoch.
         """
         header = LeaderEntryHeader(
             self.codec, first_offset, append_time_ms, self.count, self.size_bytes
@@ -80,7 +80,7 @@ def decode_entry(entry: Payload) -> tuple[LeaderEntryHeader, list[memoryview]]:
     """Header and records of an entry; the records are views that keep its body in memory.
 
     Raises:
-        WireFormatError: The bytes are no entry of records.
+        WireFormatError: The bytes are not an entry of records.
         MetadataFormatError: A later version of ledgerlog wrote it.
     """
     header, body = plain_body(entry)

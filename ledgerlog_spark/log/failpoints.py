@@ -1,15 +1,15 @@
-"""Places at which a process can be told to die or to stand still, for tests of what that leaves.
+"""Places where a process can be killed or stopped, for tests of the state that this leaves.
 
 `reach(name)` stands in the code between two steps that a crash may separate. It does nothing unless
 the environment variable `LEDGERLOG_FAILPOINT` names it when the process starts:
 
-- `commit.before_multi`: SIGKILL of the own process the first time it gets there;
+- `commit.before_multi`: SIGKILL of the own process the first time that the place is reached;
 - `commit.before_multi:3`: the third time;
-- `commit.before_multi:3@FILE`: the third time or later, by the one process that manages to remove
-  `FILE`; all others go on. So one Python worker of many dies, and the one that takes over does not;
-- `stop:commit.before_multi`: SIGSTOP instead, so that the process goes on there when it is resumed.
+- `commit.before_multi:3@FILE`: the third time or later, in the one process that manages to remove
+  `FILE`; all others continue. So one Python worker of many dies, and its replacement does not;
+- `stop:commit.before_multi`: SIGSTOP instead; the process continues there when it is resumed.
 
-Several of these, separated by commas, each wait for their own place.
+Several failpoints, separated by commas, are independent.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NAMES = {
 
 @dataclass(slots=True)
 class _Armed:
-    """The failpoint that this process is told of, and how often it still has to get there."""
+    """A failpoint of this process, and how often it still has to be reached."""
 
     name: str
     left: int
@@ -54,9 +54,9 @@ class _Armed:
 
 
 def reach(name: str) -> None:
-    """Returns at once, unless the environment chose this failpoint: then the process is killed.
+    """Returns immediately, unless the environment chose this failpoint: then the process is killed.
 
-    One that is stopped goes on behind it after a SIGCONT.
+    A stopped process returns from it after a SIGCONT.
     """
     armed = _armed.get(name)
     if armed is None:
@@ -75,7 +75,7 @@ def reach(name: str) -> None:
 
 
 def parse(text: str) -> dict[str, _Armed]:
-    """What the variable's value says, by name; empty for an empty one.
+    """The failpoints in the variable's value, by name; may be empty.
 
     Raises:
         ConfigurationError: No such failpoint, or a count below 1.

@@ -1,4 +1,4 @@
-"""The blocking twin of a leader: appends from any thread, one wake-up of the loop for many."""
+"""The blocking API of a leader: appends from any thread, with one wake-up of the loop for many."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class BlockingLeader(BlockingAppends[Leader]):
-    """Appends to one leader log, each record acknowledged on Qa bookies before it completes.
+    """Appends to one leader log; a record completes when it is acknowledged on Qa bookies.
 
-    Safe to use from several threads of one process. Offsets are dense; those of one thread are in
+    Safe to use from several threads of one process. Offsets are dense. Those of one thread are in
     the order of its calls. `with` closes the leader at its end.
 
     Attributes:
@@ -57,8 +57,8 @@ class BlockingLeader(BlockingAppends[Leader]):
 
         Raises:
             LocalProtocolError: Not bytes, too large, or called in another process than the one
-                that leads the log. Or by a callback of an append, which cannot wait, while 16 times
-                the backlog waits. Nothing was appended.
+                that leads the log. Or called by a callback of an append, which cannot wait, while
+                16 times the backlog waits. Nothing was appended.
             LogKindError: The log takes rows. Nothing was appended.
         """
         return self._append(self._twin.content.record(record))
@@ -89,7 +89,7 @@ class BlockingLeader(BlockingAppends[Leader]):
     def append_rows_async(self, rows: pa.Table | pa.RecordBatch) -> AddFuture[Positions]:
         """A `concurrent.futures.Future` of the positions; its errors are those of `append_rows`.
 
-        Encodes at once, which takes some 5 ms for each MiB. Blocks after that only while the
+        Encodes immediately, which takes about 5 ms for each MiB. Then it blocks only while the
         settings' backlog of appends waits to be sent.
 
         Raises:

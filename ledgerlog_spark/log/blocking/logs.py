@@ -1,4 +1,4 @@
-"""The blocking twins of logs and of one log, for Spark's driver and workers."""
+"""The blocking API of logs and of one log, for Spark's driver and workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def _on_loop(client: BlockingClient, cancel: CancelWatch) -> CancelWatch:
-    """The same, to be called on any thread."""
+    """The same function, callable on any thread."""
 
     async def cancelled(_: LedgerClient) -> None:
         cancel()
@@ -73,10 +73,10 @@ class BlockingLogs(Blocking[Logs]):
         return _on_loop(self._client, self._run(watched))
 
     def sweep(self) -> tuple[list[Swept], list[LedgerLogError]]:
-        """Delete what no version of any log names any more, in one pass over all logs.
+        """Delete ledgers and pages that no version of any log lists, in one pass over all logs.
 
         Returns:
-            What was done for each log, and the errors of the logs that could not be swept.
+            The result for each log, and the errors of the logs that could not be swept.
 
         Raises:
             MetadataError: There is no cluster at the root, or the store failed.
@@ -86,15 +86,15 @@ class BlockingLogs(Blocking[Logs]):
     def records(self, ledger_ids: Sequence[int]) -> dict[int, LedgerMetadata]:
         """Records of ledgers that are at most 60 s old, for `remember` in another process.
 
-        Without those of ledgers that are gone, and only the first ones that fit 16 MiB.
+        Omits ledgers that do not exist any more, and all records after the first 16 MiB.
 
         Raises:
-            MetadataUnavailableError: One could not be read.
+            MetadataUnavailableError: A record could not be read.
         """
         return self._client.run(lambda client: client.recent_records(ledger_ids))
 
     def remember(self, records: Mapping[int, LedgerMetadata]) -> None:
-        """Read listed ranges under these records, which another client has read lately."""
+        """Read listed ranges with these records, which another client has read lately."""
 
         async def remembered(client: LedgerClient) -> None:
             client.remember(records)
@@ -155,7 +155,7 @@ class BlockingLog(Blocking[Log]):
     def read_range(
         self, ledger_id: int, first_entry_id: int, last_entry_id: int, *, password: bytes = b""
     ) -> Iterator[Sequence[Any]]:
-        """The first entries are on their way at once."""
+        """Begins to read the first entries immediately."""
         (reading,) = self.begin_ranges(
             [(ledger_id, first_entry_id, last_entry_id)], password=password
         )
@@ -168,15 +168,15 @@ class BlockingLog(Blocking[Log]):
         password: bytes = b"",
         room: ReadRoom | None = None,
     ) -> list[BlockingRangeReader]:
-        """Readers of listed ranges, the first entries of them on their way; take them in order.
+        """Readers of listed ranges, whose first entries are being read; take them in order.
 
-        Errors come when their place in a reader is reached.
+        Errors are raised when their place in a reader is reached.
 
         Args:
             ranges: Ledger id, first and last entry id, both inclusive.
             password: The password of the ledgers.
-            room: Bounds what these readers and others of the room hold. Without it these have one
-                of their own, 64 MiB.
+            room: Bounds the bytes of these readers and others of the room. Without it these have a
+                room of their own, 64 MiB.
 
         Raises:
             LocalProtocolError: The client is closed.
@@ -193,7 +193,7 @@ class BlockingLog(Blocking[Log]):
         return [BlockingRangeReader(self._client, reading) for reading in self._run(begun)]
 
     def picture(self, *, gone: Collection[str] = ()) -> Picture:
-        """The log as a picture that notebooks show: its ranges, and the bookies that hold them.
+        """A picture for notebooks: the ranges of the log, and the bookies that store them.
 
         Args:
             gone: Bookies to mark although they are still registered, as for some seconds after a
@@ -226,9 +226,9 @@ class BlockingLog(Blocking[Log]):
 
 
 class BlockingRangeReader:
-    """One listed range that is being read; iterate once, close when that does not come to its end.
+    """One listed range that is being read; iterate once, close it when you stop before its end.
 
-    Errors, of what was read ahead too, come when their place is reached.
+    Errors, also of entries that were read ahead, are raised when their place is reached.
     """
 
     def __init__(self, client: BlockingClient, reading: BegunRange) -> None:
@@ -246,15 +246,15 @@ class BlockingRangeReader:
                 self.close()
 
     def close(self) -> None:
-        """Forget what is on its way; closing again is fine."""
+        """Drop the entries that were read ahead; closing twice does nothing."""
         self._client.run(lambda _: self._reading.aclose())
 
 
 class BlockingRangeWriter(Blocking[RangeWriter]):
     """The entries of one range, in order.
 
-    Not for use by several tasks at once. Any error ends it: start the attempt again, or after a
-    fence continue with what `cut` returns.
+    Not for use by several tasks at the same time. Any error ends it: restart the attempt, or after
+    a fence continue with the result of `cut`.
 
     Attributes:
         ledger_id: The range's ledger.
@@ -267,7 +267,7 @@ class BlockingRangeWriter(Blocking[RangeWriter]):
 
     @property
     def rows(self) -> int:
-        """Appended so far."""
+        """Number of rows appended so far."""
         return self._twin.rows
 
     @property

@@ -1,4 +1,4 @@
-"""The blocking twin of a log that is read without Spark: one thread hop for each batch."""
+"""The blocking API of a log that is read without Spark: one thread switch for each batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RECORDS_LOOKED_AT = 4
-"""Of a batch, for what it holds: looking at all of them costs more than it is worth."""
+"""Records of a batch whose size is measured; to measure all costs more than it is worth."""
 
 
 class BlockingRecordLog(BlockingHandle[RecordLog]):
@@ -34,8 +34,8 @@ class BlockingRecordLog(BlockingHandle[RecordLog]):
     Attributes:
         name: The name it was opened under.
         log_id: Its id; another log of the same name later has another.
-        kind: Who writes it: jobs that commit, or one leader at a time.
-        content: What its entries hold: rows, or records.
+        kind: Its writers: jobs that commit, or one leader at a time.
+        content: Rows or records.
     """
 
     def __init__(self, log: RecordLog, thread: LoopThread) -> None:
@@ -106,7 +106,7 @@ class BlockingRecordLog(BlockingHandle[RecordLog]):
 
 
 def _size_bytes_of_records(records: list[Record]) -> int:
-    """About: an entry of many records holds a MiB at most, so its first ones stand for all."""
+    """Estimated: an entry of many records has at most a MiB, so its first ones represent all."""
     looked_at = records[:RECORDS_LOOKED_AT]
     return sum(len(record.value) for record in looked_at) * len(records) // len(looked_at)
 

@@ -29,7 +29,7 @@ _known: WeakKeyDictionary[LedgerClient, KnownLogs] = WeakKeyDictionary()
 class BlockingStream:
     """One batch of a stream, in a process that runs a task of it or commits it.
 
-    What it keeps for later batches ends with the client; a forked child begins with nothing.
+    Its state for later batches ends with the client; a forked child begins with none.
     """
 
     def __init__(self, client: BlockingClient, job: Job) -> None:
@@ -67,7 +67,7 @@ class BlockingStream:
 
 
 def ledgers_of(client: LedgerClient) -> StreamLedgers:
-    """What the process of this client keeps for tasks of streams."""
+    """The state of this client's process for tasks of streams."""
     found = _ledgers.get(client)
     if found is None:
         found = _ledgers[client] = StreamLedgers()

@@ -1,6 +1,6 @@
 """Writes ranges of rows, and commits them.
 
-- `job`: what the tasks and the commit of one batch share. `known_logs`: what earlier commits left.
+- `job`: the data that tasks and commit of one batch share. `known_logs`: state of earlier commits.
 - `staged_ledger`: a ledger that ranges are written into. `range_writer`: one range.
-  `stream_ledgers`: what a process that runs tasks of streams keeps from task to task.
+  `stream_ledgers`: the state that a process keeps between tasks of streams.
 """

@@ -1,4 +1,4 @@
-"""What the tasks and the commit of one batch have in common; Spark ships it between processes."""
+"""The data that the tasks and the commit of one batch share; Spark sends it between processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ APP_SIZE_BYTES_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """What can be said of a batch before its producer is known. Pickles.
+    """The part of a job that does not depend on its producer. Pickles.
 
     Fields as of `Job`.
     """
@@ -69,7 +69,7 @@ def plan_job(
     overwrite_if_changed: bool = False,
     password: bytes = b"",
 ) -> JobPlan:
-    """The plan of a batch of rows of `schema`, which was decided on `state`."""
+    """The plan of a batch of rows of `schema`, which was decided on with `state`."""
     return JobPlan(
         log=state.head.name,
         log_id=state.head.log_id,
@@ -91,20 +91,20 @@ class Job:
 
     Attributes:
         log: Name of the log.
-        log_id: Of the log.
+        log_id: Id of the log.
         app: The producer; a UUID when the caller named none.
         run: The query run; unique for each start of a job.
-        batch_id: Of the batch; the same app and batch id are committed once.
+        batch_id: Number of the batch; the same app and batch id are committed once.
         kind: What a batch id committed before means.
         mode: Append or overwrite.
         schema: Of the rows, as an Arrow schema message.
         schema_id: The log's id of it, None when the log does not have it yet.
         base_schema_id: The log's current schema when the job was planned.
         planned_version: The log's version when the job was planned.
-        overwrite_if_changed: Overwrite also what was committed since.
+        overwrite_if_changed: Overwrite also rows that were committed since then.
         is_replay: The batch is in the log already: tasks need not write, the commit is a no-op.
-        properties: Of the log, as stored.
-        password: Of the ledgers that the job makes.
+        properties: Properties of the log, as stored.
+        password: Password of the ledgers that the job makes.
         since_offset: The first offset at which rows of the job may be listed.
     """
 
@@ -127,10 +127,10 @@ class Job:
 
 
 def checked_app(app: str) -> str:
-    """The name of a producer that a user gives.
+    """The name of a producer, checked.
 
     Raises:
-        ConfigurationError: It cannot be one.
+        ConfigurationError: The name is invalid.
     """
     if not 1 <= len(app.encode()) <= APP_SIZE_BYTES_MAX or not app.isprintable():
         raise ConfigurationError(

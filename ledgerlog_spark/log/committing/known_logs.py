@@ -1,4 +1,4 @@
-"""What the commits of this process left, for the next ones of the same producers (LOGS.md#K11)."""
+"""State of this process's commits, for later ones of the same producers (LOGS.md#K11)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class KnownLogs:
         self._known: OrderedDict[tuple[str, str], KnownLog] = OrderedDict()
 
     def take(self, log_id: str, app: str) -> KnownLog | None:
-        """What is known, which is forgotten: a commit that fails leaves nothing."""
+        """Remove and return the state: a commit that fails leaves nothing."""
         return self._known.pop((log_id, app), None)
 
     def put(self, log_id: str, app: str, known: KnownLog | None) -> None:
-        """Remember what a commit left; None for nothing."""
+        """Keep the state after a commit; None for nothing."""
         if known is not None:
             self._known[log_id, app] = known
         while len(self._known) > PRODUCERS_MAX:

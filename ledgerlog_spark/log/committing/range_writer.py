@@ -1,6 +1,6 @@
 """Writes one range of rows (LOGS.md#K1, LOGS.md#K4, LOGS.md#K12).
 
-A range belongs to one attempt of one task. Whatever is never committed is let go by the sweeper, so
+A range belongs to one attempt of one task. The sweeper deletes ranges that are never committed, so
 an attempt that fails simply stops.
 """
 
@@ -31,7 +31,7 @@ PENDING_SIZE_BYTES_MAX = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """An entry that is not known to be on its ack quorum; the index entry has no rows."""
+    """An entry that may not be on its ack quorum yet; the index entry has no rows."""
 
     payload: Payload
     rows: int
@@ -42,8 +42,8 @@ class _Sent:
 class RangeWriter:
     """The entries of one range, in order.
 
-    Not for use by several tasks at once. Any error ends it: start the attempt again, or after a
-    fence go on with what `cut` says.
+    Not for use by several tasks at the same time. Any error ends it: restart the attempt, or after
+    a fence continue with the result of `cut`.
 
     Attributes:
         ledger_id: The range's ledger.
@@ -71,21 +71,21 @@ class RangeWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether the task should finish this range and go on in a new one."""
+        """Whether the task should finish this range and continue in a new one."""
         return self._ledger.is_full
 
     async def append(self, payload: Payload, rows: int) -> None:
         """Append one record batch; returns when it was sent, not when it is acknowledged.
 
-        Waits while more than 32 MiB are on their way.
+        Waits while more than 32 MiB are not acknowledged.
 
         Args:
             payload: The entry; must not change until `finish` returned.
-            rows: That the entry holds, at least 1.
+            rows: Number of rows in the entry, at least 1.
 
         Raises:
-            LedgerFencedError: Somebody recovers the ledger; `cut` says what is safe.
-            LedgerClosedError: Somebody closed it; the same.
+            LedgerFencedError: Another client recovers the ledger; `cut` returns the safe part.
+            LedgerClosedError: Another client closed it; the same.
             LedgerError: The ledger cannot be written any more. The attempt has failed.
             QuorumError: The same.
         """
@@ -115,7 +115,7 @@ class RangeWriter:
             None when no row was appended.
 
         Raises:
-            LedgerFencedError: Not everything was acknowledged; `cut` says what is safe.
+            LedgerFencedError: Not everything was acknowledged; `cut` returns the safe part.
             LedgerClosedError: The same.
             LedgerError: Not everything was acknowledged. The attempt has failed.
             QuorumError: The same.
@@ -130,11 +130,11 @@ class RangeWriter:
         return self._confirmed(statistics)
 
     async def cut(self) -> tuple[StagedRange | None, tuple[Payload, ...]]:
-        """What a ledger that was fenced in the middle of the range is good for (LOGS.md#K12).
+        """Split a range whose ledger was fenced in the middle (LOGS.md#K12).
 
         Returns:
             The entries that were acknowledged, as a range of their own (None for none), and those
-            that have to be written again elsewhere, in order.
+            that have to be written to another ledger, in order.
         """
         self._is_finished = True
         if self._pending:
@@ -147,7 +147,7 @@ class RangeWriter:
         return self._confirmed(b""), again
 
     def abandon(self) -> None:
-        """Stop at once, and let go of the ledger; nothing of this range will be listed."""
+        """Stop immediately, and drop the ledger; nothing of this range will be listed."""
         self._is_finished = True
         for sent in self._pending:
             sent.future.cancel()
@@ -161,7 +161,7 @@ class RangeWriter:
         self.size_bytes += len(payload)
 
     async def _acknowledged(self) -> None:
-        """The oldest pending entry is; an entry with another id than its place is our bug."""
+        """Wait for the oldest pending entry; an id other than its place is a bug of ledgerlog."""
         sent = self._pending[0]
         entry_id = await forever(sent.future, PENDING_ENDS)
         assert entry_id == sent.entry_id, (self.ledger_id, entry_id, sent.entry_id)

@@ -1,7 +1,7 @@
 """A ledger that this process writes ranges into, one after the other.
 
-Its record and its registration were made in one transaction. It may be left open between batches
-and may be left open for good: an abandoned open ledger is the normal end of a writer.
+Its record and its registration were made in one transaction. It may stay open between batches, or
+for good: an abandoned open ledger is the normal end of a writer.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class StagedLedger:
 
     Attributes:
         ledger_id: The ledger.
-        entries: Appended so far, the schema message included.
-        size_bytes: Payload appended so far.
+        entries: Number of entries appended so far, the schema message included.
+        size_bytes: Payload bytes appended so far.
     """
 
     def __init__(self, handle: LedgerWriterHandle, properties: LogProperties) -> None:
@@ -50,14 +50,14 @@ class StagedLedger:
 
     @property
     def is_writable(self) -> bool:
-        """Whether nothing has failed so far; another client may have fenced it all the same."""
+        """Whether nothing has failed so far; another client may still have fenced it."""
         return self._handle.is_writable
 
     def start(self, schema_message: bytes) -> None:
         """Send the schema message as entry 0; acknowledged no later than the first range.
 
         Args:
-            schema_message: Of the stream of record batches; empty for a log of records.
+            schema_message: Schema of the record batches; empty for a log of records.
         """
         if schema_message:
             self.send(schema_message)
@@ -65,14 +65,14 @@ class StagedLedger:
     def send(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
         """A future of the entry's id, in order; the payload must not change until it is done."""
         future = self._handle.append_async(payload)
-        # The first failure is the attempt's; those behind it say the same and are not waited for.
+        # The first failure is the attempt's. Later ones have the same cause and are not awaited.
         future.add_done_callback(_seen)
         self.entries += 1
         self.size_bytes += len(payload)
         return future
 
     def note_range(self, batch_id: int, size_bytes: int) -> None:
-        """A range of that batch is complete."""
+        """Note that a range of that batch is complete."""
         if batch_id != self._last_batch_id:
             self._last_batch_id, self._last_batch_size_bytes = batch_id, 0
         self._last_batch_size_bytes += size_bytes
@@ -81,20 +81,20 @@ class StagedLedger:
     def is_mostly_unlisted(self, batch_id: int) -> bool:
         """Whether less than half of it is listed before `batch_id`, when every batch overwrites.
 
-        Such a ledger has to roll, or a log in complete mode would keep every batch on disk that it
-        ever had.
+        Such a ledger has to roll. Otherwise a log in complete mode would keep all its batches on
+        disk.
         """
         is_replaced = self._last_batch_id < batch_id - 1
         listed_size_bytes = 0 if is_replaced else self._last_batch_size_bytes
         return 2 * listed_size_bytes < self._ranges_size_bytes
 
     async def close(self) -> None:
-        """Close it behind what was appended; errors as of the client's handle."""
+        """Close it after the appended entries; errors as of the client's handle."""
         await self._handle.close()
         reach("ledger.closed")
 
     def abandon(self) -> None:
-        """Stop at once. What is listed of it stays readable; the rest is left to the sweeper."""
+        """Stop immediately. Its listed entries stay readable; the rest is left to the sweeper."""
         self._handle.abandon()
 
 

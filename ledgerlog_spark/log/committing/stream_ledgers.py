@@ -1,7 +1,7 @@
-"""What one process that runs tasks of streams keeps from task to task.
+"""State that one process keeps between tasks of streams.
 
-Runs that it joined, and ledgers that stay open for the next batch. All of it is an optimisation
-(LOGS.md#K13): a process may die at any moment, or never see a second task.
+It has the runs that the process joined, and ledgers that stay open for the next batch. All of it is
+an optimisation (LOGS.md#K13): a process may die at any moment, or never run a second task.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ IDLE_SECONDS_MAX = 30.0
 RUNS_MAX = 64
 IDS_FIRST = 8
 IDS_MAX = 64
-"""Ledger ids taken from the store at once, for two requests: few by a process that may not live
-long, and twice as many each time."""
+"""Most ledger ids that are taken from the store at once, for two requests. It begins with few,
+since a process may not live long, and doubles each time."""
 
 _logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class _Run(NamedTuple):
 
 
 def log_deleted(log: str) -> LogNotFoundError:
-    """The error of a query whose log is gone, and of whose name there is none."""
+    """The error of a query whose log was deleted and not replaced."""
     return LogNotFoundError(
         f"log {log!r} was deleted while the query ran, and is not created again automatically: "
         "start the query again to write to a new, empty log",
@@ -82,8 +82,8 @@ def log_made_again(log: str) -> LogNotFoundError:
 class StreamLedgers:
     """Joined runs and open ledgers of one process; on the thread of the client's loop.
 
-    A ledger that a range is being written to is not in here. So whoever fails with it needs to do
-    nothing: only a range that was finished comes back.
+    A ledger whose range is being written is not in here. So a failed range needs no cleanup here:
+    only a finished range comes back.
     """
 
     def __init__(self) -> None:
@@ -95,13 +95,13 @@ class StreamLedgers:
 
     @property
     def idle(self) -> int:
-        """Ledgers that wait for their next range."""
+        """Number of ledgers that wait for their next range."""
         return len(self._idle)
 
     async def join(self, log: Log, job: Job) -> Joined:
-        """As `Log.join`, asked of the store once for each run and process.
+        """As `Log.join`, with one request to the store for each run and process.
 
-        The first to see a new run has the older ones' ledgers sealed; nothing waits for that.
+        The first process of a new run seals the older runs' ledgers in the background.
 
         Raises:
             StaleCheckpointError: The batch id went back.
@@ -149,7 +149,7 @@ class StreamLedgers:
         return RangeWriter(kept, keep)
 
     async def close(self) -> None:
-        """Close all ledgers that wait, and whatever is still being closed."""
+        """Close all waiting ledgers, and wait for those that are being closed."""
         for key in list(self._idle):
             self._close_idle(key)
         while self._tasks:
@@ -177,7 +177,7 @@ class StreamLedgers:
             self._begin(ledger.close())
 
     def _begin(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Nobody waits for it, and nothing depends on how it ends."""
+        """Run it in the background; nothing depends on its result."""
         task = asyncio.get_running_loop().create_task(_quietly(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,4 +1,4 @@
-"""What a leader appends: records, or as `log/leader/rows.py` has it, rows."""
+"""The content of a leader log: records, or rows (`log/leader/rows.py`)."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.ledger.messages import Payload
 
 ENTRY_SIZE_BYTES_MAX = 256 << 10
-"""Bytes of records in one entry; a larger record has one of its own (LOGS.md#H1)."""
+"""Most bytes of records in one entry; a larger record has its own entry (LOGS.md#H1)."""
 
 
 class LeaderContent(Protocol):
-    """Checks what is appended, on any thread, and makes entries of it, on the leader's.
+    """Checks appends on any thread, and encodes them as entries on the leader's thread.
 
     The methods of the other content fail (LOGS.md#H9).
     """
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Of the rows; None of records."""
+        """Schema of the rows; None for records."""
 
     @property
     def entry_size_bytes_max(self) -> int:
-        """Bytes gathered into one entry."""
+        """Most bytes that are gathered into one entry."""
 
     def record(self, record: object) -> Payload:
         """A record whose bytes stay as they are.
@@ -55,7 +55,7 @@ class LeaderContent(Protocol):
         """
 
     def encode(self, gathered: Gathered) -> EncodedBody:
-        """The entry of what was gathered; its waiters count records or rows from here on."""
+        """The entry of the gathered appends; from here on its waiters count records or rows."""
 
 
 class LeaderRecords:
@@ -69,15 +69,15 @@ class LeaderRecords:
         self._log = log
 
     def record(self, record: object) -> Payload:
-        """See `LeaderContent`."""
+        """Implements `LeaderContent.record`."""
         return checked_record(record)
 
     def records(self, records: Sequence[Payload]) -> list[Payload]:
-        """See `LeaderContent`."""
+        """Implements `LeaderContent.records`."""
         return checked_records(records)
 
     def pieces(self, rows: object) -> Sequence[Any]:
-        """See `LeaderContent`."""
+        """Implements `LeaderContent.pieces`."""
         del rows
         raise LogKindError(
             f"log {self._log!r} is a leader log of records: append bytes to it, or make a log of "
@@ -86,5 +86,5 @@ class LeaderRecords:
         )
 
     def encode(self, gathered: Gathered) -> EncodedBody:
-        """See `LeaderContent`."""
+        """Implements `LeaderContent.encode`."""
         return encode_body(gathered.payloads)
