@@ -113,9 +113,9 @@ class Driver:
                 request has a deadline, and the number of attempts is bounded.
 
         Raises:
-        LocalProtocolError: The client was closed.
-        LogTimeoutError: The limit was reached; a commit may raise CommitUnknownError instead.
-        LedgerLogError: The error of the machine.
+            LocalProtocolError: The client was closed.
+            LogTimeoutError: The limit was reached; a commit may raise CommitUnknownError instead.
+            LedgerLogError: The error of the machine.
         """
         if self._ledgers is not None:
             self._ledgers.check_open()
