@@ -95,7 +95,7 @@ class Log(LogRecords):
         """Head and schemas as they are now.
 
         Args:
-            is_fresh: Without it, as they were at some moment before, for one request less.
+            is_fresh: Without it, as they were at some earlier moment, for one request less.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -107,11 +107,11 @@ class Log(LogRecords):
     async def snapshot(self, version: int | None = None) -> LogSnapshot:
         """One version whole; the newest when none is named. Errors as of `state`.
 
-        A leader log has no versions: its snapshot ends with what is readable now, each open ledger
-        being an item cut at its last add confirmed.
+        A leader log has no versions. Its snapshot ends with the records that are readable now. Each
+        open ledger is an item that ends at its last add confirmed.
 
         Raises:
-            VersionNotAvailableError: It never was, was truncated, or expired; has `oldest`.
+            VersionNotAvailableError: It never existed, was truncated, or expired; has `oldest`.
             EntryUnknownError: Too few bookies of an open ledger answered; retriable.
         """
 
@@ -134,18 +134,18 @@ class Log(LogRecords):
         known_schemas: Collection[int] = (),
         is_fresh: bool = True,
     ) -> LogView:
-        """All retained rows from an offset on, for whoever reads on and on. Errors as of `state`.
+        """All retained rows from an offset on, for a reader that follows. Errors as of `state`.
 
         Args:
             first_offset: The first row that may be read.
-            seen_offset: Where the log was seen to end, also by another process: a fresh view of an
-                open ledger goes up to there, even if the bookies that answer were not told yet how
-                far it is acknowledged. It ends before only if records are lost.
-            known_version: The newest version that the caller has; None for as many as say when
-                those rows were committed.
+            seen_offset: The known end of the log, also from another process. A fresh view of an
+                open ledger reaches that offset, even if the bookies that answer do not have the
+                newest LAC yet. It ends before it only if records are lost.
+            known_version: The newest version that the caller has; None for enough versions to
+                find when those rows were committed.
             known_schemas: Ids of the schemas that the caller has.
-            is_fresh: Whether the view is of this moment; without it one request less, and what it
-                lacks may be there.
+            is_fresh: Whether the view is current; without it one request less, and it may lack
+                rows that exist.
         """
         return await read_view(
             self.name,
@@ -161,12 +161,12 @@ class Log(LogRecords):
     def watch_end(self, on_change: OnChange) -> CancelWatch:
         """Call `on_change` on the event loop when the log may have more rows, or others.
 
-        It must not block.
+        It must not block. It is also called after a lost session, when changes may have been
+        missed.
 
-        Also after a lost session, when nobody knows. Returns what ends the watch, which the close
-        of the client ends too. Costs one watch
-        of the head and, in a leader log, one of the record of each open ledger and one of a bookie.
-        What `on_change` raises is reported to the event loop's exception handler.
+        Returns a function that ends the watch, which the close of the client ends too. Costs one
+        watch of the head and, in a leader log, one of the record of each open ledger and one of a
+        bookie. Exceptions of `on_change` are reported to the event loop's exception handler.
 
         Raises:
             LocalProtocolError: The client is closed.
@@ -187,22 +187,22 @@ class Log(LogRecords):
         password: bytes = b"",
         planned: LogState | None = None,
     ) -> Job:
-        """Fix what tasks and commit of one batch need, and take over as its producer.
+        """Fix the data that tasks and commit of one batch need, and take over as its producer.
 
-        Called once for each job, before its tasks; the result is shipped to them.
+        Called once for each job, before its tasks; the result is sent to them.
 
         Args:
-            schema: Of the rows, as an Arrow schema message; decided by the caller.
+            schema: Schema of the rows, as an Arrow schema message; decided by the caller.
             mode: Append or overwrite.
-            app: The producer; None makes up a UUID, so that the batch is committed for certain.
+            app: The producer; None makes a UUID, so that the batch is committed for certain.
             batch_id: At least 0.
-            run: The query run; None makes up a UUID.
+            run: The query run; None makes a UUID.
             kind: Whether an app's older batch is skipped (batch) or an error (stream).
-            overwrite_if_changed: Overwrite also what others commit after this call.
-            password: Of the ledgers to be made, the log's if it has rows; guards against mistakes
-                only.
-            planned: The state that `schema` was decided on; None reads it now. A schema that
-                others change after it fails the commit.
+            overwrite_if_changed: Overwrite also rows that others commit after this call.
+            password: Password of the new ledgers, which is the log's if it has rows; guards
+                against mistakes only.
+            planned: The state that `schema` was decided on; None reads it now. If others change
+                the schema after it, the commit fails.
 
         Raises:
             ConfigurationError: A bad app or batch id, or a password that is too long.
@@ -249,7 +249,7 @@ class Log(LogRecords):
     async def open_ledger(
         self, job: Job, schema_message: bytes | None = None, *, ledger_id: int | None = None
     ) -> StagedLedger:
-        """A new ledger, registered for the job, with the schema message on its way.
+        """A new ledger, registered for the job; its schema message is being sent.
 
         Args:
             job: As `begin` made it.
@@ -279,7 +279,7 @@ class Log(LogRecords):
         return ledger
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        """Rising ids for `open_ledger`, which no other ledger has; each is used once.
+        """Rising ids for `open_ledger`, unique in the cluster; each is used once.
 
         Args:
             count: 1 to 64.
@@ -290,7 +290,7 @@ class Log(LogRecords):
         return await self._ledgers.new_ledger_ids(count)
 
     async def join(self, job: Job) -> Joined:
-        """Take over as the producer of a stream's job, or find its run in place.
+        """Take over as the producer of a stream's job, or find that its run has done so.
 
         Raises:
             StaleCheckpointError: The batch id went back.
@@ -301,11 +301,11 @@ class Log(LogRecords):
         return await self._join(app=job.app, run=job.run, batch_id=job.batch_id, kind=job.kind)
 
     async def seal_before(self, app: str, epoch: int) -> int:
-        """Seal the producer's open ledgers of epochs before `epoch`; how many (LOGS.md#P6).
+        """Seal the producer's open ledgers of epochs before `epoch`; counts them (LOGS.md#P6).
 
         Args:
             app: The producer.
-            epoch: Of the run that took over.
+            epoch: Epoch of the run that took over.
 
         Raises:
             MetadataError: The registrations could not be read.
@@ -328,20 +328,20 @@ class Log(LogRecords):
         Args:
             job: As `begin` made it.
             ranges: Of all tasks, by partition id.
-            known: What this process knows from its last commits, and will know from this one.
+            known: State of this process after its last commits; this commit updates it.
             is_last: After this call returned the caller neither commits the job again nor writes
-                for it: a producer that was made up for it is forgotten, with one request more.
-            timeout_ms: What it has in all, its turn among other writers included.
+                for it: a producer that was made for it is deleted, with one request more.
+            timeout_ms: Limit of the whole call, its turn among other writers included.
 
         Raises:
-            ConcurrentCommitError: Another producer committed what this batch cannot stand with.
+            ConcurrentCommitError: Another commit conflicts with this batch.
             ProducerFencedError: A later run took over, or the job took longer than stagingTtlMs.
             SchemaMismatchError: The schema cannot be stored.
             UnauthorizedError: The log has another password than the job.
             LogNotFoundError: The log was deleted.
             LogTimeoutError: It took longer than `timeout_ms`, and nothing was committed; retriable.
-            CommitUnknownError: It was sent, and took longer or got no answer. Not definite; calling
-                it again is safe.
+            CommitUnknownError: It was sent, and took longer or got no answer. Not definite; a retry
+                is safe.
         """
         request = CommitRequest(
             app=job.app,
@@ -374,16 +374,16 @@ class Log(LogRecords):
         return result
 
     async def abort(self, job: Job) -> None:
-        """Nothing: Spark also calls it after a commit that did land.
+        """Does nothing: Spark also calls it after a successful commit.
 
-        The ledgers of the job were never listed, or are listed for good; which of the two is the
-        sweeper's to find out.
+        The ledgers of the job were never listed, or are listed for good; the sweeper finds out
+        which of the two.
         """
 
     async def floor(self, ledger_id: int) -> int:
-        """The highest listed entry of the ledger, NO_ENTRY when no retained version names it.
+        """The highest listed entry of the ledger, NO_ENTRY when no retained version lists it.
 
-        Reads what was committed since the ledger was made, a few pages at a time.
+        Reads the commits since the ledger was made, a few pages at a time.
 
         Raises:
             LogNotFoundError: The log was deleted.

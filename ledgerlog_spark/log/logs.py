@@ -33,11 +33,11 @@ class Logs:
     """The logs of one cluster, on one client.
 
     Attributes:
-        store: Of the same cluster as the ledgers.
+        store: The store of the same cluster as the ledgers.
     """
 
     def __init__(self, *, store: LogStore, ledgers: Ledgers, random: Random | None = None) -> None:
-        """Logs of `store`; `random` spreads retries, None for one generator for each log."""
+        """Logs of `store`; `random` spreads retries, None makes a generator for each log."""
         self.store = store
         self._random = random
         self._ledgers = ledgers
@@ -56,15 +56,15 @@ class Logs:
         Args:
             name: 1 to 200 of letters, digits, `.`, `_` and `-`.
             schema: Its first schema, as an Arrow schema message; empty for none yet.
-            properties: By option name; what is left out has its default.
-            kind: Who writes it: jobs that commit, or one leader at a time.
+            properties: By option name; the others have their defaults.
+            kind: Its writers: jobs that commit, or one leader at a time.
             content: Rows, or records.
 
         Raises:
             ConfigurationError: A bad name or property; nothing was done.
             LogExistsError: The name is taken.
             SchemaMismatchError: The schema is too large to be stored.
-            MetadataUnknownError: Not known whether it was made; open it, or create it again.
+            MetadataUnknownError: The outcome is unknown; open it, or create it once more.
         """
         check_log_name(name)
         stored = new_properties(properties)
@@ -85,7 +85,7 @@ class Logs:
         """The log of that name.
 
         Raises:
-            LogNotFoundError: There is none, also after a sync.
+            LogNotFoundError: It does not exist, also after a sync.
             MetadataError: There is no cluster at the root.
         """
         check_log_name(name)
@@ -100,21 +100,21 @@ class Logs:
         kind: LogKind = LogKind.TRANSACTIONAL,
         content: LogContent = LogContent.ROWS,
     ) -> Log:
-        """The log of that name, made when there is none; durable on return.
+        """The log of that name, made if it does not exist; durable on return.
 
         Args:
             name: 1 to 200 of letters, digits, `.`, `_` and `-`.
             schema: The first schema of a log that is made, as an Arrow schema message; empty for
                 none yet.
-            properties: Of a log that is made, by option name; the others have their defaults.
-            kind: Who writes a log that is made: jobs that commit, or one leader at a time.
-            content: What a log that is made holds: rows, or records.
+            properties: Properties of a new log, by option name; the others have their defaults.
+            kind: Writers of a new log: jobs that commit, or one leader at a time.
+            content: Content of a new log: rows, or records.
 
         Raises:
             ConfigurationError: A bad name or property; nothing was done.
             SchemaMismatchError: The schema is too large to be stored.
             MetadataError: There is no cluster at the root, or the store failed.
-            MetadataUnknownError: Not known whether it was made; calling it again is safe.
+            MetadataUnknownError: The outcome is unknown; a retry is safe.
         """
         try:
             return await self.open(name)
@@ -128,7 +128,7 @@ class Logs:
             return await self.open(name)
 
     def open_by_id(self, name: str, log_id: str) -> Log:
-        """The log of that id, without asking the store: for tasks of a job.
+        """The log of that id, without a request to the store: for tasks of a job.
 
         Args:
             name: For messages, and for `Log.name`.
@@ -155,15 +155,15 @@ class Logs:
     def watch_names(self, on_change: OnChange) -> CancelWatch:
         """Call `on_change` on the event loop when logs were made or deleted, or may have been.
 
-        It must not block. Returns what ends the watch.
+        It must not block. Returns a function that ends the watch.
         """
         return self.store.watch_names(on_change)
 
     async def delete(self, name: str) -> None:
-        """Delete a log. Its name is free at once; its ledgers go after `deletedRetentionMs`.
+        """Delete a log. Its name is free immediately; its ledgers stay for `deletedRetentionMs`.
 
         Raises:
-            LogNotFoundError: There is none.
+            LogNotFoundError: It does not exist.
         """
         await (await self.open(name)).delete()
 
@@ -205,10 +205,10 @@ class Logs:
     def sweeper(
         self, *, memory: SweepMemory | None = None, clock: PassClock | None = None
     ) -> Sweeper:
-        """What deletes everything that no version of any log names.
+        """Deletes everything that no version of any log lists.
 
         Args:
-            memory: What earlier passes found, which saves requests; None for none.
+            memory: Findings of earlier passes, which save requests; None for none.
             clock: The store's clock of the pass; None reads it from the store.
         """
         return Sweeper(

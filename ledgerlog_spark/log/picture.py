@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 COLOURS = ("#2a9d8f", "#457b9d", "#8d6a9f", "#bc8034", "#5f7f4e", "#3d6b8c")
 GONE_COLOUR = "#d62828"
 LEDGERS_MAX = 200
-"""Of a longer log the newest ledgers are drawn."""
+"""Most ledgers that are drawn; of a longer log the newest ones."""
 
 _WIDTH, _ROW, _GAP, _TOP, _BAR_MIN = 900, 26, 6, 40, 2.0
 _CHARACTER = 7.5
@@ -41,9 +41,9 @@ class PicturedLedger:
 
     Attributes:
         ledger_id: The ledger.
-        fragments: Of its record; none when it is gone.
-        entries: Up to the last one that the log lists.
-        rows: That the log lists.
+        fragments: Fragments of its record; none when it was deleted.
+        entries: Number of entries up to the last listed one.
+        rows: Number of listed rows.
     """
 
     ledger_id: int
@@ -67,9 +67,9 @@ class Picture:
 
 
 async def picture_of(log: Log, client: LedgerClient, *, gone: Collection[str] = ()) -> Picture:
-    """The newest version of a log: one row a bookie, along it the entries of all ledgers.
+    """The newest version of a log: one line for each bookie, with the entries of all ledgers.
 
-    Where a bookie holds entries stands a bar in the colour of their fragment. Bookies that are not
+    A bar in the colour of the fragment shows where a bookie has entries. Bookies that are not
     registered, and those in `gone`, are hatched in red.
 
     Raises:
@@ -105,10 +105,10 @@ def drawn(
     """The picture as SVG.
 
     Args:
-        name: Of the log.
-        ledgers: From the oldest on.
-        bookies: One row each.
-        gone: Those that are not there any more.
+        name: Name of the log.
+        ledgers: Oldest first.
+        bookies: One line each.
+        gone: Bookies that do not exist any more.
     """
     left = 20 + _CHARACTER * max([len(bookie) for bookie in bookies] + [6])
     height = _TOP + len(bookies) * _ROW + 26
@@ -134,7 +134,7 @@ def _strips(
     gone: Collection[str],
     left: float,
 ) -> Iterator[str]:
-    """The bars of all ledgers side by side, as wide as they have entries."""
+    """The bars of all ledgers side by side; the width is the number of entries."""
     entries = max(1, sum(ledger.entries for ledger in ledgers))
     room = max(10.0, _WIDTH - left - 4 - _GAP * len(ledgers))
     x = left

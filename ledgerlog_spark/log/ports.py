@@ -1,4 +1,4 @@
-"""What `log/` needs of a ledger client; `LedgerClient` and its handles are it."""
+"""The parts of a ledger client that `log/` needs; `LedgerClient` and its handles have them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class TruncatableLog(Protocol):
     log_id: str
 
     async def truncate(self, offset: int) -> Any:
-        """Drop everything below an offset."""
+        """Delete everything below an offset."""
 
 
 class Appends(Protocol):
-    """Where a leader's entries wait to be sent; `AppendQueue` is it."""
+    """Queue of a leader's entries before they are sent; implemented by `AppendQueue`."""
 
     def add(self, payload: bytes | bytearray | memoryview, waiter: Waiter, /) -> None:
         """Append one payload; the waiter, or the listener, receives the result."""
 
     def send_now(self) -> None:
-        """Send what was added, as far as window and linger allow."""
+        """Send added payloads, as far as window and linger allow."""
 
 
 class LedgerWriterHandle(Protocol):
@@ -41,7 +41,7 @@ class LedgerWriterHandle(Protocol):
 
     @property
     def queue(self) -> Appends:
-        """What was appended and is not acknowledged."""
+        """The appends that are not acknowledged."""
 
     @property
     def id(self) -> int:
@@ -55,21 +55,21 @@ class LedgerWriterHandle(Protocol):
         """A future of the entry's id, in order."""
 
     async def close(self) -> LedgerMetadata:
-        """Close the ledger behind what was appended; may be tried again after a retriable error."""
+        """Close the ledger after the last append; may be retried after a retriable error."""
 
     def abandon(self) -> None:
         """Stop without closing."""
 
 
 class Follower(Protocol):
-    """What keeps a reader handle up to date."""
+    """Keeps a reader handle up to date."""
 
     @property
     def error(self) -> LedgerLogError | None:
-        """Why it ended by itself, None at a ledger's end and before."""
+        """The reason why it ended by itself, None at a ledger's end and before."""
 
     def cancel(self) -> None:
-        """Follow no more."""
+        """Stop following."""
 
 
 class LedgerReaderHandle(Protocol):
@@ -91,7 +91,7 @@ class LedgerReaderHandle(Protocol):
         """Keep both up to date, calling back after each change, until cancelled."""
 
     def told_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Any]:
-        """Entries that following brought along last, from the first on; perhaps fewer, or none."""
+        """Entries from the last update of following, from the first on; perhaps fewer, or none."""
 
     async def refresh(self) -> int:
         """Bring both up to date once."""
@@ -127,12 +127,12 @@ class Ledgers(Protocol):
     ) -> LedgerWriterHandle:
         """A new ledger, its record made by `create`; `ledger_id` from `new_ledger_ids`, once.
 
-        When the handle takes no more appends without being closed, `on_failed` gets the reason,
-        whether an append was pending or not.
+        `on_failed` gets the reason when the handle accepts no more appends without being closed,
+        with or without pending appends.
         """
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        """Ids that nobody was or will be given, rising."""
+        """Rising ids that are never used twice."""
 
     async def open_ledger(
         self,
@@ -142,9 +142,9 @@ class Ledgers(Protocol):
         is_listed: bool = False,
         may_be_outdated: bool = False,
     ) -> LedgerReaderHandle:
-        """A handle for reading; with `is_listed` no bookie is asked how far it is confirmed.
+        """A handle for reading; with `is_listed` no bookie is queried for the last add confirmed.
 
-        With `may_be_outdated` its record may be one that was read some time ago.
+        With `may_be_outdated` its record may have been read some time ago.
         """
 
     async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
@@ -166,7 +166,7 @@ class Ledgers(Protocol):
         """
 
     def ends_first(self, user: EndsFirst) -> None:
-        """Have `user` leave before the client is closed, unless nothing else refers to it by then.
+        """Let `user` leave before the client is closed, unless nothing else refers to it by then.
 
         Raises:
             LocalProtocolError: The client is closed, or being closed.
@@ -181,4 +181,4 @@ class Ledgers(Protocol):
     async def entry_copies(
         self, ledger_id: int, metadata: LedgerMetadata, entry_id: int
     ) -> Mapping[str, Code]:
-        """What each bookie of the entry's write set says of it."""
+        """The answer of each bookie of the entry's write set about the entry."""

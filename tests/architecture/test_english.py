@@ -39,23 +39,12 @@ STILL_IN: Final[dict[str, str]] = {
         "so-many doubles take-back"
     ),
     "docs/WIRE.md": "what-subject what-object says told knows asks way-of",
-    "ledgerlog_spark/arrow": (
-        "what-subject what-object says asks let-go let-pass behind-after so-many way-of "
-        "argument-of-the"
-    ),
     "ledgerlog_spark/callbacks.py": "nobody",
     "ledgerlog_spark/client": (
         "what-subject what-object who-subject nobody says told knows asks hears "
         "behind-after so-many again anew chance way-of take-back argument-of-the"
     ),
-    "ledgerlog_spark/composition.py": "what-object",
-    "ledgerlog_spark/datasource": (
-        "what-subject what-object nobody says told knows asks hears let-go behind-after "
-        "so-many again anew doubles way-of slip-of-the-pen argument-of-the"
-    ),
-    "ledgerlog_spark/errors.py": "what-subject nobody says behind-after",
     "ledgerlog_spark/lines.py": "nobody says way-of",
-    "ledgerlog_spark/local": "what-subject nobody says told knows asks let-go argument-of-the",
     "ledgerlog_spark/log": (
         "what-subject what-object who-subject nobody says told knows asks let-go let-pass "
         "behind-after face so-many again anew way-of take-back argument-of-the see-only"

@@ -37,7 +37,7 @@ _DRIVER = [
         "driver_clock_without_answer_shows_zero",
         f"{LOG}/driver.py",
         """        if read is not MetadataOutcome.OK or now_ms is None:
-            # Whatever became of the write that asks for the time, it changes nothing.
+            # The write that reads the time changes nothing, whatever its outcome.
             return MetadataOutcome.UNAVAILABLE, 0
         return outcome, now_ms""",
         """        return outcome, now_ms or 0""",

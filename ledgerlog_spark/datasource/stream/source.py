@@ -118,7 +118,7 @@ class LedgerStream:
         self._has_planned = True
         if is_first and moves(self._options.read):
             self._reported = dict(start)
-            return dict(start)  # a batch of no rows, so that its end says where the stream began
+            return dict(start)  # a batch of no rows, so that its end is where the stream began
         ends = dict(start)
         backlogs = []
         current = self._logs.current()

@@ -1,4 +1,4 @@
-"""Entries that a leader sent and that are not acknowledged, and who waits for their records."""
+"""Entries that a leader sent and that are not acknowledged, with the waiters of their records."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class EntriesInFlight:
 
     Attributes:
         first: Number of the oldest.
-        cut: Pieces of the batch that goes on in the oldest entry.
+        cut: Pieces of the batch that continues in the oldest entry.
     """
 
     def __init__(
         self, log_id: str, encode: Callable[[Gathered], EncodedBody], queue: AppendQueue
     ) -> None:
-        """Nothing in flight; `encode` makes an entry of what `queue` gathered."""
+        """Nothing in flight; `encode` makes an entry of the appends that `queue` gathered."""
         self.first = 0
         self.cut: list[Piece] = []
         self._log_id = log_id
@@ -48,18 +48,18 @@ class EntriesInFlight:
 
     @property
     def records(self) -> int:
-        """In all of them."""
+        """Number of records in all of them."""
         return sum(gathered.body.body.count for gathered in self._queue.in_flight)
 
     def add(self, gathered: Gathered) -> EncodedBody:
-        """Take the records of the next entry; their encoded body."""
+        """Add the records of the next entry; returns their encoded body."""
         body = self._encode(gathered)
         gathered.payloads = []  # the body has them now
         gathered.body = _Sent(body)
         return body
 
     def entry_of(self, order: AppendEntry) -> bytes:
-        """The entry to be stored; the same each time that it is ordered."""
+        """The entry to store; the same each time that the machine orders it."""
         sent: _Sent = self._queue.in_flight[order.append - self.first].body
         if sent.entry is None:
             sent.first_offset = order.first_offset
@@ -70,7 +70,7 @@ class EntriesInFlight:
         return sent.entry
 
     def acknowledged(self, entries: AppendsAcknowledged) -> list[tuple[Any, Any]]:
-        """Futures and their positions, of all appends that end in these entries."""
+        """Futures and positions of all appends that end in these entries."""
         first, last, ledger_id, last_entry_id, _ = entries
         assert first == self.first, (first, self.first)
         results: list[tuple[Any, Any]] = []
@@ -106,7 +106,7 @@ class EntriesInFlight:
 
 
 def error_of_append(error: LedgerLogError, *, is_definite: bool) -> LedgerLogError:
-    """The error of an append, which is certainly not in the log or may be."""
+    """The error of an append, which is certainly not in the log or may be in it."""
     found = copy.copy(error)
     found.definite = is_definite
     found.retriable = False  # this leader takes no more appends

@@ -1,7 +1,7 @@
 """Hosts the machine of a leader log: effects become calls, answers become events.
 
-Events go through a queue, and each request is answered once. What the machine says to people, and
-the bytes of the entries that it orders, are its owner's.
+Events go through a queue, and each request is answered once. The owner handles the machine's
+indications, and has the bytes of the entries that the machine orders.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ _STORE_REQUESTS = (m.Sync, m.ReadHead, m.ReadPages, m.WritePages, m.WriteHead)
 
 
 class Owner(Protocol):
-    """Whom a host works for."""
+    """The object that a host works for."""
 
     def entry_of(self, order: AppendEntry) -> Payload:
-        """The entry to be stored; the same each time that the append is ordered."""
+        """The entry to store; the same each time that the append is ordered."""
 
     def on_indication(self, indication: Any) -> None:
-        """The machine says something."""
+        """Handle an indication of the machine."""
 
     def on_crash(self, crash: LedgerLogError) -> None:
-        """The machine failed, and says nothing more."""
+        """The machine failed, and makes no more indications."""
 
     def on_settled(self) -> None:
-        """A burst of events is over."""
+        """The machine handled all waiting events."""
 
 
 class LeaderHost(EventQueue[LeaderEvent]):
@@ -70,11 +70,11 @@ class LeaderHost(EventQueue[LeaderEvent]):
         """A host that has not called the machine yet.
 
         Args:
-            machine: To drive; nobody else calls its `handle`.
-            log_id: Of the log, kept with the ledgers that are made.
-            driver: Carries out what is asked of the log's records.
+            machine: The machine; only this host calls its `handle`.
+            log_id: Id of the log, stored with new ledgers.
+            driver: Runs the machine's requests for the log's records.
             ledgers: The client.
-            owner: Gets what the machine says.
+            owner: Gets the machine's indications.
         """
         super().__init__(
             machine,
@@ -110,7 +110,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
         self.retire()
 
     def retire(self) -> None:
-        """Stop writing; the machine has ended, and only lets go of ledgers that come too late."""
+        """Stop writing; the machine has ended, and only drops ledgers that come too late."""
         self._cancel_timers()
         if self._cancel_watch is not None:
             self._cancel_watch()
@@ -120,7 +120,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
         self._written.clear()
 
     async def finish(self) -> None:
-        """Wait for what is under way, such as letting go of a ledger that was not needed."""
+        """Wait for running work, such as the deletion of a ledger that was not needed."""
         while self._tasks:
             await forever(asyncio.wait(self._tasks), "requests end by their deadlines")
 

@@ -1,8 +1,8 @@
 """The leader of a log: appends, with a position for each record (LOGS.md#J1-J12).
 
 Records are gathered into entries: by size, by count, and by a linger that ends as soon as the pipe
-is empty, so that a lone append goes out at once. An entry is compressed once; the machine gives it
-its offset and says which ledger it goes to, again if the first one breaks.
+is empty, so that a lone append is sent immediately. An entry is compressed once. The machine gives
+it its offset and its ledger, and another ledger if the first one fails.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ REQUESTS_END = "the machine ends: each of its requests does, by its own deadline
 class Leader:
     """Appends to one leader log, each record acknowledged on Qa bookies before it completes.
 
-    Every method on the thread of the client's event loop. Offsets are dense and in the order of
-    the calls. Cancelling the future of an append stops the waiting, not the append.
+    Call every method on the thread of the client's event loop. Offsets are dense and in the order
+    of the calls. Cancelling the future of an append stops the waiting, not the append.
 
     Attributes:
-        name: Of the log.
-        log_id: Of the log.
-        queue: What was appended and is not acknowledged. For other APIs of this leader.
-        content: Checks what is appended. For the faces of this leader.
+        name: Name of the log.
+        log_id: Id of the log.
+        queue: The appends that are not acknowledged. For other APIs of this leader.
+        content: Checks appends. For other APIs of this leader.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class Leader:
         """A leader that does not lead yet; `open` comes first.
 
         Args:
-            log: To be led.
-            driver: Carries out what is asked of the log's records.
+            log: The log.
+            driver: Runs requests for the log's records.
             ledgers: The client.
             settings: Linger and backlog are those of ledgers.
-            content: What the log holds: makes entries of what is appended.
+            content: Checks appends, and makes entries of them: records or rows.
             now_ms: The store's clock, for the times of appends.
         """
         self.name = log.name
@@ -124,17 +124,17 @@ class Leader:
 
     @property
     def end_offset(self) -> int:
-        """Behind the last acknowledged record."""
+        """The offset after the last acknowledged record."""
         return self._machine.end_offset
 
     @property
     def is_leading(self) -> bool:
-        """Whether appends are taken: no failure so far, and no close."""
+        """Whether appends are accepted: no failure so far, and no close."""
         return self.queue.refusal is None
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Of a log of rows; None of one of records."""
+        """Schema of a log of rows; None for a log of records."""
         return self.content.schema
 
     @property
@@ -143,7 +143,7 @@ class Leader:
         return self.queue.entries + self._sent.records
 
     async def open(self) -> None:
-        """Become the leader: seal what an earlier one left open, list a ledger, then serve.
+        """Become the leader: seal the open ledgers of an earlier one, list a ledger, then serve.
 
         Takes at most `open_timeout_ms` of the settings, 120 s by default.
 
@@ -164,7 +164,7 @@ class Leader:
         except LedgerLogError:
             self._host.retire()
             raise
-        except BaseException:  # nobody is there to lead
+        except BaseException:  # no caller is left to lead
             self.abandon()
             raise
 
@@ -178,7 +178,7 @@ class Leader:
         Raises:
             LocalProtocolError: Not bytes, too large, or the leader was closed; definite.
             LeaderDeposedError: Another leader took over. Definite if the record was never sent;
-                `end_offset` says what is safe.
+                `end_offset` is the end of the safe records.
             LogNotFoundError: The log was deleted. Definite if the record was never sent.
             LedgerLogError: The log cannot be written any more, for the reason named.
         """
@@ -210,13 +210,13 @@ class Leader:
     async def append_rows(self, rows: pa.Table | pa.RecordBatch) -> Positions:
         """The positions of all rows, dense and in order, each on the disks of Qa bookies.
 
-        `.offsets` is the half-open range of them. Rows that fail may be there in part; the part is
-        a prefix.
+        `.offsets` is their half-open range. Rows that fail may be there in part; the part is a
+        prefix.
 
         Args:
-            rows: With the columns of the log, or some of them: the others are null. What is behind
-                them must not change until this returns. A row is a little less than 5 MiB encoded
-                at most.
+            rows: With some or all columns of the log; missing columns are null. The memory of the
+                rows must not change until this returns. A row has at most a little less than 5 MiB
+                encoded.
 
         Raises:
             LogKindError: A log of records; definite.
@@ -231,12 +231,12 @@ class Leader:
     def append_rows_async(self, rows: pa.Table | pa.RecordBatch) -> asyncio.Future[Positions]:
         """A future of the positions, admitted in order; like `append_rows`.
 
-        Encodes here and now what has an entry of its own: some 5 ms for each MiB.
+        Encodes rows with an entry of their own immediately: about 5 ms for each MiB.
         """
         return self.queue.append_batch(self.content.pieces(rows))
 
     async def drain(self) -> None:
-        """Wait until what waits to be sent is below the settings' backlog."""
+        """Wait until the unsent appends are below the settings' backlog."""
         await self.queue.drain()
 
     async def flush(self) -> None:
@@ -244,14 +244,15 @@ class Leader:
         await self.queue.flush()
 
     async def roll(self) -> None:
-        """Go on in a new ledger; on return the earlier one is closed and listed.
+        """Continue in a new ledger; on return the earlier one is closed and listed.
 
         Nothing happens while the ledger in use is empty. The close and the change of the list have
         `close_timeout_ms` of the settings, 30 s by default. Errors as of `append`, and:
 
         Raises:
-            LeaderTimeoutError: It took longer, and goes on in the background; retriable. Names what
-                did not end, and its cause why, if that failed. Appends are taken all the same.
+            LeaderTimeoutError: It took longer, and continues in the background; retriable. Names
+                the unfinished step; its cause is the reason, if that failed. Appends are still
+                accepted.
         """
         await self.flush()
         left = self._ledger_id
@@ -259,7 +260,7 @@ class Leader:
             raise self._refusal()
         assert self._head is not None
         if self._is_ledger_empty:
-            # Of a roll that is under way the earlier one may be listed as open still.
+            # During a roll, the list may still have the earlier ledger as open.
             left = self._head.open_ledgers[0].ledger_id
             if left == self._ledger_id:
                 return
@@ -276,21 +277,21 @@ class Leader:
         return not_rolled(self.name, left, step.value, error, timeout_ms=self._roll_timeout_ms)
 
     async def truncate(self, position: Position | int) -> None:
-        """Drop every record before `position`; durable on return.
+        """Delete every record before `position`; durable on return.
 
-        Ledgers go after `deletedRetentionMs`, so that readers which are under way finish. Rolls
-        when `position` lies in the ledger in use.
+        Ledgers are deleted after `deletedRetentionMs`, so that running readers finish. Rolls when
+        `position` is in the ledger in use.
 
         Args:
             position: The first record that stays, or its offset; at most the log's end.
 
         Raises:
-            ConfigurationError: No position of this log, or behind its end; nothing was changed.
+            ConfigurationError: Not a position of this log, or after its end; nothing was changed.
             LeaderTimeoutError: The ledger in use was not rolled in time; nothing was truncated;
                 retriable. Errors as of `roll`.
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: The list is changed all the time by others; retriable.
-            MetadataUnknownError: Not known whether it was done; doing it again is safe.
+            ConcurrentCommitError: Others change the list all the time; retriable.
+            MetadataUnknownError: The outcome is unknown; a retry is safe.
         """
         offset = offset_of(position, self.log_id, self.name)
         assert self._head is not None
@@ -301,11 +302,12 @@ class Leader:
     async def close(self) -> int:
         """The log's end; everything appended before is in the log, every ledger closed and listed.
 
-        Closing twice gives the same answer.
+        Closing twice gives the same result.
 
         Raises:
-            LeaderDeposedError: Another leader took over; `end_offset` says what is safe.
-            LedgerLogError: Not closed, for the reason named; the next leader seals what is open.
+            LeaderDeposedError: Another leader took over; `end_offset` is the end of the safe
+                records.
+            LedgerLogError: Not closed, for the reason named; the next leader seals open ledgers.
         """
         if self.is_leading:
             await self.flush()
@@ -315,7 +317,7 @@ class Leader:
         if self._error is not None:
             raise self._error
         assert self._head is not None
-        return self._head.end_offset  # another leader may have come and gone since ours ended
+        return self._head.end_offset  # another leader may have taken over since this one ended
 
     def _begin_to_close(self) -> None:
         if self.is_leading:
@@ -325,12 +327,12 @@ class Leader:
     def abandon(self) -> None:
         """Stop without closing: pending appends fail, their outcome unknown.
 
-        A ledger that no attempt can list any more is dropped.
+        A ledger that no attempt can list any more is deleted.
         """
         self._host.post(GiveUp(left(self.name, end_offset=self.end_offset)))
 
     async def leave(self) -> None:
-        """Like `abandon`, before the client is closed; ends when nothing of it is under way."""
+        """Like `abandon`, before the client is closed; returns when no work of it is running."""
         self.abandon()
         try:
             await self._host.finish()
@@ -338,14 +340,14 @@ class Leader:
             self._host.stop()
 
     def send_now(self) -> None:
-        """Send what was appended, as far as window and batching allow."""
+        """Send appends, as far as window and batching allow."""
         self.queue.send_now()
 
     def _send(self, gathered: Gathered) -> None:
         body = self._sent.add(gathered)
         self._host.post(AppendRequested(body.count, body.entry_size_bytes, self._now_ms()))
 
-    # --- what the machine says ---
+    # --- indications of the machine ---
 
     def entry_of(self, order: AppendEntry) -> bytes:
         """The bytes of an entry that the machine orders. For the host of this leader."""
@@ -353,7 +355,7 @@ class Leader:
         return self._sent.entry_of(order)
 
     def on_indication(self, indication: Any) -> None:
-        """Take what the machine reports. For the host of this leader."""
+        """Handle an indication of the machine. For the host of this leader."""
         kind = type(indication)
         if kind is AppendsAcknowledged:
             self.queue.complete(self._sent.acknowledged(indication))
@@ -381,7 +383,7 @@ class Leader:
         self._end(crash, 0, len(self.queue.in_flight))
 
     def on_settled(self) -> None:
-        """Send what waits, after the machine's effects. For the host of this leader."""
+        """Send waiting appends after the machine's effects. For the host of this leader."""
         self.queue.send_now()
 
     def _on_stopped(self, stopped: LeaderStopped) -> None:
@@ -392,7 +394,7 @@ class Leader:
         self._host.retire()
 
     def _end(self, error: LedgerLogError, first_unknown: int, first_unsent: int) -> None:
-        """Fail everything that is pending: what was sent with `error`, the rest for certain."""
+        """Fail all pending appends: sent ones with `error`, the others with a definite error."""
         self._error = error
         self.queue.refusal = partial(error_of_append, error, is_definite=True)
         self._sent.cut = []

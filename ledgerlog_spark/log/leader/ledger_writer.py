@@ -1,4 +1,4 @@
-"""One ledger that a leader writes: its orders go in, what became of them comes out."""
+"""One ledger that a leader writes: takes its orders, and reports their results."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.ledger.messages import Payload
 
 LOST = (LedgerFencedError, LedgerClosedError, LedgerNotFoundError)
-"""Somebody else recovered, closed or deleted the ledger."""
+"""Another client recovered, closed or deleted the ledger."""
 
 
 class LeaderWriter:
     """The listener of a write handle, and the one waiter of all its appends.
 
-    The handle confirms runs of entries in order and calls `complete` once for each; the first
-    failure withdraws everything that is pending, and what comes after it is not passed on. A
-    handle that fails between two appends says so as well.
+    The handle confirms runs of entries in order and calls `complete` once for each. The first
+    failure withdraws all pending entries; later results are not passed on. A handle that fails between
+    two appends reports that too.
     """
 
     def __init__(self, tell: Callable[[EntriesConfirmed | LedgerBroken], None]) -> None:
@@ -52,16 +52,16 @@ class LeaderWriter:
         self._handle.queue.add(entry, self)
 
     def send_now(self) -> None:
-        """Send what was ordered, in this turn of the loop; unless the handle is speaking.
+        """Send the ordered entries, in this turn of the loop; unless the handle is calling.
 
-        Its own queue is not empty then, and it sends by itself when that is.
+        In that case its own queue is not empty, and it sends by itself later.
         """
         if not self._is_broken and not self._is_speaking:
             assert self._handle is not None
             self._handle.queue.send_now()
 
     async def close(self, request: int) -> CloseAnswered:
-        """The answer to a `CloseLedger`."""
+        """The response to a `CloseLedger`."""
         assert self._handle is not None
         try:
             metadata = await self._handle.close()
@@ -76,7 +76,7 @@ class LeaderWriter:
         )
 
     def abandon(self) -> None:
-        """Stop writing, and say nothing more."""
+        """Stop writing, and report nothing more."""
         self._is_broken = True
         if self._handle is not None:
             self._handle.abandon()
@@ -84,7 +84,7 @@ class LeaderWriter:
     # --- calls of the handle, to its listener and to the waiter of its appends ---
 
     def on_sent(self, entries: int, size_bytes: int) -> None:
-        """Nothing waits for this: the leader bounds what is on its way."""
+        """Does nothing: the leader bounds the entries in flight."""
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
         """Entries were confirmed, up to the last one here."""
@@ -98,15 +98,15 @@ class LeaderWriter:
             self._is_speaking = False
 
     def done(self) -> bool:
-        """Whether there is nothing more to be said."""
+        """Whether there is nothing more to report."""
         return self._is_broken
 
     def set_result(self, result: Any, /) -> None:
-        """Not called: `complete` speaks for all appends."""
+        """Not called: `complete` receives all results."""
         raise AssertionError(result)
 
     def set_exception(self, exception: Any, /) -> None:
-        """The handle failed, or takes no more."""
+        """The handle failed, or accepts no more entries."""
         if not self._is_broken:
             assert self._handle is not None
             self._is_broken = True

@@ -1,4 +1,4 @@
-"""What a leader of a log of rows appends: tables and record batches."""
+"""The content of a leader log of rows: tables and record batches."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class LeaderRows:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the log."""
+        """Schema of the log."""
         return self._splitter.schema
 
     def check(self, schema: bytes) -> None:
-        """Let pass the schema record of rows that can be appended (LOGS.md#H8).
+        """Raise SchemaMismatchError unless rows of this schema record can be appended (LOGS.md#H8).
 
         Raises:
-            SchemaMismatchError: They cannot; names column, expected and got.
+            SchemaMismatchError: Names column, expected and got.
         """
         self._splitter.check(decode_schema(schema))
 
     def record(self, record: object) -> NoReturn:
-        """See `LeaderContent`."""
+        """Implements `LeaderContent.record`."""
         del record
         raise LogKindError(
             f"log {self._log!r} is a leader log of rows: append a table or a record batch to it "
@@ -54,15 +54,15 @@ class LeaderRows:
         )
 
     def records(self, records: object) -> NoReturn:
-        """See `LeaderContent`."""
+        """Implements `LeaderContent.records`."""
         self.record(records)
 
     def pieces(self, rows: object) -> Sequence[Any]:
-        """See `LeaderContent`."""
+        """Implements `LeaderContent.pieces`."""
         return self._splitter.split(rows)
 
     def encode(self, gathered: Gathered) -> EncodedBody:
-        """See `LeaderContent`; what waited for pieces waits for rows now."""
+        """Implements `LeaderContent.encode`; waiters for pieces wait for rows from here on."""
         pieces: list[Any] = gathered.payloads
         ends = list(accumulate(piece.rows for piece in pieces))
         gathered.waiters = [
@@ -77,7 +77,7 @@ def rows_of(log: str, state: LogState, schema: bytes | None) -> LeaderRows:
 
     Raises:
         LogKindError: It is a log of records.
-        SchemaMismatchError: The log has no schema, or one that such rows do not fit.
+        SchemaMismatchError: The log has no schema, or such rows do not fit its schema.
     """
     if state.head.content is LogContent.RECORDS:
         raise LogKindError(

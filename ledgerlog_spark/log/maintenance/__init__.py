@@ -2,6 +2,6 @@
 
 - `log_maintenance`: retention, truncation, merging, restoring. `check`: replicas and orphaned
   ledgers.
-- `sweeper`: deletes what no version lists. `sweep_memory`: what passes remember. `older_ledgers`:
-  seals what replaced query runs left open.
+- `sweeper`: deletes ledgers and pages that no version lists. `sweep_memory`: findings of earlier
+  passes. `older_ledgers`: seals ledgers of replaced query runs.
 """

@@ -1,9 +1,8 @@
-"""Whether what a log lists is there, and whose every ledger is (LOGS.md#U17).
+"""Checks that all listed entries exist, and finds the owner of every ledger (LOGS.md#U17).
 
-Changes nothing. What is read first and last is chosen so that work that goes on meanwhile is not
-taken for damage: ledgers, then registrations and what leaders made, then the list, then marks. What
-is wrong with a ledger counts only if a list that was read after the ledger still has the same
-ranges of it.
+Changes nothing. The order of reads is chosen so that concurrent work is not taken for damage:
+ledgers, then registrations and ledgers made by leaders, then the list, then marks. A fault of a
+ledger counts only if a list that was read after the ledger still has the same ranges of it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 AT_ONCE = 64
 YOUNG_MS = 60_000
 LOOKS_MAX = 5
-"""How often a ledger is looked at whose ranges change meanwhile; then the last look counts."""
+"""Reads of a ledger whose ranges change at the same time; then the last read counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +37,15 @@ class CheckedLedger:
 
     Attributes:
         ledger_id: The ledger.
-        state: Of its record; `missing` when there is none.
-        ranges: How often the log lists it.
-        last_entry_id: The highest that is listed, inclusive; NO_ENTRY of an open ledger of a
+        state: State of its record; `missing` when there is none.
+        ranges: Number of its ranges in the list.
+        last_entry_id: The highest listed entry, inclusive; NO_ENTRY of an open ledger of a
             leader log, of which nothing is listed yet.
-        entries: How many entries were asked for.
+        entries: Number of entries that were checked.
         copies: Copies of the entry that has the fewest.
         copies_wanted: The write quorum.
-        is_damaged: Listed rows cannot be read, or not all of them by everybody.
-        finding: What is wrong, empty when nothing is.
+        is_damaged: Listed rows cannot be read, or not by all readers.
+        finding: The fault, or empty.
     """
 
     ledger_id: int
@@ -62,16 +61,16 @@ class CheckedLedger:
 
 @dataclass(frozen=True, slots=True)
 class LogCheck:
-    """What a check of one log found.
+    """The result of a check of one log.
 
     Attributes:
         log: Its name.
         ledgers: Every listed ledger, rising.
-        staged: Ledgers that jobs are writing, or wrote and never committed, and those that leaders
-            made and have not listed.
-        marked: Ledgers that no version names and that are to be deleted.
-        orphans: Ledgers that say they are the log's and that it knows nothing of; those made in
-            the last minute are left out, because their makers may be about to list them.
+        staged: Ledgers that jobs are writing, or wrote and never committed, and those that
+            leaders made and have not listed.
+        marked: Ledgers that no version lists and that will be deleted.
+        orphans: Ledgers of the log, by their records, that the log has no trace of. Ledgers of
+            the last minute are omitted, because their makers may be about to list them.
     """
 
     log: str
@@ -82,7 +81,7 @@ class LogCheck:
 
     @property
     def findings(self) -> tuple[CheckedLedger, ...]:
-        """Listed ledgers with which something is wrong."""
+        """Listed ledgers with a fault."""
         return tuple(ledger for ledger in self.ledgers if ledger.finding)
 
     @property
@@ -93,7 +92,7 @@ class LogCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Where the log's ledgers stand; `strangers` are its own and stand nowhere."""
+    """The places of the log's ledgers; `strangers` are its own and have no place."""
 
     listed: Mapping[int, Sequence[Item]]
     staged: set[int]
@@ -114,7 +113,7 @@ class LogChecker:
     async def check(
         self, *, every_entry: bool, on_progress: Callable[[int, int], None]
     ) -> LogCheck:
-        """See `Log.check`."""
+        """Implements `Log.check`."""
         known = await self._known()
         checked: dict[int, CheckedLedger] = {}
         for done, ledger_id in enumerate(sorted(known.listed)):
@@ -133,11 +132,11 @@ class LogChecker:
         )
 
     async def orphans(self) -> tuple[int, ...]:
-        """As in `LogCheck`, without looking at what is listed."""
+        """The orphans of `LogCheck`, without a check of listed ledgers."""
         return await self.older((await self._known()).strangers, YOUNG_MS)
 
     async def older(self, ledger_ids: Sequence[int], age_ms: int) -> tuple[int, ...]:
-        """Those that are there and were made longer ago, by the store's clock."""
+        """The existing ledgers that were made at least `age_ms` ago, by the store's clock."""
         if not ledger_ids:
             return ()
         now_ms = await self._store.now_ms(self._log_id)
@@ -174,10 +173,10 @@ class LogChecker:
         listed: Mapping[int, Sequence[Item]],
         every_entry: bool,
     ) -> None:
-        """Look again at what was wrong, as long as its ranges change: a ledger goes after them.
+        """Read faulty ledgers once more while their ranges change: a ledger is deleted after them.
 
-        A leader deletes a ledger that stayed empty at once, and a sweeper one whose ranges were
-        truncated, replaced or expired longer ago than the grace, which a check may outlast.
+        A leader deletes an empty ledger immediately. A sweeper deletes a ledger whose ranges were
+        truncated, replaced or expired longer ago than the grace, and a check may take longer.
         """
         suspects = {
             ledger_id: listed[ledger_id] for ledger_id in checked if checked[ledger_id].finding
@@ -218,7 +217,7 @@ class LogChecker:
         return found
 
     async def _metadata(self, ledger_id: int) -> LedgerMetadata | None:
-        """The record; None when there is none, or none that can be read."""
+        """The record; None when there is none, or it cannot be read."""
         try:
             return await self._ledgers.ledger_metadata(ledger_id)
         except (LedgerNotFoundError, MetadataFormatError):
@@ -255,7 +254,7 @@ class LogChecker:
     async def _copies(
         self, ledger_id: int, metadata: LedgerMetadata, entry_ids: Sequence[int]
     ) -> tuple[int, str]:
-        """Copies of the entry that has the fewest, and what to say of them."""
+        """Copies of the entry that has the fewest, and the fault or an empty text."""
         wanted = metadata.quorum.write_quorum
         fewest, finding = wanted, ""
         for first in range(0, len(entry_ids), AT_ONCE):

@@ -1,4 +1,4 @@
-"""What keeps a log small, and sets it back (LOGS.md#upkeep).
+"""Keeps a log small, and restores older versions (LOGS.md#upkeep).
 
 All methods are coroutines on the client's event loop; `log/blocking/maintenance.py` has the same
 without `await`.
@@ -56,19 +56,19 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log.state.records import Item, VersionInterval
 
 CopyRows = Callable[[Job, CutRange], Awaitable[StagedRange]]
-"""Writes the rows of a part of a range again, in a ledger of the job."""
+"""Copies the rows of a part of a range into a ledger of the job."""
 
 OnProgress = Callable[[int, int], None]
-"""Told how much is done, and of how much."""
+"""Called with the finished number and the total."""
 
 RESTORE_ATTEMPTS_MAX = 5
 DELETE_ATTEMPTS_MAX = 20
 STEP_ATTEMPTS_MAX = 20
-"""Of one step of a truncation or of retention; the sweeper does what is left."""
+"""Attempts of one step of a truncation or of retention; the sweeper does the rest."""
 
 
 def no_progress(_done: int, _total: int) -> None:
-    """Tells nobody."""
+    """Does nothing."""
 
 
 class LogMaintenance:
@@ -84,7 +84,7 @@ class LogMaintenance:
         """The version that was the newest at that wall time, in ms since the epoch.
 
         Raises:
-            VersionNotAvailableError: It cannot be read any more, or never was; has `oldest`.
+            VersionNotAvailableError: It cannot be read any more, or never existed; has `oldest`.
             LogKindError: A leader log has no versions.
         """
         await self._require_versions()
@@ -94,22 +94,22 @@ class LogMaintenance:
     async def truncate(
         self, position: Position | int, *, on_progress: OnProgress = no_progress
     ) -> Truncated:
-        """Drop all rows below an offset, and end every version that begins below it.
+        """Delete all rows below an offset, and end every version that begins below it.
 
-        No reader begins below the offset once this returned. Ledgers go after
+        No reader begins below the offset once this returned. Ledgers are deleted after
         `deletedRetentionMs`, so that readers that planned before finish.
 
         Args:
-            position: The first row that stays, or its offset; at most the end, of a leader log at
-                most where its open ledgers begin.
-            on_progress: Told how many ledgers were let go.
+            position: The first row that stays, or its offset; at most the end, or in a leader log
+                the begin of its open ledgers.
+            on_progress: Called with the number of deleted ledgers.
 
         Raises:
             ConfigurationError: The log does not have that offset. Nothing was changed.
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: Overtaken all the time. Not definite when the log begins at the
-                offset already, and the sweeper has to delete what is below.
-            MetadataUnknownError: Not definite; calling it again is safe.
+            ConcurrentCommitError: Other changes were faster. Not definite when the log begins at
+                the offset already, and the sweeper has to delete the rows below.
+            MetadataUnknownError: Not definite; a retry is safe.
             LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
                 the change was sent.
         """
@@ -130,20 +130,20 @@ class LogMaintenance:
     async def retain(
         self, *, page_sizes: PageSizes | None = None, untimed_to: int = 0
     ) -> Truncated:
-        """Drop what `retentionMs` and `retentionBytes` let go.
+        """Delete the rows that `retentionMs` and `retentionBytes` do not keep.
 
         Args:
-            page_sizes: Of earlier calls for this log; it saves requests.
-            untimed_to: As an earlier call returned it; it saves requests too.
+            page_sizes: From earlier calls for this log; it saves requests.
+            untimed_to: From an earlier call; it saves requests too.
 
         Returns:
-            With `is_more_due` when there was more to drop than some 8,000 ranges. Not complete
-            when others overtook it all the time: the sweeper drops what is left.
+            With `is_more_due` when more than about 8,000 ranges had to be deleted. Not complete
+            when other changes were faster: the sweeper deletes the rest.
 
         Raises:
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: Others changed the log all the time; retriable.
-            MetadataUnknownError: Not definite; calling it again is safe.
+            MetadataUnknownError: Not definite; a retry is safe.
             LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
                 the change was sent.
         """
@@ -173,17 +173,17 @@ class LogMaintenance:
     ) -> CommitResult:
         """Make the rows of an older version the newest again, at new offsets.
 
-        Its ranges are listed again, so this costs no data. Only where merging joined rows of it
-        with others a part of a range is written again, at its start and at its end.
+        Its ranges are listed once more, so this copies no data. Only where merging joined its rows
+        with others, a part of a range is copied, at its start and at its end.
 
         Args:
             version: The version.
-            copy: A coroutine function that writes such a part again, in a ledger of the job that it
+            copy: A coroutine function that copies such a part into a ledger of the job that it
                 gets; the command `ledgerlog logs restore` has one. None if no part is to be copied.
-            overwrite_if_changed: Replace also what others commit during this call.
+            overwrite_if_changed: Replace also rows that others commit during this call.
 
         Raises:
-            VersionNotAvailableError: It cannot be read any more, or never was; has `oldest`.
+            VersionNotAvailableError: It cannot be read any more, or never existed; has `oldest`.
             ConcurrentCommitError: Others committed meanwhile. Nothing was changed.
             LocalProtocolError: A part has to be copied, and there is no `copy`.
             LogKindError: A leader log has no versions.
@@ -194,7 +194,7 @@ class LogMaintenance:
             try:
                 return await self._restore(version, copy, overwrite_if_changed)
             except ConcurrentCommitError as error:
-                # Retriable when a merge came between, which changed no row.
+                # Retriable when a merge happened in between, which changed no row.
                 if not error.retriable or attempt == RESTORE_ATTEMPTS_MAX:
                     raise
         raise AssertionError(RESTORE_ATTEMPTS_MAX)
@@ -208,10 +208,9 @@ class LogMaintenance:
             changes: By option name, in any case; None brings back the default.
 
         Raises:
-            ConfigurationError: An unknown or fixed name, or values that cannot be. Nothing was
-                changed.
+            ConfigurationError: An unknown or fixed name, or invalid values. Nothing was changed.
             LogNotFoundError: The log was deleted.
-            MetadataUnknownError: Not definite; calling it again is safe.
+            MetadataUnknownError: Not definite; a retry is safe.
             LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
                 the change was sent.
         """
@@ -222,9 +221,9 @@ class LogMaintenance:
         """List one range in place of others that hold the same rows (LOGS.md#U13).
 
         Args:
-            job: The merge's own, begun for it alone.
+            job: The job of the merge, begun only for it.
             replaced: As listed when their rows were read.
-            staged: In a ledger of the job.
+            staged: A range in a ledger of the job.
 
         Raises:
             ConcurrentCommitError: The log no longer lists just these ranges. Nothing was changed.
@@ -239,11 +238,10 @@ class LogMaintenance:
         return result
 
     async def _forget_job(self, app: str, commit: CommitMachine, listed: frozenset[int]) -> None:
-        """Forget the producer that was made up for one job, whose commit has just ended.
+        """Delete the producer of one job, whose commit has just ended.
 
-        One request, for all that has to be known is what the commit left, or two when it wrote
-        nothing. What is not done here is left to the sweeper, which does it after `stagingTtlMs`
-        (LOGS.md#W9).
+        One request, for the commit left all the needed state, or two when it wrote nothing. The
+        sweeper deletes the rest after `stagingTtlMs` (LOGS.md#W9).
         """
         if not app.startswith(JOB_APP_PREFIX):
             return
@@ -261,16 +259,16 @@ class LogMaintenance:
             await self._store.delete_producer(self.log_id, app, version, *_apart(left, listed))
 
     async def _forget_idle_job(self, app: str) -> None:
-        """Forget such a producer whose commit had nothing to write, unless a ledger is its own."""
+        """Delete such a producer whose commit had nothing to write, unless it owns a ledger."""
         with contextlib.suppress(LedgerLogError):
             found = await self._store.read_producer(self.log_id, app)
             if found is not None:
                 await self._store.delete_producer(self.log_id, app, found.version)
 
     async def release(self, job: Job) -> None:
-        """Forget a job that made up its producer; it can commit nothing any more.
+        """Delete the producer that was made for a job; the job can commit nothing any more.
 
-        Ledgers of it that are not listed are left to the sweeper, which need not wait for them.
+        Its unlisted ledgers are left to the sweeper, which need not wait for them.
 
         Raises:
             MetadataError: The store failed; the sweeper does it after `stagingTtlMs`.
@@ -291,11 +289,11 @@ class LogMaintenance:
     async def check(
         self, *, every_entry: bool = False, on_progress: OnProgress = no_progress
     ) -> LogCheck:
-        """Whether every listed range is there in enough copies; changes nothing.
+        """Check that every listed range has enough copies; changes nothing.
 
         Args:
-            every_entry: Ask for all entries and not only for the first and last of each range.
-            on_progress: Told how many ledgers were looked at, and how many there are.
+            every_entry: Check all entries and not only the first and last of each range.
+            on_progress: Called with the number of checked ledgers and of all ledgers.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -305,15 +303,15 @@ class LogMaintenance:
         return await checker.check(every_entry=every_entry, on_progress=on_progress)
 
     async def delete_orphans(self) -> tuple[int, ...]:
-        """Mark the log's orphans that are older than `stagingTtlMs`; the ledgers marked.
+        """Mark the log's orphans that are older than `stagingTtlMs`; returns the marked ledgers.
 
-        A leader that died after it made a ledger and before it listed it leaves such a one. The
-        sweeper seals and deletes them after `deletedRetentionMs`, if nothing lists them by then.
+        A leader that died between making and listing a ledger leaves an orphan. The sweeper seals
+        and deletes them after `deletedRetentionMs`, if nothing lists them by then.
 
         Raises:
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: Overtaken all the time.
-            MetadataUnknownError: Not definite; calling it again is safe.
+            ConcurrentCommitError: Other changes were faster.
+            MetadataUnknownError: Not definite; a retry is safe.
             LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
                 the change was sent.
         """
@@ -329,11 +327,11 @@ class LogMaintenance:
         return tuple(gone)
 
     async def delete(self) -> None:
-        """Delete the log. Its name is free at once; its ledgers go after `deletedRetentionMs`.
+        """Delete the log. Its name is free immediately; its ledgers stay for `deletedRetentionMs`.
 
         Raises:
             LogNotFoundError: It is deleted already.
-            MetadataUnknownError: Not definite; calling it again is safe.
+            MetadataUnknownError: Not definite; a retry is safe.
             LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
                 the change was sent.
         """
@@ -358,7 +356,7 @@ class LogMaintenance:
         return await self._driver.run(StateMachine(self.name))
 
     async def _drop(self, machine: TruncateMachine, on_progress: OnProgress) -> Truncated:
-        """The first step, then steps of 1,000 items until none is left, or others are faster."""
+        """Steps of 1,000 items after the first, until none is left or other changes are faster."""
         done = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
         unlisted = list(done.unlisted)
         is_complete = done.is_complete
@@ -373,7 +371,7 @@ class LogMaintenance:
         return replace(done, unlisted=tuple(unlisted), is_complete=is_complete)
 
     async def _step_on(self) -> Expired:
-        """One more step; unchanged and not complete when others overtook it all the time."""
+        """One more step; unchanged and not complete when other changes were faster."""
         step = Expired(is_changed=False, is_complete=False)
         async with self._driver.retries() as retries:
             for attempt in range(1, STEP_ATTEMPTS_MAX + 1):
@@ -441,13 +439,13 @@ class LogMaintenance:
             ledger_ids = frozenset(staged.ledger_id for staged in copies.values())
             await self._forget_job(job.app, machine, ledger_ids)
         finally:
-            # The restore stands, or failed for the reason raised; the sweeper ends what is left.
+            # The restore stands, or failed for the reason raised; the sweeper ends the rest.
             with contextlib.suppress(LedgerLogError):
                 await self.release(job)
         return result
 
     async def _password_of(self, copies: Iterable[StagedRange]) -> bytes:
-        """The password that the ledgers of the copies have; empty without any."""
+        """The password of the ledgers of the copies; empty without any."""
         ledger_ids = {copied.ledger_id for copied in copies}
         found = {(await self._ledgers.ledger_metadata(i)).password for i in ledger_ids}
         if len(found) > 1:
@@ -460,7 +458,7 @@ class LogMaintenance:
 
 
 def _apart(ledger_ids: Sequence[int], listed: frozenset[int]) -> tuple[list[int], list[int]]:
-    """Those that are not listed, and those that are."""
+    """The unlisted ledgers, and the listed ones."""
     return (
         [ledger_id for ledger_id in ledger_ids if ledger_id not in listed],
         [ledger_id for ledger_id in ledger_ids if ledger_id in listed],

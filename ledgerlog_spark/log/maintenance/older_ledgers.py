@@ -1,7 +1,7 @@
-"""Seals what replaced query runs left open (LOGS.md#P6).
+"""Seals open ledgers of replaced query runs (LOGS.md#P6).
 
-A run that was replaced cannot commit any more, and once its ledgers are sealed it cannot have an
-append acknowledged either. Sealing never closes a ledger below what the log lists of it.
+A replaced run cannot commit any more. Once its ledgers are sealed, no append of it can be
+acknowledged either. Sealing never closes a ledger below the entries that the log lists.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _logger = logging.getLogger(__name__)
 
 
 class Sealed(NamedTuple):
-    """What became of ledgers that were to be sealed.
+    """The result of sealing ledgers.
 
     Attributes:
-        sealed: So many were open and are sealed now.
-        left: So many may be open still.
+        sealed: Number of ledgers that were open and are sealed now.
+        left: Number of ledgers that may still be open.
     """
 
     sealed: int = 0
@@ -40,14 +40,14 @@ class Sealed(NamedTuple):
 async def seal_open(
     ledger_ids: Sequence[int], *, log: str, driver: Driver, ledgers: Ledgers
 ) -> Sealed:
-    """Seal those of the ledgers that are open.
+    """Seal the open ones of these ledgers.
 
-    One that cannot be sealed now is left for another time, with a warning.
+    A ledger that cannot be sealed now is left for another time, with a warning.
 
     Args:
-        ledger_ids: Of one transactional log.
+        ledger_ids: Ledgers of one transactional log.
         log: Its name.
-        driver: Of the log.
+        driver: Driver of the log.
         ledgers: The client.
 
     Raises:
@@ -72,8 +72,8 @@ async def seal_open(
     await asyncio.gather(*map(look, ledger_ids))
     if not found:
         return Sealed(left=len(unread))
-    # The list after the ledgers: what a later commit adds is of other ledgers, or of entries that
-    # are acknowledged by now.
+    # The list is read after the ledgers: later commits add other ledgers, or entries that are
+    # acknowledged by now.
     machine = FloorMachine(log, {i: since_offset(one.custom) for i, one in found.items()})
     floors = await driver.run(machine)
 

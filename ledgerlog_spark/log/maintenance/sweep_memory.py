@@ -1,11 +1,11 @@
-"""What a process that does upkeep remembers of its last passes, so that an idle pass asks little.
+"""Findings of earlier passes in a process, so that an idle pass needs few requests.
 
-A pass over a log finds out when the next thing there is due: a registration that is too old, a mark
-whose time of grace is over, a version that expires. What comes later is younger, so it is due later
-than the pass plus its time of grace. Until then the log need not be looked at. All times are those
-of the store's clock. Properties that change end what was remembered.
+A pass over a log finds when the next work there is due: a registration that becomes too old, a mark
+whose grace ends, a version that expires. Later changes are younger, so they are due later than the
+pass plus their grace. Until then the log need not be read. All times are those of the store's
+clock. A change of properties clears the findings.
 
-What others may do at any time, such as a mark without a time of grace or a run that is replaced, is
+Events that others may cause at any time, such as a mark without a grace or a replaced run, are
 looked for once in `LOOK_AGAIN_MS`.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log.state.records import LogHead
 
 LOOK_AGAIN_MS = 3_600_000
-"""What is not due is looked at again after this long at the latest, except for registrations."""
+"""Longest time between two looks at work that is not due, except for registrations."""
 
 
 @dataclass(slots=True)
@@ -33,9 +33,9 @@ class LogDue:
     """When each kind of work on one log is due next, ms; 0 is now.
 
     Attributes:
-        properties: Of the head that all this was concluded from.
-        starts: Where that head's versions and rows start: a truncation moves them, and somebody
-            may have to finish it.
+        properties: Properties of the head that the rest was concluded from.
+        starts: First version and row of that head: a truncation moves them, and may have to be
+            finished.
         versions: Versions expire.
         registrations: Registrations end.
         marks: Marked ledgers are deleted.
@@ -44,10 +44,10 @@ class LogDue:
         removal: A deleted log's last records go.
         rows: Retention drops rows, or merging may find more closed ledgers.
         rows_head: The head in which retention and merging found nothing to do.
-        page_sizes: Payload bytes of what the pages of its list name, for retention by size.
-        untimed_to: What lies before this offset does not say when its rows came.
-        sealed: The epoch of each producer of whose older epochs no ledger is open.
-        seen_ms: The store's clock when it was looked at last.
+        page_sizes: Payload bytes of the ranges in each page of its list, for retention by size.
+        untimed_to: The times of rows before this offset are unknown.
+        sealed: For each producer, the epoch before which no ledger is open.
+        seen_ms: The store's clock at the last look.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class LogDue:
     seen_ms: int = 0
 
     def see(self, now_ms: int) -> None:
-        """The store's clock shows this. What was concluded before it was set back is forgotten."""
+        """Set the store's clock. If it was set back, all conclusions are cleared."""
         if now_ms < self.seen_ms - LOOK_AGAIN_MS:
             self.versions = self.registrations = self.marks = self.pages = 0
             self.producers = self.removal = self.rows = 0
@@ -78,14 +78,14 @@ class LogDue:
 
 
 class SweepMemory:
-    """What is due in each log; a small record for each log, and a number for each page of it."""
+    """The due work of each log: a small record for each log, and a number for each of its pages."""
 
     def __init__(self) -> None:
         """Everything is due."""
         self._due: dict[str, LogDue] = {}
 
     def of(self, log_id: str, head: LogHead) -> LogDue:
-        """What is due in a log whose head was just read."""
+        """The due work of a log whose head was just read."""
         due = self._due.get(log_id)
         if due is None or due.properties != head.properties:
             due = self._due[log_id] = LogDue(properties=dict(head.properties))
@@ -96,19 +96,19 @@ class SweepMemory:
         return due
 
     def forget_all_but(self, log_ids: Collection[str]) -> None:
-        """Forget logs that are gone."""
+        """Forget all other logs, which were deleted."""
         for gone in self._due.keys() - set(log_ids):
             del self._due[gone]
 
 
 class PassClock:
-    """The store's clock as it was when a pass first looked at it; one write for all of the pass.
+    """The store's clock at the first read of a pass; one write for the whole pass.
 
     It stands still, so things count as younger than they are and none is deleted too early.
     """
 
     def __init__(self, store: LogStore) -> None:
-        """A clock that nobody has looked at."""
+        """A clock that was not read yet."""
         self._store = store
         self._now_ms: int | None = None
 
@@ -116,7 +116,7 @@ class PassClock:
         """The store's time.
 
         Args:
-            log_id: Of the log through which it is read, if it was not read yet.
+            log_id: Id of the log through which it is read, if it was not read yet.
 
         Raises:
             LogNotFoundError: That log is gone.

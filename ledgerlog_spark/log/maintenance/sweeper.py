@@ -1,7 +1,7 @@
-"""Lets go of what no version of a log names, step by step (LOGS.md#W1-W7).
+"""Deletes ledgers, versions and pages that no version of a log lists, in steps (LOGS.md#W1-W7).
 
-Safe to run at any time, several times at once, and to be killed at any moment: what is due is
-written down before anything is deleted.
+Safe to run at any time, several times in parallel, and to be killed at any moment: due work is
+recorded before anything is deleted.
 """
 
 from __future__ import annotations
@@ -44,34 +44,34 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log.state.records import Item, ProducerRecord
 
 PAGES_GRACE_MS = 3_600_000
-"""Pages younger than this are left alone, so that commits on their way need not start again."""
+"""Pages younger than this are kept, so that running commits need not start over."""
 
 PAGES_AT_ONCE = 100
 
 FAILED_SEALS_MAX = 64
-"""Ledgers of a deleted log that could not be sealed in a pass, after which no more are tried."""
+"""Ledgers of a deleted log that a pass fails to seal before it tries no more."""
 
 _logger = logging.getLogger(__name__)
 
 EXPIRY_STEPS_MAX = 100
-"""In one pass over one log; the next pass goes on."""
+"""Steps in one pass over one log; the next pass continues."""
 
 ATTEMPTS_MAX = 20
-"""Of a step that a commit crossed: a stream with a commit every few milliseconds crosses most."""
+"""Attempts of a step: a stream with a commit every few milliseconds conflicts with most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What one pass over one log let go of.
+    """The result of one pass over one log.
 
     Attributes:
-        log_id: Of the log.
-        unlisted: Ledgers that no retained version names from now on.
-        deregistered: Staged ledgers that nobody can commit any more.
+        log_id: Id of the log.
+        unlisted: Ledgers that no retained version lists from now on.
+        deregistered: Staged ledgers that can never be committed any more.
         ledgers_deleted: Ledgers sealed and deleted.
         pages_deleted: Tokens of which pages were deleted.
-        is_removed: The log was deleted long enough ago, and now its last record is gone.
-        ledgers_kept: Of a deleted log, which ends once these could be sealed and deleted.
+        is_removed: The log was deleted long enough ago, and now its last record is deleted.
+        ledgers_kept: Ledgers of a deleted log, which ends once these are sealed and deleted.
     """
 
     log_id: str
@@ -99,11 +99,11 @@ class Sweeper:
         """A sweeper of the logs of one cluster.
 
         Args:
-            store: Of the logs.
-            ledgers: Of the same cluster.
+            store: The store of logs.
+            ledgers: The ledgers of the same cluster.
             pages_grace_ms: Pages younger than this stay.
-            memory: Of earlier passes; without it each pass looks at everything.
-            clock: Of this pass, for all its logs; without it each step reads the store's.
+            memory: Findings of earlier passes; without it each pass reads everything.
+            clock: Clock of this pass, for all its logs; without it each step reads the store's.
             random: Spreads retries; None for a generator of its own.
         """
         self._store = store
@@ -114,10 +114,10 @@ class Sweeper:
         self._random = random
 
     async def sweep_all(self) -> tuple[list[Swept], list[LedgerLogError]]:
-        """One pass over every log; one that fails does not keep the others waiting.
+        """One pass over every log; a failure in one does not stop the others.
 
         Returns:
-            What was done for each log, and the errors of the logs that could not be swept.
+            The result for each log, and the errors of the logs that could not be swept.
 
         Raises:
             MetadataError: There is no cluster at the root, or the names could not be read.
@@ -134,11 +134,11 @@ class Sweeper:
         """One pass over one log.
 
         Args:
-            log_id: Of the log.
-            head: As it was read not long ago; None reads it.
+            log_id: Id of the log.
+            head: A head that was read recently; None reads it.
 
         Raises:
-            MetadataError: The store failed; what was done so far stands.
+            MetadataError: The store failed; the changes so far stand.
         """
         found = head or await self._store.read_head(log_id)
         if found is None:
@@ -151,9 +151,9 @@ class Sweeper:
         return await work.sweep(self._pages_grace_ms)
 
     async def _remove_rest(self, log_id: str) -> Swept:
-        """A log without a head, which is made with it: its removal was begun and not ended.
+        """Remove a log without a head: an earlier removal was begun and not finished.
 
-        Another pass may have marked a ledger at that moment, which goes first.
+        Another pass may have marked a ledger at that moment; it is deleted first.
         """
         await self._store.sync()
         if await self._store.read_head(log_id) is not None:
@@ -190,7 +190,7 @@ class _LogSweep:
         )
 
     async def sweep(self, pages_grace_ms: int) -> Swept:
-        """What is due by now; finds out when more is."""
+        """Do the due work; finds when more is due."""
         due, now_ms = self._due, await self._clock.now_ms(self._log_id)
         due.see(now_ms)
         unlisted = deregistered = deleted = pages = 0
@@ -227,7 +227,7 @@ class _LogSweep:
         return unlisted
 
     async def _sweep_staged(self, now_ms: int) -> int:
-        """End registrations that are too old; only those that are there now can be due early."""
+        """End registrations that are too old; only present ones can be due early."""
         ttl_ms = self._properties.staging_ttl_ms
         deregistered, next_due_ms = 0, now_ms + ttl_ms + 1
         for app in await self._store.producers(self._log_id):
@@ -282,7 +282,7 @@ class _LogSweep:
         return deleted
 
     async def _claimed(self, now_ms: int, ttl_ms: int) -> Sequence[MarkedLedger]:
-        """The marks, once no leader can list what was made longer ago (LOGS.md#W11)."""
+        """The marks, after no leader can list older ledgers any more (LOGS.md#W11)."""
         marked = await self._store.marked(self._log_id)
         late = [mark for mark in marked if mark.is_made and now_ms - mark.marked_ms > ttl_ms]
         for mark in late:
@@ -317,7 +317,7 @@ class _LogSweep:
         self._due.producers = now_ms + LOOK_AGAIN_MS
 
     async def _are_older_closed(self, app: str, epoch: int) -> bool:
-        """Close what replaced runs left open, in case that nobody else could (LOGS.md#P6)."""
+        """Close open ledgers of replaced runs, in case no other process could (LOGS.md#P6)."""
         if epoch == 1 or self._due.sealed.get(app) == epoch:
             return True
         older = await self._store.registered_before(self._log_id, app, epoch)
@@ -328,9 +328,9 @@ class _LogSweep:
         return await seal_open(ledger_ids, log=name, driver=self._driver, ledgers=self._ledgers)
 
     async def _shrink(self, app: str, found: Versioned[ProducerRecord], now_ms: int) -> None:
-        """After `txnRetentionMs` replaced runs go; the last run and the last batch id never do.
+        """After `txnRetentionMs` delete replaced runs; keep the last run and the last batch id.
 
-        The last run names the query whose batches these are (LOGS.md#P4).
+        The last run identifies the query of these batches (LOGS.md#P4).
         """
         idle_ms = now_ms - found.value.time_ms
         is_due = idle_ms > self._properties.txn_retention_ms
@@ -343,7 +343,7 @@ class _LogSweep:
             await self._store.write_producer(self._log_id, app, shrunk, found.version)
 
     async def _forget_job(self, app: str, found: Versioned[ProducerRecord], now_ms: int) -> None:
-        """A producer that was made up for one job goes, `stagingTtlMs` after its last change."""
+        """Delete a producer that was made for one job, `stagingTtlMs` after its last change."""
         is_job = app.startswith(JOB_APP_PREFIX)
         if not is_job or now_ms - found.value.time_ms <= self._properties.staging_ttl_ms:
             return
@@ -369,7 +369,7 @@ class _LogSweep:
         await self._deregister_all(log_id)
         ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._store.marked(log_id))
         if self._head.kind is LogKind.LEADER:
-            # A leader that died before it listed a ledger left it to nobody (LOGS.md#U19).
+            # A leader that died before it listed a ledger left it without an owner (LOGS.md#U19).
             checker = LogChecker(self._head.name, log_id, store=self._store, ledgers=self._ledgers)
             ledger_ids |= dict.fromkeys(sorted(await checker.own_ledgers()))
         kept: list[int] = []
@@ -384,13 +384,14 @@ class _LogSweep:
             self._due.removal = now_ms + LOOK_AGAIN_MS
             return Swept(log_id, ledgers_deleted=deleted, ledgers_kept=tuple(sorted(kept)))
         if not await self._store.remove_log(log_id):
-            # Another pass, which failed to seal a ledger, has just marked it: the next one looks.
+            # Another pass, which failed to seal a ledger, has just marked it: the next pass handles
+            # it.
             self._due.removal = now_ms
             return Swept(log_id, ledgers_deleted=deleted)
         return Swept(log_id, ledgers_deleted=deleted, is_removed=True)
 
     async def _keep_marked(self, ledger_ids: Sequence[int]) -> None:
-        """Mark what is left of a deleted log, in place of its list: the next pass is as short."""
+        """Mark the remaining ledgers of a deleted log: the next pass reads marks, not the list."""
         _logger.warning(
             "deleted log %s still has ledgers that could not be sealed (%s, such as ledger %s): "
             "start their bookies, or run `ledgerlog ledgers delete`",
@@ -421,7 +422,7 @@ class _LogSweep:
         return walk.records()
 
     async def _deregister_all(self, log_id: str) -> None:
-        """Every producer record moves, so no task can register a ledger unseen afterwards."""
+        """Change every producer record, so that no task can register a ledger unseen afterwards."""
         for app in await self._store.producers(log_id):
             while True:
                 found = await self._store.read_producer(log_id, app)
@@ -436,7 +437,7 @@ class _LogSweep:
 
 
 def due_ledgers(marked: Sequence[MarkedLedger], now_ms: int, grace_ms: int) -> dict[int, int]:
-    """When each ledger was marked whose time of grace is over; one never listed needs none."""
+    """Ledgers whose grace is over, with the time of their marks; one never listed needs none."""
     return {
         mark.ledger_id: mark.marked_ms
         for mark in marked
