@@ -31,8 +31,8 @@ class LeaderWriter:
     """The listener of a write handle, and the one waiter of all its appends.
 
     The handle confirms runs of entries in order and calls `complete` once for each. The first
-    failure withdraws all pending entries; later results are not passed on. A handle that fails between
-    two appends reports that too.
+    failure withdraws all pending entries; later results are not passed on. A handle that fails
+    between two appends reports that too.
     """
 
     def __init__(self, tell: Callable[[EntriesConfirmed | LedgerBroken], None]) -> None:
