@@ -78,11 +78,7 @@ def row(
 
 
 class TableMachine(Generic[E, F]):
-    """A machine with its handlers in a table.
-
-    Attributes:
-        phase: Where it is.
-    """
+    """A machine with its handlers in a table."""
 
     table: ClassVar[Table[Any, Any]]
     phase: Enum

@@ -29,7 +29,6 @@ def deposed(
     """The error of a leader that may not append any more.
 
     Args:
-        log: Name.
         reason: How the leader noticed. Its message is for the writer of a single ledger.
         end_offset: After the last acknowledged record.
         pending_end_offset: After the last appended record.
@@ -66,7 +65,6 @@ def not_opened(
     """The error of a log that could not be opened in time.
 
     Args:
-        log: Name.
         waited_for: The step that was not finished.
         ledger_id: The ledger of that step, None for none.
         timeout_ms: The time-out of the opening.
@@ -113,7 +111,6 @@ def not_rolled(
     """The error of a roll that did not end in time.
 
     Args:
-        log: Name.
         ledger_id: The ledger that is still listed as open.
         waited_for: The step that was not finished.
         error: Why the newest attempt at that step failed, None if none failed; the cause.

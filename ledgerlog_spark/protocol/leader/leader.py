@@ -73,7 +73,6 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
     """One client's leadership of one log, from `Start` to `LeaderClosed` or `LeaderStopped`.
 
     Attributes:
-        phase: Where it is.
         properties: Of the log, as last read.
     """
 
@@ -81,9 +80,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         """A leader that begins with `Start`.
 
         Args:
-            log: Name, for messages.
             token: 32 random hexadecimal digits, never used before.
-            settings: Limits.
         """
         self.log = log
         self.phase = LeaderPhase.NEW

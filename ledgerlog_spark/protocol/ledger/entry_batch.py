@@ -1,7 +1,7 @@
-"""Consecutive entries as columns: what a reader's machine and its consumers pass around.
+"""Consecutive entries as columns, passed between a reader's machine and its consumers.
 
-An object for each entry costs more than its digest does, and the garbage collector looks at every
-one that is kept. So an entry is made when somebody asks for it, and columns travel until then.
+An object for each entry costs more than its digest, and the garbage collector visits every object
+that is kept. So an entry object is created only on access; until then the columns are passed on.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ class EntryBatch(Sequence[StoredEntry]):
     """Entries with consecutive ids, verified by the host; at least one.
 
     Attributes:
-        first_entry_id: Of the first one.
-        last_adds_confirmed: The LAC in the header of each.
-        lengths: The length in the header of each.
-        payloads: Of each.
-        size_bytes: Of all payloads.
+        last_adds_confirmed: The LAC in the header of each entry.
+        lengths: The length in the header of each entry.
+        size_bytes: Payload bytes of all entries.
     """
 
     __slots__ = ("first_entry_id", "last_adds_confirmed", "lengths", "payloads", "size_bytes")
@@ -65,11 +63,11 @@ class EntryBatch(Sequence[StoredEntry]):
 
     @property
     def last_entry_id(self) -> int:
-        """Of the last one."""
+        """The id of the last entry."""
         return self.first_entry_id + len(self.payloads) - 1
 
     def between(self, first_entry_id: int, last_entry_id: int) -> EntryBatch | None:
-        """Those of its entries in the range, both ends inclusive; None when there are none."""
+        """The entries in the range, both ends inclusive; None when there are none."""
         begin = max(0, first_entry_id - self.first_entry_id)
         end = min(len(self.payloads), last_entry_id + 1 - self.first_entry_id)
         if begin >= end:

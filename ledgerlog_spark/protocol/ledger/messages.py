@@ -1,9 +1,9 @@
-"""What goes into the machines (events) and what comes out (effects).
+"""Events and effects of the machines of a ledger.
 
-Effects are of two kinds. A *request* carries a number in `request` that its machine chose, and the
-host answers it with exactly one reply event that repeats the number. An *indication* tells the
-application something and has no reply. Replies of the hot path are named tuples: a frozen dataclass
-costs twice as much to build. The host's duties are in `ledgerlog_spark.protocol`.
+Effects are of two kinds. A *request* has a number in `request` that its machine chose, and the host
+answers it with exactly one reply event that repeats the number. An *indication* notifies the
+application and has no reply. Replies of the hot path are named tuples: a frozen dataclass costs
+twice as much to build. The host's duties are in `ledgerlog_spark.protocol`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,11 @@ class Run:
     """Entries of consecutive ids whose bytes are fixed: sent, resent and confirmed whole.
 
     Attributes:
-        first_entry_id: Of the run.
         last_entry_id: Inclusive.
-        payloads: One for each entry, at least one, by reference and never looked into.
-        last_add_confirmed: Goes into the header of every entry of the run; before the first.
-        length_before: Payload bytes of the ledger before the run, so that the header of an
-            entry holds this plus the payloads of the run up to and including its own.
-        entries: How many entries it has.
+        payloads: One for each entry, at least one, by reference and never read.
+        last_add_confirmed: In the header of every entry of the run; smaller than the first id.
+        length_before: Payload bytes of the ledger before the run. The header of an entry has this
+            plus the payloads of the run up to and including its own.
         size_bytes: Payload bytes of the run.
         attachment: Free for the host, which keeps the encoded entries here.
     """
@@ -63,10 +61,10 @@ class StoredEntry(NamedTuple):
 
 
 class MetadataOutcome(Enum):
-    """What became of a request to the metadata store.
+    """Outcome of a request to the metadata store.
 
     `UNAVAILABLE` is definite: nothing was sent. `UNKNOWN` is not: a write may have happened.
-    `CONFLICT` shows that the node is at another version, and not by whose write.
+    `CONFLICT` shows that the node is at another version, but not which write changed it.
     """
 
     OK = "ok"
@@ -107,7 +105,7 @@ class SendAdd:
 
     Attributes:
         index: Place of the bookie in the ensemble, for logs.
-        entry_ids: Those entries of the run that this bookie owns, rising; None for all of them.
+        entry_ids: The entries of the run that this bookie owns, rising; None for all of them.
         is_recovery: Send with the RECOVERY_ADD flag.
     """
 
@@ -124,7 +122,7 @@ class SendRead:
     """Read one entry from one bookie. Answered by `ReadReplied`.
 
     Attributes:
-        entry_id: NO_ENTRY asks for the last entry that the bookie has of the ledger.
+        entry_id: NO_ENTRY requests the bookie's last entry of the ledger.
         fence: Fence the ledger there first, with the master key.
         is_recovery: On the control connection, with high priority.
     """
@@ -156,7 +154,7 @@ class SendReadBatch:
 
 @dataclass(frozen=True, slots=True)
 class SendReadLac:
-    """Ask one bookie for the largest LAC it knows, without fencing. Answered by `LacReplied`.
+    """Read the largest LAC of one bookie, without fencing. Answered by `LacReplied`.
 
     The host takes the larger of the explicit LAC, where the transport has one, and the LAC in the
     header of the last entry.
@@ -169,7 +167,7 @@ class SendReadLac:
 
 @dataclass(frozen=True, slots=True)
 class LoadMetadata:
-    """Read the ledger's record. Answered by `MetadataLoaded`.
+    """Read the ledger metadata. Answered by `MetadataLoaded`.
 
     Attributes:
         sync_first: The answer must be at least as new as this moment.
@@ -181,7 +179,7 @@ class LoadMetadata:
 
 @dataclass(frozen=True, slots=True)
 class CasMetadata:
-    """Replace the ledger's record if it is still at `version`. Answered by `MetadataWritten`."""
+    """Replace the metadata if it is still at `version`. Answered by `MetadataWritten`."""
 
     request: int
     metadata: LedgerMetadata
@@ -190,7 +188,7 @@ class CasMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ListBookies:
-    """Name the bookies that accept writes. Answered by `BookiesListed`."""
+    """List the bookies that accept writes. Answered by `BookiesListed`."""
 
     request: int
 
@@ -226,7 +224,7 @@ class ReadReplied(NamedTuple):
     """One bookie's answer to a `SendRead`.
 
     Attributes:
-        code: `DIGEST_MISMATCH` when the bytes came but the host could not verify them.
+        code: `DIGEST_MISMATCH` when the bookie answered but the host could not verify the bytes.
         entry: Present exactly when the code is OK.
     """
 
@@ -239,8 +237,8 @@ class BatchReplied(NamedTuple):
     """One bookie's answer to a `SendReadBatch`.
 
     Attributes:
-        entries: Consecutive from the first that was asked for, each verified; the host drops
-            everything from the first bad one on. Fewer than asked for says nothing of the rest.
+        entries: Consecutive from the first requested one, each verified; the host drops everything
+            from the first bad one on. A short answer implies nothing about the rest.
     """
 
     request: int
@@ -270,7 +268,7 @@ class MetadataLoaded:
 class MetadataWritten:
     """Answer to a `CasMetadata`.
 
-    OK (with what is stored now), CONFLICT, UNKNOWN, GONE or UNAVAILABLE.
+    OK (with the stored metadata), CONFLICT, UNKNOWN, GONE or UNAVAILABLE.
     """
 
     request: int
@@ -283,8 +281,8 @@ class BookiesListed:
     """Answer to a `ListBookies`.
 
     Attributes:
-        candidates: Bookies that accept writes, in the order of preference: the host has shuffled
-            them. Empty when the registration could not be read.
+        candidates: Bookies that accept writes, in the order of preference, shuffled by the host.
+            Empty when the registration could not be read.
     """
 
     request: int
@@ -304,7 +302,7 @@ class Start:
 
 
 class AddRequested(NamedTuple):
-    """Append a run; only while the writer says `can_add`.
+    """Append a run; only while the writer's `can_add` is true.
 
     Its entries get the ids from the writer's `next_entry_id`, which is read before this event.
     """
@@ -319,7 +317,7 @@ class CloseRequested:
 
 @dataclass(frozen=True, slots=True)
 class EntriesTaken:
-    """The application took what a reader delivered, up to and including `last_entry_id`."""
+    """The application took delivered entries, up to and including `last_entry_id`."""
 
     last_entry_id: int
 
@@ -362,14 +360,14 @@ class EnsembleChanged:
 
 @dataclass(frozen=True, slots=True)
 class NoReplacement:
-    """Failed bookies that no other can replace: the writer goes on with the others for a while.
+    """Failed bookies without a replacement: the writer continues with the others for a while.
 
-    They are tried again. Until they answer, what they owe fills the window; then no add is taken,
-    and after `WriterSettings.replacement` the writer ends.
+    The failed bookies are retried. Until they answer, their missing answers fill the window; then
+    no add is accepted, and after `WriterSettings.replacement` the writer ends.
 
     Attributes:
-        bookie_ids: That failed.
-        wanted: Bookies of the ensemble.
+        bookie_ids: The failed bookies.
+        wanted: Number of bookies of the ensemble.
     """
 
     bookie_ids: tuple[str, ...]
@@ -378,7 +376,7 @@ class NoReplacement:
 
 @dataclass(frozen=True, slots=True)
 class LedgerClosed:
-    """The ledger is closed as `versioned` says; the last indication of its machine."""
+    """The ledger is closed as in `versioned`; the last indication of its machine."""
 
     versioned: Versioned[LedgerMetadata]
 
@@ -388,15 +386,15 @@ class LedgerFailed:
     """The machine gave up. From a writer: every pending add is withdrawn and its outcome unknown.
 
     Attributes:
-        is_definite: The operation asked for certainly did not happen and will not.
+        is_definite: The requested operation certainly did not happen and will not.
         last_add_confirmed: Everything up to and including this is safe.
-        first_unknown_entry_id: First one whose outcome is unknown; None when nothing was pending.
+        first_unknown_entry_id: First entry with an unknown outcome; None when nothing was pending.
         is_retriable: The same call may succeed later.
-        entry_id: The entry that it is about, where there is one.
-        bookie_ids: Bookies that it is about, where there are some.
+        entry_id: The entry that the failure is about, if any.
+        bookie_ids: The bookies that the failure is about, if any.
         wanted: Bookies needed, for NOT_ENOUGH_BOOKIES.
         available: Bookies found, for NOT_ENOUGH_BOOKIES.
-        codes: What bookies that failed, and did not answer since, said last.
+        codes: Last answers of bookies that failed, and did not answer since.
     """
 
     failure: Failure
@@ -413,7 +411,7 @@ class LedgerFailed:
 
 @dataclass(frozen=True, slots=True)
 class EntriesRead:
-    """The next entries of the range that a reader was asked for, in order."""
+    """The next entries of a reader's range, in order."""
 
     entries: Sequence[StoredEntry]
 
@@ -427,11 +425,11 @@ class RangeRead:
 
 @dataclass(frozen=True, slots=True)
 class ReadFailed:
-    """The reader delivered everything before `entry_id` and cannot go on.
+    """The reader delivered everything before `entry_id` and cannot continue.
 
     Attributes:
-        failure: ENTRY_ABSENT only when every member of the write set said so, twice.
-        codes: What each bookie of the write set last said.
+        failure: ENTRY_ABSENT only when every member of the write set reported it absent, twice.
+        codes: Last answer of each bookie of the write set.
     """
 
     failure: Failure
@@ -441,17 +439,17 @@ class ReadFailed:
 
 @dataclass(frozen=True, slots=True)
 class LacAdvanced:
-    """A bookie knows a larger LAC than was known before; more may follow."""
+    """A bookie reported a larger LAC than before; more may follow."""
 
     last_add_confirmed: int
 
 
 @dataclass(frozen=True, slots=True)
 class LacRead:
-    """The LAC as far as a quorum of the last ensemble knows it; the last indication of its read.
+    """The largest LAC that a quorum of the last ensemble reported; the last indication of its read.
 
     Attributes:
-        is_covered: So many bookies answered that no later recovery can find a smaller one.
+        is_covered: Enough bookies answered that no later recovery can find a smaller one.
     """
 
     last_add_confirmed: int

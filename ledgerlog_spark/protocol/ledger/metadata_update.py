@@ -1,12 +1,12 @@
-"""One change of a ledger's record by compare-and-swap, until it is settled.
+"""One change of ledger metadata by compare-and-swap, until it is settled.
 
-Propose, lose, load, propose again. A write whose outcome is not known is settled by a load after a
-sync (PROTOCOL.md#B18): the record is what we meant, so it happened; the record is still at the
-version we wrote against, so it is still unknown and the same write is sent again at the same
-version, where only one of the two can succeed; anything else, and the decision is made anew. The
-loop never assumes that a write failed. A conflict is no exception: it shows that the record moved
-on, and only the load shows whether our own write moved it (a request may arrive twice). A record
-that is gone shows nothing any more.
+The loop proposes; when it loses, it loads and proposes again. A write with an unknown outcome is
+settled by a load after a sync (PROTOCOL.md#B18). If the metadata is as wanted, the write happened.
+If it is still at the version that was compared, the outcome stays unknown, and the same write is
+sent again at the same version: only one of the two can succeed. Otherwise the decision is repeated.
+The loop never assumes that a write failed. This includes a conflict: it shows that the metadata
+changed, and only the load shows whether our own write changed it (a request may arrive twice).
+Deleted metadata shows nothing any more.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The record as it is forbids the change.
+    """The current metadata forbids the change.
 
     Attributes:
-        failure: Why, or None when there is nothing left to do: the record is as wanted.
+        failure: Why, or None when nothing is left to do: the metadata is as wanted.
     """
 
     failure: Failure | None
 
 
 Decide = Callable[[LedgerMetadata], LedgerMetadata | Refusal]
-"""Pure: the record to write over the one given, or why not. Called again after each loss."""
+"""Pure: the metadata to write over the one given, or a refusal. Called again after each loss."""
 
 RecordKey = tuple[object, ...]
 
@@ -69,9 +69,9 @@ class UpdateResult:
     """How the change ended.
 
     Attributes:
-        failure: None when the record is as wanted, by our write or because it already was.
+        failure: None when the metadata is as wanted, by our write or because it already was.
         is_definite: With a failure: certainly none of our writes happened or will happen.
-        current: The newest record seen.
+        current: The newest metadata seen.
     """
 
     failure: Failure | None
@@ -85,7 +85,7 @@ Step = tuple[UpdateEffects, UpdateResult | None]
 
 
 def is_same_record(left: LedgerMetadata, right: LedgerMetadata) -> bool:
-    """Whether two records say the same, however each was stored."""
+    """Whether both are equal, however each was stored."""
     return _key(left) == _key(right)
 
 
@@ -101,7 +101,7 @@ def _key(metadata: LedgerMetadata) -> RecordKey:
 
 
 class MetadataUpdate:
-    """The loop for one change. `begin` once, then `handle` every reply that it `awaits`."""
+    """The loop for one change: `begin` once, then `handle` for every reply that it `awaits`."""
 
     def __init__(
         self,
@@ -112,15 +112,14 @@ class MetadataUpdate:
         retry: RetryPolicy,
         may_be_written: bool = False,
     ) -> None:
-        """A change of the record `current`.
+        """A change of the metadata `current`.
 
         Args:
-            current: The newest record known.
-            decide: What to write.
-            numbers: Of requests.
-            retry: While the store is away.
-            may_be_written: The same change was tried over `current` before, and it is not known
-                whether that happened.
+            current: The newest metadata known.
+            decide: Computes the metadata to write.
+            retry: While the store is unavailable.
+            may_be_written: The same change was tried over `current` before, with an unknown
+                outcome.
         """
         self.phase = UpdatePhase.DONE
         self.current = current
@@ -133,11 +132,11 @@ class MetadataUpdate:
         self._may_be_written = may_be_written
 
     def begin(self) -> Step:
-        """Decide on the record as it is known, and write."""
+        """Decide on the known metadata, and write."""
         return self._propose()
 
     def awaits(self, event: UpdateEvent) -> bool:
-        """Whether `event` answers what the loop waits for."""
+        """Whether `event` answers the pending request of the loop."""
         return self.phase is not UpdatePhase.DONE and event.request == self._request
 
     def handle(self, event: UpdateEvent) -> Step:
@@ -205,8 +204,8 @@ class MetadataUpdate:
         self.current = loaded
         if is_same_record(loaded.value, self._intended):
             return self._finish(None)
-        # Every write of ours named an older version, and the record has moved on: none of them
-        # can still happen, whatever became of their answers.
+        # Every write of ours named an older version, and the metadata has changed: none of them
+        # can still happen, whatever the outcomes of the unanswered ones.
         self._may_be_written = False
         return self._propose()
 
@@ -225,7 +224,7 @@ class MetadataUpdate:
 
 
 class UpdatingMachine(TableMachine[Event, Effect], ABC):
-    """What the machines of a ledger that change its record share: one update at a time."""
+    """Base of the machines of a ledger that change its metadata, one update at a time."""
 
     def __init__(self, *, numbers: RequestNumbers, retry: RetryPolicy) -> None:
         self._numbers = numbers

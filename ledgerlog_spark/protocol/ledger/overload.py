@@ -1,8 +1,8 @@
-"""Bookies that answer BUSY: they are well and refuse, so they are asked again later, not replaced.
+"""Bookies that answer BUSY: they work but refuse, so they are retried later, not replaced.
 
-Every refusal lengthens the wait for that bookie, and what it stored since shortens it again when it
-has everything. A bookie that refuses for long while the others do not may be replaced; when several
-refuse, the whole cluster has too much to do, and a replacement would only pass the load on.
+Every refusal lengthens the wait for that bookie. When the bookie has stored everything, the wait
+becomes shorter again. A bookie that refuses for long while the others do not may be replaced. When
+several refuse, the whole cluster is overloaded, and a replacement would only move the load.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OVERLOAD = RetryPolicy(first_delay_ms=20, delay_max_ms=1_000, attempts_max=64)
 """Waits for a bookie that stores nothing meanwhile: about a minute in all."""
 
 ALONE_ROUNDS = 16
-"""After so many refusals in a row, about 10 s, by one bookie alone another one is looked for."""
+"""After this many refusals in a row (about 10 s) by one bookie alone, it is replaced."""
 
 
 @dataclass(slots=True)
@@ -29,9 +29,9 @@ class _Busy:
 
     Attributes:
         level: Refusals, as far as they lengthen the wait.
-        rounds: Refusals in a row, without anything stored.
-        timer: That is waited for; 0 for none.
-        owed: Runs sent when the wait was over and not stored yet.
+        rounds: Refusals in a row, without a stored run.
+        timer: Number of its running timer; 0 for none.
+        owed: Runs that were sent after the wait and are not stored yet.
     """
 
     level: int = 0
@@ -41,36 +41,36 @@ class _Busy:
 
 
 class BusyBookies:
-    """Which indexes of an ensemble are waited for.
+    """The indexes of an ensemble with a busy bookie.
 
     Attributes:
-        waits: Of the bookies that refused and have not stored everything since, by index.
+        waits: State of the bookies that refused and have not stored everything since, by index.
     """
 
     def __init__(self, numbers: RequestNumbers, retry: RetryPolicy = OVERLOAD) -> None:
-        """Nobody is busy; `numbers` are shared with the owner."""
+        """No bookie is busy; `numbers` are shared with the owner."""
         self._numbers = numbers
         self._retry = retry
         self.waits: dict[int, _Busy] = {}
 
     @property
     def indexes(self) -> tuple[int, ...]:
-        """Of those bookies, rising."""
+        """Indexes of the busy bookies, rising."""
         return tuple(sorted(self.waits))
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a timer runs, after which something is sent again."""
+        """Whether a timer is running, after which something is resent."""
         return any(busy.timer for busy in self.waits.values())
 
     def refused(self, index: int) -> None:
-        """The bookie at `index` answered BUSY, for the first time since it was sent anything."""
+        """The bookie at `index` answered BUSY, for the first time since the last send."""
         busy = self.waits.setdefault(index, _Busy())
         busy.level += 1
         busy.rounds += 1
 
     def wait(self, index: int) -> StartTimer | None:
-        """The timer to wait for, None when it has lasted too long."""
+        """The timer to wait for; None when the refusals lasted too long."""
         busy = self.waits[index]
         if self._retry.delay_ms(max(1, busy.rounds)) is None:
             return None
@@ -80,7 +80,7 @@ class BusyBookies:
         return StartTimer(busy.timer, delay_ms)
 
     def should_be_replaced(self, index: int) -> bool:
-        """Whether it is time to look for another bookie: this one alone refuses, and goes on to."""
+        """Whether to look for another bookie: only this one refuses, and has for long."""
         is_alone = len(self.waits) == 1
         return is_alone and self.waits[index].rounds % ALONE_ROUNDS == 0
 
@@ -89,7 +89,7 @@ class BusyBookies:
         return index in self.waits
 
     def fired(self, timer: int) -> int | None:
-        """The index that was waited for; None for a timer that is not of these."""
+        """The index of that timer; None if the timer is not one of these."""
         for index, busy in self.waits.items():
             if timer and busy.timer == timer:
                 busy.timer = 0
@@ -97,13 +97,13 @@ class BusyBookies:
         return None
 
     def resumed(self, index: int, runs: int) -> None:
-        """So many runs were sent again."""
+        """This number of runs was resent."""
         self.waits[index].owed = runs
         if not runs:
             del self.waits[index]
 
     def stored(self, index: int) -> None:
-        """The bookie stored a run; when it has all that was sent again it is no longer busy."""
+        """The bookie stored a run. After it stored all resent runs it is no longer busy."""
         busy = self.waits.get(index)
         if busy is None:
             return

@@ -1,4 +1,4 @@
-"""Which bookies take the places of an ensemble: pure functions over candidates in given order.
+"""Chooses the bookies of an ensemble: pure functions of candidates in given order.
 
 The host shuffles the candidates; nothing here draws random numbers.
 """
@@ -20,7 +20,7 @@ def choose_ensemble(quorum: Quorum, candidates: Sequence[str]) -> tuple[str, ...
     """The first E different candidates, as a new ledger's first ensemble.
 
     Raises:
-        NotEnoughBookiesError: There are fewer than E; names both numbers.
+        NotEnoughBookiesError: There are fewer than E; has both numbers.
     """
     distinct = tuple(dict.fromkeys(candidates))
     wanted = quorum.ensemble_size
@@ -36,12 +36,12 @@ def choose_ensemble(quorum: Quorum, candidates: Sequence[str]) -> tuple[str, ...
 
 @dataclass(frozen=True, slots=True)
 class Replacements:
-    """What `replace_failed` found.
+    """The result of `replace_failed`.
 
     Attributes:
-        ensemble: With replacements in place; the others stay where they are (PROTOCOL.md#B5).
+        ensemble: With the replacements; the others keep their indexes (PROTOCOL.md#B5).
         replaced: Indexes that got another bookie, rising.
-        unreplaced: Failed indexes for which there was none, rising.
+        unreplaced: Failed indexes without a replacement, rising.
     """
 
     ensemble: tuple[str, ...]
@@ -55,16 +55,16 @@ def replace_failed(
     candidates: Sequence[str],
     failures: Mapping[str, int],
 ) -> Replacements:
-    """The ensemble with another bookie at each failed index, as far as candidates go.
+    """The ensemble with another bookie at each failed index, as far as there are candidates.
 
-    Candidates that never failed this ledger come first, then those that failed least often; a
-    bookie that sits in the ensemble, failed or not, is never chosen for another index.
+    Candidates that never failed in this ledger come first, then those with the fewest failures. A
+    bookie of the ensemble, failed or not, is never chosen for another index.
 
     Args:
         ensemble: The bookies by index.
-        failed_indexes: Indexes whose bookie is to go.
+        failed_indexes: Indexes with a bookie to replace.
         candidates: Bookies that accept writes, in the host's order of preference.
-        failures: How often each bookie failed this ledger; bookies not named never did.
+        failures: Number of failures of each bookie in this ledger; 0 for bookies not named.
     """
     members = list(ensemble)
     fresh = [name for name in dict.fromkeys(candidates) if name not in members]

@@ -1,8 +1,7 @@
-"""Which bookies of an ensemble hold an entry, and how many answers decide what.
+"""The bookies of an ensemble that have an entry, and the number of answers that decide.
 
 Places in an ensemble are kept as bit masks: bit i stands for index i. Python integers do not
-overflow, so entry ids of 2**31 and more need no care here (Apache's cast to int before the modulo
-does).
+overflow, so entry ids of 2**31 and more need no care here (Apache casts to int before the modulo).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def owns(quorum: Quorum, index: int, entry_id: int) -> bool:
 def owned_entries(
     quorum: Quorum, index: int, first_entry_id: int, last_entry_id: int
 ) -> tuple[int, ...]:
-    """Those ids from first to last (both inclusive) that the bookie at `index` owns, rising."""
+    """The ids from first to last (both inclusive) that the bookie at `index` owns, rising."""
     return tuple(
         entry_id
         for entry_id in range(first_entry_id, last_entry_id + 1)
@@ -49,10 +48,8 @@ def is_acknowledged(quorum: Quorum, acked_mask: int, first_entry_id: int, entrie
     """Whether every entry of a run has Qa acknowledgements within its own write set.
 
     Args:
-        quorum: Of the ledger.
         acked_mask: Indexes that acknowledged the part of the run they own.
-        first_entry_id: Of the run.
-        entries: How many entries the run has.
+        entries: Number of entries of the run.
     """
     if not quorum.is_striped:
         return acked_mask.bit_count() >= quorum.ack_quorum
@@ -65,10 +62,10 @@ def is_acknowledged(quorum: Quorum, acked_mask: int, first_entry_id: int, entrie
 
 
 def is_covered(quorum: Quorum, known_mask: int) -> bool:
-    """Whether no entry can have an ack quorum among the bookies that are not known.
+    """Whether no entry can have an ack quorum without a bookie of `known_mask`.
 
-    True when each window of Qw neighbours has fewer than Qa unknown ones (PROTOCOL.md#C3): from
-    then on nobody can complete an add without one of the known (fenced) bookies.
+    True when each window of Qw neighbours has fewer than Qa unknown bookies (PROTOCOL.md#C3): from
+    then on no writer can complete an add without one of the known (fenced) bookies.
     """
     return all(
         (mask & ~known_mask).bit_count() < quorum.ack_quorum for mask in write_set_masks(quorum)
@@ -76,5 +73,5 @@ def is_covered(quorum: Quorum, known_mask: int) -> bool:
 
 
 def negative_quorum(quorum: Quorum) -> int:
-    """How many members of a write set must say "absent" before an entry is: Qw - Qa + 1."""
+    """Number of members of a write set that must report an entry absent: Qw - Qa + 1."""
     return quorum.write_quorum - quorum.ack_quorum + 1

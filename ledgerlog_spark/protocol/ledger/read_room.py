@@ -1,9 +1,9 @@
-"""How much the readers of one consumer may hold together.
+"""A bound on the memory of all readers of one consumer.
 
-A consumer that takes one range after the other has the next ones read ahead. Each of their readers
-has limits of its own (`read/budget.py`); a `ReadRoom` bounds the sum. The reader whose range is
-being taken has its turn. The others wait for room when they have none, and leave it enough to go
-on: what they hold is bounded apart, and so it never waits for them.
+A consumer that takes one range after another has the next ones read ahead. Each of their readers
+has its own limits (`read/budget.py`); a `ReadRoom` bounds the sum. The reader of the range that is
+being taken has the turn. The others wait when there is no room. Their memory has a bound of its
+own, so the reader with the turn never waits for them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOM_SIZE_BYTES_MAX = 64 << 20
-"""Payload that all readers of a room hold, each request that is out counted as a whole frame."""
+"""Payload that all readers of a room hold; each pending request counts as a whole frame."""
 
 AHEAD_SIZE_BYTES_MAX = 32 << 20
-"""The part of it for readers that do not have the turn, together: six requests at once."""
+"""The part of it for all readers without the turn: six requests at once."""
 
 HEDGES_SPARED = 2
-"""Requests that always have room beside those that read ahead: to help a slow bookie."""
+"""Requests to help a slow bookie that always have room beside those that read ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class RoomMade:
 
 
 class ReadRoom:
-    """A bound on what several readers hold; all of it on one thread.
+    """A bound on the memory of several readers; all calls on one thread.
 
-    The first reader that is denied room is the first to be told when there is more.
+    The first reader that is denied room is the first to be notified when there is more.
 
     Attributes:
-        reserved_size_bytes: What all readers hold, and what may still come for them.
-        ahead_size_bytes: The part of those that do not have the turn.
+        reserved_size_bytes: Payload that all readers hold or may still receive.
+        ahead_size_bytes: The part of the readers without the turn.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ReadRoom:
         size_bytes_max: int = ROOM_SIZE_BYTES_MAX,
         ahead_size_bytes_max: int = AHEAD_SIZE_BYTES_MAX,
     ) -> None:
-        """A room that nobody reads in."""
+        """A room without readers."""
         self.size_bytes_max = size_bytes_max
         self.ahead_size_bytes_max = ahead_size_bytes_max
         self.reserved_size_bytes = 0
@@ -55,7 +55,7 @@ class ReadRoom:
         self._is_offering = False
 
     def place(self) -> ReadPlace:
-        """The place of one more range, behind the others; `ReadPlace.leave` has to follow."""
+        """The place of one more range, after the others; `ReadPlace.leave` has to follow."""
         place = ReadPlace(self)
         self._places.append(place)
         return place
@@ -81,10 +81,10 @@ class ReadRoom:
 
 
 class ReadPlace:
-    """One range's place in a room, whichever reader reads the range.
+    """One range's place in a room, for every reader that reads the range.
 
     Attributes:
-        has_turn: The range is the one that is being taken.
+        has_turn: The range is being taken.
         is_denied: Its reader was denied room and not notified since.
         handed_size_bytes: Payload that was taken from the reader and is not used up yet; counts
             from the reader's next event on.
@@ -100,24 +100,24 @@ class ReadPlace:
         self._on_room: Callable[[], None] | None = None
 
     def begin(self, reserved_size_bytes: Callable[[], int], on_room: Callable[[], None]) -> None:
-        """A reader reads the range from now on.
+        """A reader of the range begins.
 
         Args:
-            reserved_size_bytes: What it holds and asked for.
+            reserved_size_bytes: Payload that it holds or requested.
             on_room: Called when there may be more room, or at its turn.
         """
         self._of_reader = reserved_size_bytes
         self._on_room = on_room
 
     def end(self) -> None:
-        """The reader is over; another may follow for the rest of the range."""
+        """The reader has ended; another may follow for the rest of the range."""
         self._of_reader = self._on_room = None
         self.is_denied = False
         self.handed_size_bytes = 0
         self.settled()
 
     def settled(self) -> None:
-        """The reader has seen an event, which its host tells: others may have room now."""
+        """The reader handled an event; others may have room now. Called by its host."""
         room = self._room
         of_reader = 0 if self._of_reader is None else self._of_reader()
         more = self.handed_size_bytes + of_reader - self._reserved_size_bytes
@@ -137,7 +137,7 @@ class ReadPlace:
             self._on_room()
 
     def take_turn(self) -> None:
-        """The range is being taken from now on; taking the turn again changes nothing."""
+        """The range is being taken from now on; idempotent."""
         if not self.has_turn:
             self.has_turn = True
             self._room.ahead_size_bytes -= self._reserved_size_bytes
@@ -145,11 +145,11 @@ class ReadPlace:
             self._room.offer()
 
     def fits(self, size_bytes: int, spared_size_bytes: int) -> bool:
-        """Whether the reader may come to hold so much; it is notified after a denial.
+        """Whether the reader may hold this much; it is notified after a denial.
 
         Args:
             size_bytes: Payload that it holds and may get for its requests, the next one included.
-            spared_size_bytes: For help against slow bookies, left free beside that.
+            spared_size_bytes: Kept free beside that, for help against slow bookies.
         """
         room = self._room
         more = self.handed_size_bytes + size_bytes - self._reserved_size_bytes
@@ -165,6 +165,6 @@ class ReadPlace:
         return fits
 
     def leave(self) -> None:
-        """The range is over; leaving again changes nothing."""
+        """The range has ended; idempotent."""
         self.end()
         self._room.forget(self)

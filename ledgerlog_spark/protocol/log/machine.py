@@ -89,7 +89,6 @@ class LogMachine(ABC, Generic[R_co]):
 
     Attributes:
         asked_time: Of the class: what its machines need the time of a head for.
-        log: Name of the log, for messages.
     """
 
     asked_time = AskedTime.NONE
@@ -98,7 +97,6 @@ class LogMachine(ABC, Generic[R_co]):
         """A machine that did not start.
 
         Args:
-            log: Name, for messages.
             is_fresh: Synchronise before the head is read. Without it what is read is of some
                 moment before: enough to read on, never to conclude that something is gone.
         """
@@ -254,7 +252,6 @@ class LogMachine(ABC, Generic[R_co]):
         """The head, if this version of ledgerlog may use the log.
 
         Args:
-            head: As read.
             writes: The kind of log that the machine writes, None when it only reads.
 
         Raises:

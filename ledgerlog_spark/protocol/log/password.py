@@ -41,7 +41,6 @@ def check_password(log: str, head: LogHead, password: bytes) -> None:
     """Returns when ledgers of that password may be listed, or the head does not say.
 
     Args:
-        log: Name, for messages.
         head: Of the log.
         password: Of the ledgers.
 

@@ -207,7 +207,6 @@ def check_has_properties(log: str, stored: Mapping[str, str], wanted: Mapping[st
     What is not named may be anything.
 
     Args:
-        log: Name, for messages.
         stored: As its head has them.
         wanted: By option name in any case.
 

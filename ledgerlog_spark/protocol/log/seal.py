@@ -36,7 +36,6 @@ def check_close(ledger_id: int, *, last_entry_id: int, floor_entry_id: int) -> N
     """Whether a ledger may be closed at `last_entry_id`, inclusive (LOGS.md#S2).
 
     Args:
-        ledger_id: The ledger.
         last_entry_id: Where recovery wants to close it.
         floor_entry_id: As `FloorMachine` gave it before the recovery began or later.
 

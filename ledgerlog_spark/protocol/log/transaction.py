@@ -79,7 +79,6 @@ class HeadTransaction(LogMachine[R]):
         """Machine of one change.
 
         Args:
-            log: Name, for messages.
             token: 32 random hexadecimal digits; later attempts count on from it.
         """
         super().__init__(log)

@@ -1,5 +1,5 @@
 """Reads of a ledger.
 
 - `reader`, `settings`: a range of entries, and limits. `lac`: how far a ledger is confirmed.
-  `tally`: what replicas answered. `budget`: how much a reader may ask for.
+  `tally`: answers of replicas. `budget`: how much a reader may request.
 """

@@ -1,8 +1,8 @@
-"""How much a reader may ask for: a bound on what it holds and what may still arrive.
+"""A bound on a reader's requests: on the memory that it holds and may still receive.
 
-A bookie's answer has at least one entry, of any size up to a frame's. So each request that is out
-counts as a whole frame against the bound of memory, and as much as is to be expected against the
-depth of reading ahead, which is what limits a reader of ordinary entries.
+A bookie's answer has at least one entry, of any size up to a frame's. So each pending request
+counts as a whole frame against the bound of memory. Against the depth of reading ahead it counts
+with its expected size, which is the limit for a reader of ordinary entries.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 
 FIRST_BATCH_ENTRIES = 64
-"""Of each batch while nothing is known of the entries' sizes."""
+"""Entries of each batch while the size of entries is unknown."""
 
 FIRST_SIZE_BYTES = 64 << 10
-"""Of one entry while nothing is known of the entries' sizes."""
+"""Size of one entry while the size of entries is unknown."""
 
 STORED_BESIDE_PAYLOAD_SIZE_BYTES = 56
 """Header, the largest digest, and the length before it in a batch's answer."""
 
 
 class ReadBudget:
-    """What a reader holds, by the sizes it has seen.
+    """The memory of a reader, estimated from the entries so far.
 
     Attributes:
-        held_size_bytes: Payload that came and was not taken.
+        held_size_bytes: Received payload that was not taken.
     """
 
     def __init__(
         self, settings: ReaderSettings, metadata: LedgerMetadata, place: ReadPlace | None = None
     ) -> None:
-        """Nothing is held; a closed ledger's record says how large its entries are on average."""
+        """Nothing is held; a closed ledger's metadata gives the average size of its entries."""
         self.held_size_bytes = 0
         self._settings = settings
         self._place = place
@@ -47,26 +47,26 @@ class ReadBudget:
         self._likely_size_bytes = max(FIRST_SIZE_BYTES, self._usual_size_bytes)
 
     def keep(self, entries: EntryBatch) -> None:
-        """Entries came; they count until `take`."""
+        """Entries were received; they count until `take`."""
         self.held_size_bytes += entries.size_bytes
         largest = max(map(len, entries.payloads))
-        # Up at once and down slowly: asking for too much costs memory, for too little some time.
+        # Up immediately and down slowly: a large request costs memory, a small one some time.
         self._likely_size_bytes = max(largest, (7 * self._likely_size_bytes + largest) // 8)
         average = -(-entries.size_bytes // len(entries))
         usual = self._usual_size_bytes or average
         self._usual_size_bytes = (3 * usual + average + 3) // 4
 
     def take(self, size_bytes: int) -> None:
-        """The application took so much."""
+        """The application took this many bytes."""
         self.held_size_bytes -= size_bytes
 
     def has_room(self, batches: int, singles: int, reads: int) -> bool:
         """Whether one more request may be sent.
 
         Args:
-            batches: Requests for batches that are out.
-            singles: Entries that are asked for one by one and did not come yet.
-            reads: Requests for them that are out.
+            batches: Pending requests for batches.
+            singles: Entries that are requested one by one and were not received yet.
+            reads: Pending requests for them.
         """
         limits = self._settings
         likely = max(limits.batch_size_bytes_max, self._likely_size_bytes)
@@ -79,24 +79,24 @@ class ReadBudget:
         )
 
     def has_room_to_hedge(self, requests: int) -> bool:
-        """Whether another bookie may be asked for what is late, beside `requests` that are out."""
+        """Whether a late request may go to another bookie, beside `requests` pending ones."""
         return self._fits(requests, 0)
 
     @property
     def may_exceed(self) -> bool:
-        """Whether one request may be sent for which there is no room, when nothing is held.
+        """Whether one request may be sent without room, when nothing is held.
 
-        Of readers that share a room that is the one whose turn it is: the others wait for theirs.
+        Of the readers of a room only the one with the turn may: the others wait for their turn.
         """
         return self._place is None or self._place.has_turn
 
     def reserved_size_bytes(self, requests: int) -> int:
-        """What is held, and the most that `requests` that are out may bring."""
+        """Held payload, and the most that this many pending requests may bring."""
         return self.held_size_bytes + requests * FRAME_SIZE_BYTES_MAX
 
     @property
     def batch_entries(self) -> int:
-        """As many as fit one answer: the rest of a batch that does not is asked for in turn."""
+        """As many as fit one answer: the rest of a batch that does not fit is requested later."""
         limits = self._settings
         if not self._usual_size_bytes:
             return min(limits.batch_entries_max, FIRST_BATCH_ENTRIES)
@@ -113,14 +113,14 @@ class ReadBudget:
 
 
 class EntriesToAsk:
-    """Ranges of entries that were not asked for yet, or have to be asked for again, rising."""
+    """Ranges of entries that still have to be requested, or requested again, rising."""
 
     def __init__(self, first_entry_id: int, last_entry_id: int) -> None:
         self._ranges = [(first_entry_id, last_entry_id)]
 
     @property
     def first(self) -> int | None:
-        """The first of all, None when nothing is left."""
+        """The first entry, None when nothing is left."""
         return self._ranges[0][0] if self._ranges else None
 
     @property
@@ -129,19 +129,19 @@ class EntriesToAsk:
         return self._ranges[0][1]
 
     def take(self, last_entry_id: int) -> None:
-        """The first range was asked for up to here."""
+        """The first range was requested up to here."""
         _, last = self._ranges.pop(0)
         if last_entry_id < last:
             self._ranges.insert(0, (last_entry_id + 1, last))
 
     def put_back(self, first_entry_id: int, last_entry_id: int) -> None:
-        """Ask for these later; they are in no other range."""
+        """Request these entries later; they are in no other range."""
         if first_entry_id <= last_entry_id:
             insort(self._ranges, (first_entry_id, last_entry_id))
 
 
 def _usual_size_bytes(metadata: LedgerMetadata) -> int:
-    """Payload bytes of an average entry of a closed ledger, rounded up; 0 where not known."""
+    """Average payload bytes of an entry of a closed ledger, rounded up; 0 when unknown."""
     if not metadata.is_closed or metadata.last_entry_id < 0:
         return 0
     return -(-metadata.length // (metadata.last_entry_id + 1))

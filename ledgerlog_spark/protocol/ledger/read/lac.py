@@ -1,8 +1,8 @@
-"""How far a ledger is confirmed, asked of its last ensemble without fencing.
+"""Reads the last add confirmed of a ledger from its last ensemble, without fencing.
 
-The answer is the largest LAC that a bookie reports. It is never above the writer's own, and it may
-lag behind it: a header carries the LAC of the moment when its run was built (PROTOCOL.md#A3). When
-none of them answers and some are busy, all are asked again a little later, about 10 s in all.
+The result is the largest LAC that a bookie reports. It is never above the writer's own and may lag:
+a header has the LAC of the moment when its run was built (PROTOCOL.md#A3). When no bookie answers
+and some are busy, all requests are repeated later, for about 10 s in all.
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -47,10 +47,9 @@ class LacPhase(Enum):
 
 
 class LacReader(TableMachine[Event, Effect]):
-    """One LAC read. Its last indication is `LacRead`, or `LedgerFailed` when nobody answered.
+    """One LAC read. Its last indication is `LacRead`, or `LedgerFailed` without any answer.
 
     Attributes:
-        phase: Where it is.
         last_add_confirmed: The largest value seen; never falls.
     """
 
@@ -64,10 +63,10 @@ class LacReader(TableMachine[Event, Effect]):
         """A LAC read that begins with `Start`.
 
         Args:
-            metadata: Names the last ensemble; when CLOSED its end is the answer.
-            known: What the caller knew before.
-            waits_for_all: Hear every bookie instead of stopping as soon as they cover the
-                ensemble; each larger value is passed on at once as `LacAdvanced`.
+            metadata: Names the last ensemble; when CLOSED its end is the result.
+            known: The largest value that the caller has seen.
+            waits_for_all: Wait for every bookie instead of stopping as soon as they cover the
+                ensemble; each larger value is reported at once as `LacAdvanced`.
         """
         self.phase = LacPhase.NEW
         self.last_add_confirmed = known

@@ -1,10 +1,11 @@
 """Reads of a range of entries, three-valued: present, absent, unknown.
 
-`LedgerReader` never fences and never guesses. Where every bookie of the ensemble holds every entry
-(E == Qw) it asks for batches; a short batch says nothing about the next entry, which is then asked
-for by itself (PROTOCOL.md#E4). A bad digest, a refusal or a slow bookie means the next replica
-(PROTOCOL.md#E3). An entry is absent only when every member of its write set said so, then the
-record was loaded again, and they all said so once more under the same ensemble (PROTOCOL.md#E2).
+`LedgerReader` never fences and never guesses. Where every bookie of the ensemble has every entry (E
+== Qw) it requests batches. A short batch implies nothing about the next entry, which is then
+requested by itself (PROTOCOL.md#E4). After a bad digest, a refusal or a slow answer it uses the
+next replica (PROTOCOL.md#E3). An entry is absent only when every member of its write set reported
+it absent, then the metadata was reloaded, and all reported it absent once more under the same
+ensemble (PROTOCOL.md#E2).
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 
 DELIVERED_SIZE_BYTES_MAX = 4 << 20
-"""Payload that is delivered at once, or one larger answer of a bookie: taken, it makes room."""
+"""Payload of one delivery, unless one answer is larger: when it is taken, it makes room."""
 
 
 class ReaderPhase(Enum):
@@ -68,9 +69,8 @@ class LedgerReader(TableMachine[Event, Effect]):
     Its last indication is `RangeRead` or `ReadFailed`.
 
     Attributes:
-        phase: Where it is.
-        metadata: The record that names the ensembles; loaded again when replicas disagree with it.
-        last_add_confirmed: The largest LAC in the headers of what was read.
+        metadata: Names the ensembles; reloaded when replicas disagree with it.
+        last_add_confirmed: The largest LAC in the headers of the entries read.
         next_entry_id: The first entry that was not delivered yet.
     """
 
@@ -111,7 +111,7 @@ class LedgerReader(TableMachine[Event, Effect]):
 
     @property
     def reserved_size_bytes(self) -> int:
-        """Payload that came and was not taken, and the most that requests may still bring."""
+        """Received payload that was not taken, and the most that pending requests may bring."""
         out = 0 if self.phase is ReaderPhase.DONE else self._requests_out
         return self._budget.reserved_size_bytes(out)
 
@@ -120,7 +120,7 @@ class LedgerReader(TableMachine[Event, Effect]):
         return [*self._fill(), self._arm_hedge()]
 
     def _fill(self) -> list[Effect]:
-        """Ask further ahead, as far as the application's appetite and the limits go."""
+        """Request further ahead, within the application's demand and the limits."""
         effects: list[Effect] = []
         if self._busy_timer:
             return effects
@@ -142,16 +142,16 @@ class LedgerReader(TableMachine[Event, Effect]):
 
     @property
     def _may_exceed(self) -> bool:
-        """Whether the head may be asked for without room: nothing else would make room for it.
+        """Whether to request the first entry without room: nothing else would make room for it.
 
-        An entry larger than the limits has to pass.
+        An entry larger than the limits must be readable.
         """
         is_idle = not self._untaken and not self._requests_out
         return is_idle and self._budget.may_exceed
 
     @property
     def _requests_out(self) -> int:
-        """Requests whose answers may come, with the one that follows a load of the record."""
+        """Pending requests, and the one that follows a reload of the metadata."""
         is_asked_next = self.phase is ReaderPhase.RELOADING
         return len(self._batches) + len(self._reads) + is_asked_next
 
@@ -195,7 +195,7 @@ class LedgerReader(TableMachine[Event, Effect]):
         )
 
     def _ask_one(self, entry_id: int) -> list[Effect]:
-        """Ask one replica for one entry, the most reliable so far first."""
+        """Request one entry from one replica, the most reliable so far first."""
         ensemble = self.metadata.fragment_of(entry_id).ensemble
         members = sorted(
             write_set(self.metadata.quorum, entry_id),
@@ -217,7 +217,7 @@ class LedgerReader(TableMachine[Event, Effect]):
     def _on_read_replied(self, event: ReadReplied) -> list[Effect]:
         tally, index = self._reads.pop(event.request)
         if self._tallies.get(tally.entry_id) is not tally:
-            return self._advance()  # a late answer brings nothing but room for another request
+            return self._advance()  # a late answer only makes room for another request
         tally.take(index, event.code)
         if event.entry is not None:
             self._keep(EntryBatch.of((event.entry,)))
@@ -230,7 +230,7 @@ class LedgerReader(TableMachine[Event, Effect]):
         batch, index = self._batches.pop(event.request)
         batch.outstanding -= 1
         if event.entries and not batch.is_done:
-            # A bookie that only helped may repeat what came meanwhile, and any may send too much.
+            # A bookie that only helped may repeat received entries, and any may send too much.
             fresh = EntryBatch.of(event.entries).between(batch.next_entry_id, batch.last_entry_id)
             if fresh is not None:
                 batch.next_entry_id = fresh.last_entry_id + 1
@@ -243,7 +243,7 @@ class LedgerReader(TableMachine[Event, Effect]):
         return [*effects, *self._advance()]
 
     def _go_on_with(self, batch: BatchInFlight, index: int, event: BatchReplied) -> list[Effect]:
-        """The rest of a batch whose answer was short: it says nothing about the next entry."""
+        """Request the rest of a batch: a short answer implies nothing about it."""
         if event.entries and event.code is Code.OK:
             self._put_back(batch, batch.next_entry_id)
             return []
@@ -258,7 +258,7 @@ class LedgerReader(TableMachine[Event, Effect]):
         return self._ask_one(first)
 
     def _put_back(self, batch: BatchInFlight, first_entry_id: int) -> None:
-        """Ask for the rest of a batch when there is room for it; whoever still answers is late."""
+        """Request the rest of a batch when there is room for it; any further answer is late."""
         self._to_ask.put_back(first_entry_id, batch.last_entry_id)
         batch.next_entry_id = batch.last_entry_id + 1
 
@@ -278,20 +278,20 @@ class LedgerReader(TableMachine[Event, Effect]):
             self._failures[bookie_id] = self._failures.get(bookie_id, 0) + 1
 
     def _advance(self) -> list[Effect]:
-        """Deliver what is ready in order, then see about the first entry that is not."""
+        """Deliver the ready entries in order, then handle the first entry that is not ready."""
         effects = self._deliver()
         if self.next_entry_id > self.last_entry_id:
             self.phase = ReaderPhase.DONE
             return [*effects, RangeRead(self.metadata)]
         if self.phase is ReaderPhase.READING:
-            # The head first: what is asked for it next has the room that its last request made.
+            # The first entry comes first: its next request uses the room of its last one.
             effects += self._see_about_the_head()
         if self.phase is ReaderPhase.READING:
             effects += self._fill()
         return effects
 
     def _deliver(self) -> list[Effect]:
-        """Pass on what follows what was delivered, a few MiB at a time."""
+        """Deliver the entries after the last delivered one, a few MiB at a time."""
         effects: list[Effect] = []
         ready: list[EntryBatch] = []
         size_bytes = 0
@@ -314,7 +314,7 @@ class LedgerReader(TableMachine[Event, Effect]):
         return EntriesRead(entries)
 
     def _see_about_the_head(self) -> list[Effect]:
-        """Load the record again before an entry is called absent or unknown."""
+        """Reload the metadata before an entry is reported absent or unknown."""
         tally = self._tallies.get(self.next_entry_id)
         if tally is None or not tally.is_hopeless or self._busy_timer:
             return []
@@ -330,7 +330,7 @@ class LedgerReader(TableMachine[Event, Effect]):
         return [LoadMetadata(self._reload, sync_first=True)]
 
     def _wait_for_busy(self) -> StartTimer | None:
-        """The timer of a pause in which nothing is asked; None when pauses did not help."""
+        """The timer of a pause without requests; None when pauses did not help."""
         self._busy_rounds += 1
         delay_ms = self._settings.overload.delay_ms(self._busy_rounds)
         if delay_ms is None:
@@ -339,7 +339,7 @@ class LedgerReader(TableMachine[Event, Effect]):
         return StartTimer(self._busy_timer, delay_ms)
 
     def _on_pause_over(self) -> list[Effect]:
-        """Ask again for what busy bookies refused."""
+        """Repeat the requests that busy bookies refused."""
         self._busy_timer = 0
         for entry_id, tally in tuple(self._tallies.items()):
             if tally.is_hopeless and tally.is_busy:
@@ -389,7 +389,7 @@ class LedgerReader(TableMachine[Event, Effect]):
         return StartTimer(self._hedge_timer, self._settings.hedge_delay_ms)
 
     def _on_timer_fired(self, event: TimerFired) -> list[Effect]:
-        """Ask one more replica for whatever was already out at the last tick."""
+        """Try one more replica for all requests that were already pending at the last tick."""
         if event.request == self._busy_timer:
             return self._on_pause_over()
         assert event.request == self._hedge_timer

@@ -14,17 +14,18 @@ class ReaderSettings:
     """Limits of a reader.
 
     Attributes:
-        entries_ahead_max: Entries asked for beyond what the application took.
-        size_bytes_ahead_max: Payload bytes beyond what the application took at which nothing more
-            is asked for: those that came, and those that are expected of requests that are out.
-        size_bytes_max: Payload bytes that are held at most, whatever the sizes of entries: no
-            request is sent whose answer might not fit. One entry may always be asked for.
+        entries_ahead_max: Entries requested beyond those that the application took.
+        size_bytes_ahead_max: Payload bytes beyond those that the application took: received ones,
+            and those expected of pending requests. No more is requested above this.
+        size_bytes_max: Upper bound of payload bytes in memory, for any size of entries: no request
+            is sent if its answer might not fit. One entry may always be requested.
         batch_entries_max: Of one batch request; 1 turns batches off.
         batch_size_bytes_max: Of one batch's answer.
         batches_in_flight_max: Batch requests at once.
-        singles_in_flight_max: Entries asked for one by one at once.
-        hedge_delay_ms: A bookie that did not answer for one to two times this is helped by another.
-        reloads_max: How often the record is loaded again for one entry.
+        singles_in_flight_max: Entries requested one by one at once.
+        hedge_delay_ms: After one to two times this without an answer, another bookie gets the
+            request.
+        reloads_max: Number of reloads of the metadata for one entry.
         overload: Pauses while no bookie has an entry and some answer BUSY; about 15 s in all.
     """
 

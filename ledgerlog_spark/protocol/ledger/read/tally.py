@@ -1,4 +1,4 @@
-"""What replicas said about one entry, and batches on their way, for readers."""
+"""Answers of replicas about one entry, and pending batches, for readers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from ledgerlog_spark.protocol.ledger.recover.reads import Verdict
 
 
 class ReplicaTally:
-    """Answers of a write set about one entry; unlike recovery, *all* must say absent.
+    """Answers of a write set about one entry; unlike in recovery, *all* must report it absent.
 
     Attributes:
-        members: (index, bookie id) in the order to ask them.
-        asked: How many were asked.
+        members: (index, bookie id) in the order of requests.
         is_slow: Undecided at the last tick of the hedge timer.
     """
 
@@ -30,7 +29,7 @@ class ReplicaTally:
         self.codes[index] = code
 
     def bookie_at(self, index: int) -> str:
-        """The bookie that was asked at `index`."""
+        """The bookie at `index`."""
         return dict(self.members)[index]
 
     @property
@@ -45,17 +44,17 @@ class ReplicaTally:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a member refused to answer because it has too many requests."""
+        """Whether a member refused because it has too many requests."""
         return Code.BUSY in self.codes.values()
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether everybody answered and nobody had the entry."""
+        """Whether all members answered and none had the entry."""
         return self.verdict in (Verdict.ABSENT, Verdict.UNKNOWN)
 
     @property
     def failure(self) -> Failure:
-        """What to tell the application when the verdict is not PRESENT (PROTOCOL.md#E2)."""
+        """The failure for the application when the verdict is not PRESENT (PROTOCOL.md#E2)."""
         if self.verdict is Verdict.ABSENT:
             return Failure.ENTRY_ABSENT
         answered = [
@@ -76,13 +75,13 @@ class ReplicaTally:
 
 
 class BatchInFlight:
-    """Consecutive entries asked of one bookie, and of another when it is slow.
+    """Consecutive entries requested from one bookie, and from another when it is slow.
 
     Attributes:
-        next_entry_id: The first that did not come yet.
+        next_entry_id: The first that was not received yet.
         last_entry_id: Inclusive.
-        order: Indexes of the ensemble in the order to try them.
-        tried: How many of them were tried.
+        order: Indexes of the ensemble in the order of attempts.
+        tried: Number of indexes tried.
         outstanding: Requests without an answer.
     """
 
@@ -98,5 +97,5 @@ class BatchInFlight:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to ask for."""
+        """Whether nothing is left to request."""
         return self.next_entry_id > self.last_entry_id

@@ -1,7 +1,7 @@
-"""Fencing reads of the last entry, and the LAC they find.
+"""Fencing reads of the last entry; they find the LAC.
 
-Covered means: no ack quorum is left among the bookies that are not known to be fenced, so the old
-writer can confirm nothing any more without meeting a fence (PROTOCOL.md#C3).
+Covered means: the bookies that may not be fenced contain no ack quorum, so the old writer can
+confirm nothing more without a FENCED answer (PROTOCOL.md#C3).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 FENCED_CODES = (Code.OK, Code.NO_ENTRY, Code.NO_LEDGER, Code.DIGEST_MISMATCH)
-"""Answers that show the fence to be in place; a bad digest only hides the LAC (PROTOCOL.md#C4)."""
+"""Answers that prove the fence; a bad digest only hides the LAC (PROTOCOL.md#C4)."""
 
 
 class FencingState(Enum):
-    """How far fencing is."""
+    """Progress of fencing."""
 
     UNDECIDED = "waiting for answers"
     COVERED = "covered"

@@ -1,8 +1,7 @@
-"""Recovery's batches: what is there, in one answer; never what is not.
+"""Recovery's batches: they show entries present, never absent.
 
-A batch shows entries present. Absence is left to fencing reads of the entry itself, so a batch need
-not fence, and one that is short, late or lost costs time and nothing else (PROTOCOL.md#C2,
-PROTOCOL.md#C8).
+Only fencing reads of an entry itself show its absence. So a batch need not fence, and a short, late
+or lost batch only costs time (PROTOCOL.md#C2, PROTOCOL.md#C8).
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ LAST_ID = (1 << 63) - 1
 
 
 class PresenceBatches:
-    """One batch at a time, asked of the member that holds most.
+    """One batch at a time, from the member with the most entries.
 
     Attributes:
-        is_refused: A bookie does not know batches; nobody is asked for one again.
+        is_refused: A bookie does not support batches; no further batch is requested.
     """
 
     def __init__(
@@ -39,15 +38,13 @@ class PresenceBatches:
         size_bytes_max: int,
         numbers: RequestNumbers,
     ) -> None:
-        """Nothing is asked yet.
+        """No batch is requested yet.
 
         Args:
-            ensemble: By index; each of them owns every entry.
-            members: Indexes in the order of preference.
-            last_entry_ids: The last entry of those that said so when they were fenced.
-            entries_max: Of one batch.
+            ensemble: By index; each bookie owns every entry.
+            last_entry_ids: The last entry of each index that reported one when it was fenced.
+            entries_max: Limit of one batch.
             size_bytes_max: Of one batch's answer.
-            numbers: Of requests, shared with the owner.
         """
         self.is_refused = False
         self._current = 0
@@ -63,15 +60,15 @@ class PresenceBatches:
 
     @property
     def is_out(self) -> bool:
-        """Whether a batch is waited for."""
+        """Whether a batch is pending."""
         return self._current != 0
 
     def ends_before(self, entry_id: int) -> bool:
-        """Whether whom the next batch would be asked of had nothing from `entry_id` on."""
+        """Whether the member for the next batch had no entry from `entry_id` on."""
         return entry_id > self._last_entry_ids.get(self._order[0], LAST_ID)
 
     def ask(self, first_entry_id: int) -> SendReadBatch:
-        """Everything from `first_entry_id` on, as far as it fits."""
+        """Request everything from `first_entry_id` on, within the limits of a batch."""
         index = self._order[0]
         self._current = number = self._numbers.next()
         self._sent[number] = index
@@ -89,7 +86,7 @@ class PresenceBatches:
     def take_reply(self, reply: BatchReplied, first_entry_id: int) -> EntryBatch | None:
         """Entries from `first_entry_id` on without gaps, None when there are none.
 
-        Late answers are as good as others: what is there is there.
+        Late answers count too: an entry that a bookie had is present.
         """
         index = self._sent.pop(reply.request)
         if reply.request == self._current:
@@ -111,12 +108,12 @@ class PresenceBatches:
         return reply.request in self._sent
 
     def prefer(self, index: int) -> None:
-        """Ask this member next: it had an entry that the others missed."""
+        """Use this member next: it had an entry that the others did not have."""
         self._order.remove(index)
         self._order.insert(0, index)
 
     def tick(self) -> bool:
-        """Give up a batch that was out at the last tick already; whether there was one."""
+        """Abandon a batch that was already pending at the last tick; whether there was one."""
         if self.is_out and self._is_slow:
             self._current = 0
             return True

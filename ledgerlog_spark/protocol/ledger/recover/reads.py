@@ -1,13 +1,13 @@
 """Recovery's forward reads: many entries at once, decided one by one, taken in order.
 
-Every read of an entry fences (PROTOCOL.md#C2). One positive answer makes an entry present; it is
-absent only when Qw - Qa + 1 members of its write set said so of that very entry, after they were
-fenced by the question itself; everything else, a timeout, a bad digest, an I/O error, is unknown
-and decides nothing (PROTOCOL.md#C8). One member is asked first, the others when its answer is not
-the entry or is slow.
+Every read of an entry fences (PROTOCOL.md#C2). One positive answer makes an entry present. It is
+absent only when Qw - Qa + 1 members of its write set reported this very entry absent, and the same
+request fenced them before. Everything else (a timeout, a bad digest, an I/O error) is unknown and
+decides nothing (PROTOCOL.md#C8). One member gets the first request, the others get one when its
+answer is not the entry or is slow.
 
-Where every member owns every entry (E == Qw) batches find what is there, and the first entry that
-no batch brought is asked of all members by itself.
+Where every member owns every entry (E == Qw), batches find the present entries. The first entry
+that is in no batch is then requested from all members by itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """What the answers say about one entry."""
+    """The state of one entry according to the answers."""
 
     UNDECIDED = "undecided"
     PRESENT = "present"
@@ -45,14 +45,14 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReadAhead:
-    """How far recovery reads ahead of what it wrote back.
+    """How far recovery reads ahead of the entries that it wrote back.
 
     Attributes:
-        entries_first: At the beginning; doubles with what is found.
-        entries_max: Never more entries than this.
-        size_bytes_max: Nor more than this many payload bytes, judged by the largest entry met.
-            Nothing is asked for, either, while as many wait to be written back.
-        slow_member_ms: A member that did not answer for one to two times this is not waited for.
+        entries_first: At the beginning; doubled when entries are found.
+        entries_max: Upper bound of entries.
+        size_bytes_max: Upper bound of payload bytes, judged by the largest entry so far. Nothing is
+            requested either while this many bytes wait to be written back.
+        slow_member_ms: After one to two times this without an answer, other members are used.
         batch_entries_max: Of one batch; 1 turns batches off.
         batch_size_bytes_max: Of one batch's answer.
     """
@@ -69,8 +69,8 @@ class EntryTally:
     """Answers about one entry.
 
     Attributes:
-        members: Indexes of the write set, in the order to ask them.
-        entry: The first valid copy, None as long as there is none.
+        members: Indexes of the write set, in the order of requests.
+        entry: The first valid copy, None before there is one.
     """
 
     __slots__ = ("absents", "answers", "asked", "entry", "entry_id", "is_slow", "members", "needed")
@@ -95,12 +95,12 @@ class EntryTally:
 
     @staticmethod
     def counts_as_absent(code: Code) -> bool:
-        """Whether an answer is an explicit "I do not have it"."""
+        """Whether an answer is an explicit report that the bookie does not have the entry."""
         return code.is_absent
 
     @property
     def verdict(self) -> Verdict:
-        """What is known so far. A copy that turns up after a negative quorum still counts."""
+        """The verdict so far. A copy that is found after a negative quorum still counts."""
         if self.entry is not None:
             return Verdict.PRESENT
         if self.absents >= self.needed:
@@ -114,7 +114,7 @@ class RecoveryReads:
     """Reads from `first_entry_id` on, against the ensemble as it was when recovery began.
 
     Attributes:
-        is_unauthorized: A bookie said that the password is wrong.
+        is_unauthorized: A bookie reported a wrong password.
         next_entry_id: The first entry that was not taken yet.
     """
 
@@ -132,13 +132,10 @@ class RecoveryReads:
         """Reads that have not begun.
 
         Args:
-            quorum: Of the ledger.
             ensemble: Of its last fragment (PROTOCOL.md#C11).
-            answering: Bits of the indexes that answered lately; they are asked first.
+            answering: Bits of the indexes that answered recently; they get the first requests.
             first_entry_id: The entry after the LAC.
-            read_ahead: Limits.
-            numbers: Of requests, shared with the owner.
-            last_entry_ids: The last entry of those indexes that said so; None turns batches off.
+            last_entry_ids: The last entry of each index that reported one; None turns batches off.
         """
         self.is_unauthorized = False
         self.next_entry_id = first_entry_id
@@ -171,14 +168,14 @@ class RecoveryReads:
 
     @property
     def verdict(self) -> Verdict:
-        """About `next_entry_id`."""
+        """The verdict on `next_entry_id`."""
         if self._present:
             return Verdict.PRESENT
         tally = self._tallies.get(self.next_entry_id)
         return tally.verdict if tally is not None else Verdict.UNDECIDED
 
     def fill(self) -> list[SendRead | SendReadBatch]:
-        """Ask for further entries, as far ahead as is allowed and no absent one is known."""
+        """Request further entries, within the limits and until an absent one is found."""
         batches = self._batches
         if batches is None or batches.is_refused:
             return [*self._fill_singly()]
@@ -201,7 +198,7 @@ class RecoveryReads:
         return effects
 
     def take_reply(self, reply: ReadReplied) -> list[SendRead]:
-        """Record an answer; ask the rest of the write set when it is not the entry."""
+        """Record an answer; try the rest of the write set when it is not the entry."""
         tally, index = self._sent.pop(reply.request, (None, 0))
         if tally is None:
             return []
@@ -223,7 +220,7 @@ class RecoveryReads:
         return self._ask_all(tally) if verdict is Verdict.UNDECIDED else []
 
     def take_batch_reply(self, reply: BatchReplied) -> list[SendRead]:
-        """Keep what a batch brought; without anything, ask all members for the next entry."""
+        """Keep the entries of a batch; if it is empty, request the next entry from all members."""
         batches = self._batches
         if batches is None or not batches.awaits(reply):
             return []
@@ -241,7 +238,7 @@ class RecoveryReads:
         return []
 
     def _ask_frontier(self) -> list[SendRead]:
-        """Ask every member for the first entry that no batch brought."""
+        """Request the first entry that is in no batch from every member."""
         entry_id = self._next_to_ask
         if entry_id in self._tallies:
             return []
@@ -250,7 +247,7 @@ class RecoveryReads:
         return self._ask_all(tally)
 
     def hedge(self) -> list[SendRead]:
-        """Ask the rest of the write set about entries undecided since the last call."""
+        """Request entries undecided since the last call from the rest of their write sets."""
         effects: list[SendRead] = []
         for tally in self._tallies.values():
             if tally.verdict is Verdict.UNDECIDED:
@@ -262,7 +259,7 @@ class RecoveryReads:
         return effects
 
     def take_present(self) -> list[StoredEntry]:
-        """The entries from `next_entry_id` on that are present, in order without gaps."""
+        """The present entries from `next_entry_id` on, in order without gaps."""
         taken, self._present = self._present, []
         self.next_entry_id += len(taken)
         while self.verdict is Verdict.PRESENT:

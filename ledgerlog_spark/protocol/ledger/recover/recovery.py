@@ -1,13 +1,13 @@
 """Seal a ledger whose writer is gone: fence, read forward, write back, close once.
 
-`LedgerRecovery` marks the record IN_RECOVERY before anything else (PROTOCOL.md#C7), fences a
-covering part of the last ensemble, lets a `RecoveryTail` bring what lies behind the largest LAC it
-found back to an ack quorum, and closes the record there. Any number of recoveries may run: the
-first close wins and the others adopt it (PROTOCOL.md#C13).
+`LedgerRecovery` marks the metadata IN_RECOVERY before anything else (PROTOCOL.md#C7) and fences a
+covering part of the last ensemble. A `RecoveryTail` writes the entries after the largest LAC back
+to an ack quorum. Then it closes the ledger there. Any number of recoveries may run: the first close
+wins and the others adopt it (PROTOCOL.md#C13).
 
-An attempt that could not decide something is tried again, from the beginning, as
-`RecoverySettings.retry` says. The record then stays IN_RECOVERY, which is a legal state to leave.
-None closes a ledger below its floor (PROTOCOL.md#C14).
+An undecided attempt is retried from the beginning, within `RecoverySettings.retry`. The metadata
+then stays IN_RECOVERY, which is a legal final state. No attempt closes a ledger below its floor
+(PROTOCOL.md#C14).
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -70,9 +70,9 @@ class RecoverySettings:
     """Limits of a recovery.
 
     Attributes:
-        read_ahead: How far it reads ahead.
-        window: How much may be on its way back.
-        metadata: Retries of one change of the record.
+        read_ahead: Limits of reading ahead.
+        window: Limits of pending entries that are written back.
+        metadata: Retries of one change of the metadata.
         retry: Attempts from the beginning.
     """
 
@@ -96,9 +96,7 @@ class LedgerRecovery(UpdatingMachine):
     """One client's recovery of one ledger; its last indication is LedgerClosed or LedgerFailed.
 
     Attributes:
-        phase: Where it is.
-        attempts: How many attempts it began.
-        entries_written_back: Of the current attempt.
+        attempts: Number of attempts begun.
     """
 
     def __init__(
@@ -112,11 +110,9 @@ class LedgerRecovery(UpdatingMachine):
         """A recovery that begins with `Start`.
 
         Args:
-            ledger_id: Of the ledger.
-            password: Compared with the record's before any bookie is asked.
+            password: Compared with the metadata's before any request to a bookie.
             floor_entry_id: The highest entry that something durable refers to; closing below it
-                ends with NEEDS_OPERATOR and leaves the record IN_RECOVERY.
-            settings: Limits.
+                ends with NEEDS_OPERATOR and leaves the metadata IN_RECOVERY.
         """
         self.phase = RecoveryPhase.NEW
         self.ledger_id = ledger_id
@@ -134,7 +130,7 @@ class LedgerRecovery(UpdatingMachine):
 
     @property
     def entries_written_back(self) -> int:
-        """Entries that the current attempt has on an ack quorum again."""
+        """Entries that the current attempt has written back to an ack quorum."""
         return self._tail.entries_confirmed if self._tail is not None else 0
 
     def _begin(self, _event: Start | TimerFired) -> list[Effect]:
@@ -180,7 +176,7 @@ class LedgerRecovery(UpdatingMachine):
         return self._fence(result.current)
 
     def _adopt(self, result: UpdateResult) -> list[Effect]:
-        """Closed, by us or by somebody else: the record decides (PROTOCOL.md#C13)."""
+        """Adopt the closed metadata, whichever client wrote it (PROTOCOL.md#C13)."""
         if result.current.value.last_entry_id < self._floor_entry_id:
             return self._stop(Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
         self.phase = RecoveryPhase.DONE
@@ -239,7 +235,7 @@ class LedgerRecovery(UpdatingMachine):
         return self._tail.take_timer(event)
 
     def _after(self, step: TailStep) -> list[Effect]:
-        """Go on with what has become of the tail."""
+        """Continue with the result of a step of the tail."""
         match step.state:
             case TailState.GOING_ON:
                 return [*step.effects]
@@ -270,7 +266,7 @@ class LedgerRecovery(UpdatingMachine):
         return self._begin_update(self._base, self._decide_close)
 
     def _decide_close(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
-        """CLOSED with everything this attempt did, over a record that is still what it read."""
+        """CLOSED with this attempt's result, if the metadata is still as it was read."""
         if current.state is LedgerState.CLOSED:
             return Refusal(None)
         assert self._base is not None
@@ -290,7 +286,7 @@ class LedgerRecovery(UpdatingMachine):
         )
 
     def _try_again(self, failure: Failure, **about: Any) -> list[Effect]:
-        """Begin anew after a delay, or give up; the record stays as it is."""
+        """Start over after a delay, or give up; the metadata stays as it is."""
         delay_ms = self._settings.retry.delay_ms(self.attempts)
         if failure not in RETRIABLE or delay_ms is None:
             return self._stop(failure, is_retriable=failure in RETRIABLE, **about)
@@ -350,5 +346,5 @@ RECOVERY_TABLE: Table[LedgerRecovery, Effect] = {
     RecoveryPhase.WAITING: row(on(TimerFired, LedgerRecovery._on_retry_timer), ignored=_REPLIES),
     RecoveryPhase.DONE: row(ignored=_REPLIES),
 }
-"""Phases x events of recovery; what an earlier attempt asked for is ignored when it comes late."""
+"""Phases x events of recovery; late replies to an earlier attempt are ignored."""
 LedgerRecovery.table = RECOVERY_TABLE

@@ -1,8 +1,8 @@
-"""What follows the LAC that fencing found: read forward, on its way back to an ack quorum.
+"""The entries after the LAC that fencing found: reads them forward and writes them back.
 
-What is present is written back with the LAC as it was found, so that no reader ever sees a LAC
-above the closed end (PROTOCOL.md#C10). Bookies that fail meanwhile are replaced in memory; the
-record learns it with the one closing compare-and-swap (PROTOCOL.md#C11).
+Present entries are written back with the LAC that fencing found, so that no reader ever sees a LAC
+above the closed end (PROTOCOL.md#C10). Bookies that fail meanwhile are replaced in memory; the one
+closing compare-and-swap writes the replacements to the metadata (PROTOCOL.md#C11).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 OVERLOAD = RetryPolicy(first_delay_ms=20, delay_max_ms=1_000, attempts_max=16)
-"""Waits for a bookie that answers BUSY, about 10 s in all; then it counts as one that failed."""
+"""Waits for a bookie that answers BUSY, about 10 s in all; then the bookie counts as failed."""
 
 
 class TailState(Enum):
-    """What the owner does after a step."""
+    """The next action of the owner after a step."""
 
     GOING_ON = "wait for the next reply"
     WRITTEN = "everything before the end is on an ack quorum: measure or close"
@@ -54,10 +54,10 @@ class TailStep:
     """Result of one event.
 
     Attributes:
-        effects: For the host, whatever the state is.
-        state: What the owner does next. After WRITTEN or FAILED it passes no replies on.
+        effects: For the host, in any state.
+        state: The next action of the owner. After WRITTEN or FAILED it passes on no replies.
         failure: Present exactly when the state is FAILED.
-        about: Fields of the error that belongs to the failure.
+        about: Fields of the failure's error.
     """
 
     effects: Sequence[Effect] = ()
@@ -71,14 +71,14 @@ def _failed(failure: Failure, **about: Any) -> TailStep:
 
 
 class RecoveryTail:
-    """One attempt's copy of the entries behind the LAC; its owner marks, fences and closes.
+    """One attempt's copy of the entries after the LAC; its owner marks, fences and closes.
 
-    Every reply ends in `_advance`, which returns the next state. It is the one place that finds
-    out that an ack quorum has become impossible, so no order of replies can leave the attempt
-    waiting for an answer that nobody will send.
+    Every reply ends in `_advance`, which returns the next state. Only `_advance` detects that an
+    ack quorum has become impossible, so after no order of replies the attempt waits for an answer
+    that will never come.
 
     Attributes:
-        fragments: The record's last fragment, and those that replacements began behind it.
+        fragments: The last fragment of the metadata, and later ones that replacements began.
     """
 
     def __init__(
@@ -92,16 +92,14 @@ class RecoveryTail:
         window: Window,
         numbers: RequestNumbers,
     ) -> None:
-        """A copy that `begin` begins.
+        """A copy that has not begun.
 
         Args:
-            ledger_id: Of the ledger.
-            record: IN_RECOVERY, as it was when the attempt fenced.
-            fencing: Which is covered.
-            bookies: That failed this ledger; none of them waits for a replacement.
-            read_ahead: How far to read ahead.
-            window: How much may be on its way back.
-            numbers: Of requests, shared with the owner.
+            record: The IN_RECOVERY metadata, as it was when the attempt fenced.
+            fencing: Its state is covered.
+            bookies: Failures of bookies in this ledger; none waits for a replacement.
+            read_ahead: Limits of reading ahead.
+            window: Limits of pending entries that are written back.
         """
         self._record = record
         self._bookies = bookies
@@ -134,17 +132,17 @@ class RecoveryTail:
 
     @property
     def last_add_confirmed(self) -> int:
-        """Last entry that is safe: at first what fencing found, then what is written back."""
+        """Last safe entry: first the LAC that fencing found, then the last entry written back."""
         return self._write_back.last_add_confirmed
 
     @property
     def entries_confirmed(self) -> int:
-        """How many entries were written back."""
+        """Number of entries written back."""
         return self._write_back.entries_confirmed
 
     @property
     def length(self) -> int | None:
-        """Payload bytes of the ledger up to `last_add_confirmed`; None calls for `measure`."""
+        """Payload bytes of the ledger up to `last_add_confirmed`; None requires `measure`."""
         return self._write_back.length
 
     def begin(self) -> list[Effect]:
@@ -187,7 +185,7 @@ class RecoveryTail:
         return self._advance(self._list_bookies())
 
     def take_bookies(self, event: BookiesListed) -> TailStep:
-        """Replace those that failed, in memory (PROTOCOL.md#C11)."""
+        """Replace failed bookies, in memory (PROTOCOL.md#C11)."""
         pipeline = self._write_back.pipeline
         if event.request != self._listing or pipeline is None:
             return TailStep()
@@ -206,9 +204,9 @@ class RecoveryTail:
         return self._advance(effects)
 
     def take_timer(self, event: TimerFired) -> list[Effect]:
-        """Time to ask others for what is slow, or to send again what a busy bookie refused.
+        """Request slow entries from other members, or resend runs that a busy bookie refused.
 
-        A timer of an earlier attempt is none of ours.
+        A timer of an earlier attempt is ignored.
         """
         index, pipeline = self._busy.fired(event.request), self._write_back.pipeline
         if index is not None and pipeline is not None:
@@ -222,7 +220,7 @@ class RecoveryTail:
         return [*self._reads.hedge(), timer]
 
     def measure(self) -> list[Effect]:
-        """Nothing was written back: the last safe entry has the length (PROTOCOL.md#C22)."""
+        """Read the length from the last safe entry: nothing was written back (PROTOCOL.md#C22)."""
         last = self._write_back.last_add_confirmed
         if last == NO_ENTRY:
             self._write_back.set_length(0)
@@ -240,7 +238,7 @@ class RecoveryTail:
         return [*self._reads.fill()]
 
     def take_measured(self, event: ReadReplied) -> TailStep:
-        """A bookie answered about the entry that `measure` asked for."""
+        """A bookie answered the request of `measure`."""
         effects: list[Effect] = [*self._reads.take_reply(event)]
         if self._reads.is_unauthorized:
             return _failed(Failure.UNAUTHORIZED)
@@ -255,14 +253,11 @@ class RecoveryTail:
                 return _failed(Failure.RECOVERY, entry_id=self._reads.next_entry_id)
 
     def _last_safe_entry(self, last_add_confirmed: int) -> int:
-        """Never below the last fragment, whose bookies hold nothing older (PROTOCOL.md#C6)."""
+        """Never below the last fragment: its bookies have no older entries (PROTOCOL.md#C6)."""
         return max(last_add_confirmed, self._record.value.last_fragment.first_entry_id - 1)
 
     def _advance(self, effects: list[Effect]) -> TailStep:
-        """Write back what is present, in order; the first absent entry is the end.
-
-        PROTOCOL.md#C9.
-        """
+        """Write back present entries in order; the first absent one is the end (PROTOCOL.md#C9)."""
         if self._reads.is_unauthorized:
             return _failed(Failure.UNAUTHORIZED)
         self._write_back.take(self._reads.take_present())
@@ -287,14 +282,14 @@ class RecoveryTail:
 
     @property
     def _is_stuck(self) -> bool:
-        """Whether no reply that is still to come can complete the oldest run's ack quorum."""
+        """Whether no pending reply can complete the oldest run's ack quorum."""
         pipeline = self._write_back.pipeline
         if pipeline is None or self._listing or self._busy.is_waiting:
             return False
         return pipeline.is_stuck
 
     def _fail_for_bookies(self) -> TailStep:
-        """Without a replacement an attempt goes on only while an ack quorum is possible."""
+        """Without a replacement an attempt continues only while an ack quorum is possible."""
         pipeline = self._write_back.pipeline
         assert pipeline is not None
         size = len(pipeline.ensemble)

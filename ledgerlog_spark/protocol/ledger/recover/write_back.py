@@ -1,7 +1,7 @@
-"""What recovery found, on its way back to an ack quorum.
+"""Writes recovered entries back to an ack quorum.
 
-Entries keep id, payload and cumulative length; the header's LAC is the one that fencing found, for
-all of them (PROTOCOL.md#C10). Entries that are found together go together, in runs.
+Entries keep id, payload and cumulative length. The header's LAC is the one that fencing found, for
+all of them (PROTOCOL.md#C10). Entries that are found together are sent together, in runs.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class WriteBack:
     """Recovered entries, buffered, then sent as runs with the RECOVERY flag.
 
     Attributes:
-        pipeline: None until the first entry is known: only its header tells the length before it.
-        length: Payload bytes up to and including `last_add_confirmed`; None while not known.
+        pipeline: None until the first entry is found: only its header has the length before it.
+        length: Payload bytes up to and including `last_add_confirmed`; None while unknown.
     """
 
     def __init__(
@@ -42,16 +42,13 @@ class WriteBack:
         window: Window,
         buffered_size_bytes_max: int,
     ) -> None:
-        """Nothing is taken yet.
+        """A buffer without entries.
 
         Args:
-            ledger_id: Of the ledger.
-            quorum: Of the ledger.
             ensemble: Of its last fragment.
-            last_add_confirmed: What fencing found; the first entry taken follows it.
-            numbers: Of requests, shared with the owner.
-            window: How much may be on its way.
-            buffered_size_bytes_max: With so many payload bytes that wait there is no room.
+            last_add_confirmed: The LAC that fencing found; the first entry follows it.
+            window: Limits of the pending entries.
+            buffered_size_bytes_max: There is no room while this many payload bytes wait.
         """
         self.pipeline: AddPipeline | None = None
         self._ledger_id = ledger_id
@@ -67,12 +64,12 @@ class WriteBack:
 
     @property
     def last_add_confirmed(self) -> int:
-        """Last entry on an ack quorum: at first what fencing found."""
+        """Last entry on an ack quorum; at first the LAC that fencing found."""
         return self._found if self.pipeline is None else self.pipeline.last_add_confirmed
 
     @property
     def entries_confirmed(self) -> int:
-        """How many entries were written back."""
+        """Number of entries written back."""
         return self.last_add_confirmed - self._found
 
     @property
@@ -82,7 +79,7 @@ class WriteBack:
 
     @property
     def is_finished(self) -> bool:
-        """Whether everything taken so far is on an ack quorum."""
+        """Whether all entries so far are on an ack quorum."""
         idle = self.pipeline is None or self.pipeline.first_unconfirmed_entry_id is None
         return idle and not self._buffered
 
@@ -92,12 +89,12 @@ class WriteBack:
         return self._buffered_size_bytes < self._buffered_size_bytes_max
 
     def set_length(self, length: int) -> None:
-        """The length as another entry's header has it; only while nothing was taken."""
+        """Set the length from another entry's header; only before the first entry."""
         assert self.pipeline is None
         self._measured_length = length
 
     def take(self, entries: Iterable[StoredEntry]) -> None:
-        """Buffer the next entries, which follow each other without gaps."""
+        """Buffer the next entries, which have no gaps."""
         for entry in entries:
             if self.pipeline is None:
                 self.pipeline = self._begin(entry)
@@ -105,7 +102,7 @@ class WriteBack:
             self._buffered_size_bytes += len(entry.payload)
 
     def flush(self, *, is_end: bool) -> list[SendAdd]:
-        """Send what is buffered, in runs; small ones wait while others are on their way."""
+        """Send the buffered entries in runs; small runs wait while others are pending."""
         effects: list[SendAdd] = []
         pipeline = self.pipeline
         while self._buffered and pipeline is not None and pipeline.can_add:

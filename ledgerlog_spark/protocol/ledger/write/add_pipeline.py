@@ -1,11 +1,11 @@
-"""Runs on their way to one ensemble.
+"""Pending runs of one ensemble.
 
-The pipeline knows neither metadata nor who owns it: `LedgerWriter` and `LedgerRecovery` both have
-one. It sends, records answers and confirms in order; its owner decides what a failed bookie means,
-pauses confirmation while an ensemble is being changed, and names the replacements.
+The pipeline has neither the metadata nor a reference to its owner: `LedgerWriter` and
+`LedgerRecovery` both have one. It sends, records answers and confirms in order. Its owner decides
+about failed bookies, pauses confirmation during an ensemble change, and names the replacements.
 
 Acknowledgements are kept for each (run, index) as bits. A bit at an index stands for the part of
-the run that the bookie there owns, so a striped run (E > Qw) is confirmed when each residue class
+the run that the bookie there owns. So a striped run (E > Qw) is confirmed when each residue class
 of its entries has Qa bits within its own write set (PROTOCOL.md#A6).
 """
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 ENTRY_OVERHEAD_BYTES = 64
-"""Header, longest digest, id and length: what an entry of a run takes beside its payload."""
+"""Header, longest digest, id and length: the bytes of an entry in a run beside its payload."""
 
 FRAME_OVERHEAD_BYTES = 256
-"""More than the head of any frame."""
+"""Larger than the head of any frame."""
 
 
 def check_run(payloads: Sequence[Payload]) -> None:
-    """Refuse what is no run.
+    """Refuse an invalid run.
 
     Raises:
         LocalProtocolError: It has no entries or too many, or it does not fit into a frame.
@@ -57,11 +57,11 @@ def check_run(payloads: Sequence[Payload]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How much may be on its way and not yet answered by all Qw members (PROTOCOL.md#A11).
+    """Limits of the entries not yet answered by all Qw members (PROTOCOL.md#A11).
 
     Attributes:
         entries_max: Entries, at least 1.
-        size_bytes_max: Payload bytes, at least 1. One run may go beyond, so that any run fits.
+        size_bytes_max: Payload bytes, at least 1. One run may exceed it, so that any run fits.
     """
 
     entries_max: int = 65_536
@@ -70,7 +70,7 @@ class Window:
 
 @dataclass(slots=True)
 class MemberAnswer:
-    """What the bookie at an index said about its part of a run."""
+    """The answer of the bookie at an index about its part of a run."""
 
     index: int
     bookie_id: str
@@ -78,12 +78,12 @@ class MemberAnswer:
 
 
 class SentRun:
-    """A run and what became of it at each index.
+    """A run and its state at each index.
 
     Attributes:
         owners: Bits of the indexes that still owe or gave an answer.
         acked: Bits of the indexes that stored their part.
-        requests: Index to the number of the request that is out.
+        requests: Index to the number of the pending request.
     """
 
     __slots__ = ("acked", "is_confirmed", "owners", "requests", "run")
@@ -126,13 +126,10 @@ class AddPipeline:
         """An empty pipeline.
 
         Args:
-            ledger_id: Of the ledger.
-            quorum: Of the ledger.
-            ensemble: To send to at first.
-            numbers: Of requests, shared with the owner.
-            last_add_confirmed: What is already confirmed; the first run begins after it.
+            ensemble: The first ensemble.
+            last_add_confirmed: The last confirmed entry; the first run begins after it.
             length: Payload bytes up to and including `last_add_confirmed`.
-            window: Limits behind `can_add`.
+            window: The limits of `can_add`.
             is_recovery: Send with RECOVERY_ADD, and repeat this first `last_add_confirmed` in all
                 headers (PROTOCOL.md#C10).
         """
@@ -174,7 +171,7 @@ class AddPipeline:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the oldest run cannot reach its ack quorum with what is stored or out."""
+        """Whether the stored and pending answers cannot give the oldest run its ack quorum."""
         if not self._unconfirmed:
             return False
         pending = self._unconfirmed[0]
@@ -185,7 +182,7 @@ class AddPipeline:
 
     @property
     def header_last_add_confirmed(self) -> int:
-        """The LAC that the next run's headers carry."""
+        """The LAC in the headers of the next run."""
         return self._lac_found if self.is_recovery else self.last_add_confirmed
 
     def add(self, payloads: Sequence[Payload]) -> list[SendAdd]:
@@ -215,7 +212,7 @@ class AddPipeline:
         """Record an answer; one that is no longer awaited changes nothing (PROTOCOL.md#A7).
 
         Returns:
-            Who answered what, for the owner to act on; None when the answer is stale.
+            The answer and its bookie, for the owner to act on; None when the answer is stale.
         """
         sent = self._sent.pop(reply.request, None)
         if sent is None:
@@ -228,7 +225,7 @@ class AddPipeline:
         return MemberAnswer(index, self.ensemble[index], reply.code)
 
     def confirm(self) -> list[RunConfirmed]:
-        """Confirm from the oldest run on as far as ack quorums go; nothing while paused."""
+        """Confirm from the oldest run on, as far as there are ack quorums; nothing while paused."""
         confirmed: list[RunConfirmed] = []
         while self._unconfirmed and not self.is_paused:
             pending = self._unconfirmed[0]
@@ -247,12 +244,12 @@ class AddPipeline:
         return bool(self._suspended >> index & 1)
 
     def replace(self, ensemble: tuple[str, ...], indexes: Iterable[int]) -> list[SendAdd]:
-        """Take a new ensemble for everything after the last add confirmed.
+        """Use a new ensemble for everything after the last add confirmed.
 
         All acknowledgements at `indexes` are forgotten before anything can be confirmed
-        (PROTOCOL.md#B12), then every pending run is sent there, also when the bookie is the one
-        it was (PROTOCOL.md#B17). Confirmed runs stay in the old fragment: what was out to the
-        replaced bookies is no longer waited for.
+        (PROTOCOL.md#B12). Then every pending run is sent there, also when the bookie is the same as
+        before (PROTOCOL.md#B17). Confirmed runs stay in the old fragment: answers of the replaced
+        bookies to them are no longer awaited.
         """
         indexes = tuple(indexes)
         self.ensemble = ensemble
@@ -265,12 +262,12 @@ class AddPipeline:
         return [effect for index in indexes for effect in self._send_missing(index)]
 
     def resend(self, index: int) -> list[SendAdd]:
-        """Try the same bookie again with all it did not store, late runs included."""
+        """Retry the same bookie with everything that it did not store, also later runs."""
         self._suspended &= ~(1 << index)
         return self._send_missing(index)
 
     def abandon(self, index: int) -> None:
-        """Send nothing to `index` any more and wait for nothing from it: it has no successor."""
+        """Send nothing to `index` and await nothing from it: it has no replacement."""
         self.suspend(index)
         self._abandoned |= 1 << index
         for pending in (*self._late.values(), *self._unconfirmed):
@@ -352,7 +349,7 @@ class AddPipeline:
             del self._sent[number]
 
     def _release_if_answered(self, pending: SentRun) -> None:
-        """Take a confirmed run that all its members stored out of the window."""
+        """Remove a confirmed run that all its members stored from the window."""
         if pending.is_confirmed and pending.acked == pending.owners:
             run = pending.run
             if self._late.pop(run.first_entry_id, None) is not None:

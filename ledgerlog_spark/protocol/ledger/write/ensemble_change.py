@@ -1,8 +1,7 @@
-"""Which bookies failed this ledger, which index waits for a replacement, and what to write.
+"""The failed bookies of a ledger, the indexes without a bookie, and the change to write.
 
-One change runs at a time (PROTOCOL.md#B1): failures that are reported while it runs are collected
-here for the next one. Placement remembers who failed, so that a bookie that was dead a moment ago
-is the last choice.
+One change runs at a time (PROTOCOL.md#B1): failures during a change are collected here for the next
+one. Placement remembers failed bookies, so that a bookie that just failed is the last choice.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ if TYPE_CHECKING:
     from ledgerlog_spark.model import Code
 
 FAILURES_IN_A_ROW_MAX = 3
-"""Of a bookie before it is passed over. Bookies that died stay registered until their sessions end,
-and two of them would take each other's place a thousand times in that time."""
+"""Failures of a bookie before it is no longer chosen. Dead bookies stay registered until their
+sessions end. Without this limit, two of them could replace each other a thousand times until
+then."""
 
 
 class FailedBookies:
     """Failures of bookies that have not been replaced yet, and the memory of all of them.
 
-    A bookie that failed too often is no choice any more until the owner has waited, because an
-    index was left without one; then all of them are tried again.
+    A bookie that failed too often is not chosen any more. After the owner waited, because an index
+    has no bookie, all of them may be chosen again.
 
     Attributes:
-        codes: What each bookie answered when it failed last, of those that did not answer since
-            and were not replaced; the one that failed last comes last.
-        counts: How often each bookie failed this ledger.
-        rounds: For an index without a replacement, how many times it was waited for one since the
-            last answer from there.
+        codes: Last failure code of each bookie that did not answer since and was not replaced; the
+            most recent failure comes last.
+        counts: Number of failures of each bookie in this ledger.
+        rounds: For each index without a replacement, the number of waits since its last answer.
     """
 
     def __init__(self) -> None:
@@ -58,7 +57,7 @@ class FailedBookies:
         return tuple(sorted(self._failed))
 
     def report(self, index: int, bookie_id: str, code: Code) -> None:
-        """Note that the bookie at `index` failed; once for each time it was tried."""
+        """Note that the bookie at `index` failed; once for each attempt."""
         self.codes.pop(bookie_id, None)
         self.codes[bookie_id] = code
         if self._failed.get(index) != bookie_id:
@@ -67,64 +66,64 @@ class FailedBookies:
                 counts[bookie_id] = counts.get(bookie_id, 0) + 1
 
     def choose(self, ensemble: tuple[str, ...], candidates: tuple[str, ...]) -> Replacements:
-        """Replacements for all indexes that wait, as far as candidates go."""
+        """Replacements for all waiting indexes, as far as there are candidates."""
         lately = self._counts_lately
         eligible = [name for name in candidates if lately.get(name, 0) < FAILURES_IN_A_ROW_MAX]
         return replace_failed(ensemble, self.indexes, eligible, self.counts)
 
     def wait(self, index: int) -> None:
-        """A bookie that just failed gets a moment; telling it again while it waits is fine."""
+        """Make the bookie at `index` wait before it is retried; idempotent while it waits."""
         if index not in self._waiting:
             self._waiting.add(index)
             self.rounds[index] = self.rounds.get(index, 0) + 1
 
     def waits_are_over(self) -> None:
-        """Who waited may be tried again."""
+        """Bookies that waited may be retried."""
         self._waited |= self._waiting
         self._waiting.clear()
         self._counts_lately.clear()
 
     def has_waited(self, index: int) -> bool:
-        """Whether the bookie at `index` may be tried again, if it is still registered."""
+        """Whether the bookie at `index` may be retried, if it is still registered."""
         return index in self._waited
 
     def settle(self, index: int) -> None:
-        """The bookie at `index` is being tried again, or another one is."""
+        """The bookie at `index`, or another one there, is in use again."""
         self._failed.pop(index, None)
         self._waiting.discard(index)
         self._waited.discard(index)
 
     def replaced(self, index: int, bookie_id: str) -> None:
-        """The record names another bookie at `index`: what this one answered is over."""
+        """The metadata names another bookie at `index`: forget the answer of this one."""
         self.settle(index)
         self.codes.pop(bookie_id, None)
 
     def forget_indexes(self) -> None:
-        """Begin anew with another ensemble; only the memory of who failed stays."""
+        """Start over with another ensemble; keep only the memory of failed bookies."""
         for forgotten in (self._failed, self.rounds, self._waiting, self._waited):
             forgotten.clear()
         self._counts_lately.clear()
 
     def recovered(self, index: int, bookie_id: str) -> None:
-        """The bookie at `index` answered: count rounds without a replacement anew."""
+        """The bookie at `index` answered: restart its count of rounds without a replacement."""
         self.rounds.pop(index, None)
         self.codes.pop(bookie_id, None)
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentChange:
-    """A writer's change of the last fragment, as a decision over the record (PROTOCOL.md#B6).
+    """A writer's change of the last fragment, as a decision on the metadata (PROTOCOL.md#B6).
 
     Attributes:
-        first_entry_id: Last add confirmed + 1: where the new fragment starts.
-        replacements: Index to (bookie that failed, bookie that takes its place).
+        first_entry_id: Last add confirmed + 1, the start of the new fragment.
+        replacements: Index to (failed bookie, its replacement).
     """
 
     first_entry_id: int
     replacements: Mapping[int, tuple[str, str]]
 
     def __call__(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
-        """The record with the new ensemble, or why it may not be written."""
+        """The metadata with the new ensemble, or why it may not be written."""
         if current.state is LedgerState.CLOSED:
             return Refusal(Failure.CLOSED)
         if current.state is LedgerState.IN_RECOVERY:
@@ -138,7 +137,7 @@ class FragmentChange:
         return current.with_fragments(fragments)
 
     def ensemble_after(self, ensemble: tuple[str, ...]) -> tuple[str, ...]:
-        """`ensemble` with each failed bookie that still sits at its index replaced."""
+        """`ensemble` with each failed bookie that is still at its index replaced."""
         members = list(ensemble)
         for index, (failed, replacement) in self.replacements.items():
             if members[index] == failed:
@@ -147,9 +146,9 @@ class FragmentChange:
 
 
 def with_fragment(fragments: tuple[Fragment, ...], new: Fragment) -> tuple[Fragment, ...]:
-    """`fragments` and `new`, which takes the place of a last one that starts where it does.
+    """`fragments` and `new`, which replaces a last fragment with the same start.
 
-    A fragment of no entries is never left behind (PROTOCOL.md#B4).
+    A fragment without entries is never kept (PROTOCOL.md#B4).
     """
     assert new.first_entry_id >= fragments[-1].first_entry_id, "fragments rise"
     kept = fragments[:-1] if new.first_entry_id == fragments[-1].first_entry_id else fragments

@@ -1,17 +1,17 @@
 """The one writer of a ledger: adds, replacement of failed bookies, close.
 
-`LedgerWriter` is an `AddPipeline` whose ensemble changes go to the metadata at once. From the first
-failure until the new ensemble is committed nothing is confirmed, because the new fragment begins
-after the last add confirmed, and nothing is sent to a replacement (PROTOCOL.md#B2, PROTOCOL.md#B3).
-A FENCED answer, or a record that is no longer OPEN, ends it: everything outstanding is unknown,
-like after a timeout (PROTOCOL.md#A10).
+`LedgerWriter` is an `AddPipeline` that writes ensemble changes to the metadata immediately. From
+the first failure until the new ensemble is committed nothing is confirmed, because the new fragment
+begins after the last add confirmed, and nothing is sent to a replacement (PROTOCOL.md#B2,
+PROTOCOL.md#B3). A FENCED answer, or metadata that is no longer OPEN, ends the writer: everything
+pending is unknown, like after a timeout (PROTOCOL.md#A10).
 
-When there is no bookie to take a failed one's place, confirmation goes on with the others (no
-fragment changes), and after a delay the writer looks again and tries the same bookie when that is
+When no bookie can replace a failed one, confirmation continues with the others (no fragment
+changes). After a delay the writer lists the bookies again, and retries the same bookie if it is
 still registered (PROTOCOL.md#B9). `WriterSettings.replacement` bounds this.
 
-A bookie that answers BUSY has not failed: what it refused is sent to it again after a wait, while
-confirmation goes on with the others (PROTOCOL.md#A12; `protocol/ledger/overload.py`).
+A bookie that answers BUSY has not failed: the refused runs are resent after a wait, while
+confirmation continues with the others (PROTOCOL.md#A12; `protocol/ledger/overload.py`).
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -74,13 +74,13 @@ class WriterSettings:
     """Limits of a writer.
 
     Attributes:
-        window: Behind `can_add`.
-        metadata: Retries while the metadata store is away.
-        replacement: Retries while no bookie can take a failed one's place; the default lets one
-            restart within about 15 s without a loss of the ledger.
+        window: The limits of `can_add`.
+        metadata: Retries while the metadata store is unavailable.
+        replacement: Retries while no bookie can replace a failed one. With the default a bookie can
+            restart within about 15 s, and the writer continues.
         ensemble_changes_max: Committed changes of one ledger, at least 0.
         add_quorum_timeout_ms: The oldest pending run may wait between once and twice this for its
-            ack quorum; None for ever.
+            ack quorum; None for no limit.
     """
 
     window: Window = field(default_factory=Window)
@@ -101,12 +101,11 @@ FATAL_ADD_CODES = {
 
 
 class LedgerWriter(UpdatingMachine):
-    """A ledger that this client created and nobody else adds to.
+    """A ledger that this client created and no other client adds to.
 
     Attributes:
-        phase: Where it is.
-        metadata: The newest record that it knows, which names the ensemble it writes to.
-        ensemble_changes: How many it committed.
+        metadata: The newest metadata that it read or wrote, with its current ensemble.
+        ensemble_changes: Number of committed changes.
     """
 
     def __init__(
@@ -116,10 +115,10 @@ class LedgerWriter(UpdatingMachine):
         created: Versioned[LedgerMetadata],
         settings: WriterSettings | None = None,
     ) -> None:
-        """A writer of the record `created`, which is OPEN and has no entries.
+        """A writer of the metadata `created`, which is OPEN and has no entries.
 
         Raises:
-            LocalProtocolError: The record is not OPEN: a ledger cannot be opened again to write.
+            LocalProtocolError: The metadata is not OPEN: a ledger cannot be reopened to write.
         """
         if created.value.state is not LedgerState.OPEN:
             raise LocalProtocolError(
@@ -222,7 +221,7 @@ class LedgerWriter(UpdatingMachine):
         return self._on_member_failed(answer)
 
     def _on_member_busy(self, refused: MemberAnswer) -> list[Effect]:
-        """Send nothing there for a while; refusals of what was sent together count as one."""
+        """Send nothing there for a while; refusals of runs sent together count as one."""
         if self._pipeline.is_suspended(refused.index):
             return []
         self._busy.refused(refused.index)
@@ -283,7 +282,7 @@ class LedgerWriter(UpdatingMachine):
         return self.ensemble_changes < self._settings.ensemble_changes_max
 
     def _begin_change(self) -> list[Effect]:
-        """Pause confirmation and ask for candidates, if an index needs one."""
+        """Pause confirmation and list candidates, if an index needs one."""
         if not self._failed:
             return []
         if not self._may_change:
@@ -306,8 +305,8 @@ class LedgerWriter(UpdatingMachine):
                 self._failed.settle(index)
                 effects += self._wait_for_busy(index)
                 continue
-            # A dead bookie stays registered for seconds. Tried again at once, it would be listed
-            # and sent everything for each run that goes on without it.
+            # A dead bookie stays registered for seconds. If it were retried at once, each run that
+            # continues without it would list the bookies and resend everything to it.
             if self._failed.has_waited(index) and ensemble[index] in event.candidates:
                 self._failed.settle(index)
                 effects += self._pipeline.resend(index)
@@ -328,7 +327,7 @@ class LedgerWriter(UpdatingMachine):
         return self._pipeline.last_add_confirmed + 1
 
     def _go_on_without(self, unreplaced: tuple[int, ...]) -> list[Effect]:
-        """Confirm with the others; look again later, a bounded number of times."""
+        """Confirm with the others; list the bookies again later, a bounded number of times."""
         effects = self._resume()
         ensemble = self._pipeline.ensemble
         first_waits = [i for i in self._failed.indexes if self._failed.rounds.get(i) == 1]
@@ -354,7 +353,7 @@ class LedgerWriter(UpdatingMachine):
         return effects
 
     def _resume(self) -> list[Effect]:
-        """Confirm again what waited, also runs that the change did not touch (PROTOCOL.md#B10)."""
+        """Resume confirmation, also of runs that the change did not touch (PROTOCOL.md#B10)."""
         self.phase = WriterPhase.OPEN
         self._pipeline.is_paused = False
         return [*self._pipeline.confirm()]
@@ -418,12 +417,12 @@ class LedgerWriter(UpdatingMachine):
         if result.failure is None:
             self.phase = WriterPhase.CLOSED
             return [LedgerClosed(result.current)]
-        # A second close may be asked for: the first one stays unknown until the record is read.
+        # A second close may be requested: the first one stays unknown until the metadata is read.
         self._may_be_closed = not result.is_definite
         return self._fail(result.failure, is_definite=result.is_definite)
 
     def _fail(self, failure: Failure, *, is_definite: bool, **about: Any) -> list[Effect]:
-        """Stop: what is pending will never be confirmed, whatever still comes (PROTOCOL.md#A10)."""
+        """Stop: pending adds are never confirmed, whatever replies follow (PROTOCOL.md#A10)."""
         self.phase = WriterPhase.FAILED
         self._update = None
         withdrawn = self._pipeline.withdraw()

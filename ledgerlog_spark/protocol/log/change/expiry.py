@@ -141,7 +141,6 @@ def expiry_step(head: LogHead, oldest: VersionInterval, listed: Walk[Item] | Non
     """What the next step forgets.
 
     Args:
-        head: As it was read.
         oldest: The oldest version that is to stay.
         listed: The oldest items, more than `STEP_ITEMS_MAX` or all that there are; None when none
             is due.

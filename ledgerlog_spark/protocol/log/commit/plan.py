@@ -144,7 +144,6 @@ def plan_commit(
     """The change that `request` makes of `head`.
 
     Args:
-        head: As read.
         request: Checked against the producer record before.
         now_ms: By the store's clock; commit times rise also when it goes back.
         current_schema: Of the head; only looked at when it is not the planned one.

@@ -34,7 +34,6 @@ class CutRange:
     """The part of a listed range that belongs to a version.
 
     Attributes:
-        item: The range.
         start_offset: Of the part, inclusive.
         end_offset: Of the part, exclusive.
     """
@@ -54,7 +53,6 @@ class RestoreRequest:
     """What is to be restored.
 
     Attributes:
-        version: The version.
         app: Names the producer of this restore, a job's.
         run: Its query run.
         planned_version: The log's version when the restore was planned.

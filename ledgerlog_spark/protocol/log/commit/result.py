@@ -52,7 +52,6 @@ def unknown(
     """The error of a commit whose transaction was sent and may have got through.
 
     Args:
-        log: Name.
         app: The producer.
         batch_id: Of the batch.
         token: Of the transaction.

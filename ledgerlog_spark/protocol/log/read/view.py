@@ -67,7 +67,6 @@ class ViewMachine(LogMachine[LogView]):
     """Ends with `Finished(LogView)`, or `Failed` as the other readers.
 
     Args:
-        log: Name, for messages.
         first_offset: The first row that the caller may read.
         known_version: The newest version that the caller has; None reads back to the one that
             ends before `first_offset`, or to the oldest.

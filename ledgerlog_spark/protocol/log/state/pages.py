@@ -117,7 +117,6 @@ def append(
         kind: Of the records.
         paged: The sequence as the head has it.
         new: In rising order of key, all behind what is there.
-        writer: Takes the pages.
         loaded: Records of all `pages_to_merge`.
     """
     share = SHARES[kind.name]
@@ -210,7 +209,6 @@ def replace_run(
         paged: The sequence as the head has it.
         run: Records of it one behind the other, at least one.
         by: At least one record; together they cover the keys that the run covered.
-        writer: Takes the pages.
         loaded: Records of all pages and index pages of the sequence that hold retained keys.
     """
     first_key, end_key = kind.first_key(run[0]), kind.end_key(run[-1])

@@ -96,7 +96,6 @@ class Item:
     """One listed range of a ledger, with the offsets of its rows.
 
     Attributes:
-        ledger_id: The ledger.
         first_entry_id: Inclusive; the first record batch.
         last_entry_id: Inclusive; the index entry when there is one.
         index_entry_id: The range's index entry, NO_ENTRY when there is none: the range has to be
@@ -137,7 +136,6 @@ class OpenLedger:
     """A ledger of a leader log that is not an item yet, because its end is not known.
 
     Attributes:
-        ledger_id: The ledger.
         first_offset: Of its first record: exact in the oldest open ledger, where it is the head's
             `end_offset`; in the younger one at least this, because it is listed while the older
             one is still appended to (LOGS.md#J5).

@@ -34,7 +34,6 @@ class Walk(Generic[T]):
 
         Args:
             kind: Of the records.
-            paged: The sequence.
             first_key: Inclusive.
             end_key: Exclusive.
             records_min: Read only as many of the oldest pages as hold more records than that; None
