@@ -54,11 +54,6 @@ STILL_IN: Final[dict[str, str]] = {
         "let-go behind-after again anew way-of take-back argument-of-the see-only"
     ),
     "ledgerlog_spark/model.py": "what-subject says anew",
-    "ledgerlog_spark/protocol": (
-        "what-subject what-object who-subject whose-subject nobody says told knows asks "
-        "hears let-go let-pass behind-after so-many again anew way-of take-back "
-        "argument-of-the"
-    ),
     "ledgerlog_spark/transport": (
         "what-subject who-subject nobody says told knows asks hears behind-after again "
         "anew see-only"

@@ -507,7 +507,7 @@ _READING = [
     Mutation(
         "reader_late_answer_makes_no_room",
         "ledgerlog_spark/protocol/ledger/read/reader.py",
-        "return self._advance()  # a late answer brings nothing but room for another request",
+        "return self._advance()  # a late answer only makes room for another request",
         "return []",
         "a reader that waits for room only stands still",
     ),

@@ -57,9 +57,9 @@ MUTATIONS = [
     Mutation(
         "pipeline_stays_suspended_after_resend",
         f"{PROTOCOL}/ledger/write/add_pipeline.py",
-        """late runs included.\"\"\"
+        """also later runs.\"\"\"
         self._suspended &= ~(1 << index)""",
-        """late runs included.\"\"\"""",
+        """also later runs.\"\"\"""",
         "a bookie that is tried again gets nothing new",
     ),
     Mutation(

@@ -1,8 +1,8 @@
-"""What the log's machines share: requests and replies, failures, reading the head and its pages.
+"""Base of the log's machines: requests and replies, failures, reading the head and its pages.
 
-Pages are immutable, but one that was merged into a larger page is deleted some time later. A
-machine that misses a page therefore reads the head again: what it wants is still there, in other
-pages. Only a page that the same head names twice and that is twice missing is a loss (LOGS.md#Q3).
+Pages are immutable, but a page that was merged into a larger one is deleted some time later. So a
+machine that misses a page reads the head again: the records still exist, in other pages. Only a
+page that the same head names twice and that is twice missing is a loss (LOGS.md#Q3).
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from ledgerlog_spark.protocol.log.state.walk import Walk
 T = TypeVar("T")
 
 Steps = Generator[LogRequest[Any], Any, T]
-"""Part of a machine: requests, and what is made of their replies."""
+"""Part of a machine: requests, and the handling of their replies."""
 
 
 Read = TypeVar("Read", bound=LogReply)
 
 READER_FEATURES: tuple[str, ...] = ()
-"""Features of logs that this version reads; a head that names another is refused."""
+"""Features of logs that this version reads; a head with another one is refused."""
 
 WRITER_FEATURES: tuple[str, ...] = (PASSWORD_CHECK,)
 """Features of logs that this version writes."""
@@ -65,7 +65,7 @@ _WRITTEN_BY = {
 }
 
 _WRITES = (WriteHead, WriteProducer, DropLedger)
-"""What users may see of a machine; pages that no head names are nothing to them."""
+"""Writes that users may see; pages that no head names are invisible to them."""
 
 _ANSWERED = {MetadataOutcome.OK, MetadataOutcome.GONE}
 
@@ -73,12 +73,12 @@ _TOKEN_END = 1 << 128
 
 
 def token_after(token: str) -> str:
-    """The token of the next attempt: each names one only."""
+    """The token of the next attempt: each token names only one."""
     return f"{(int(token, 16) + 1) % _TOKEN_END:032x}"
 
 
 class PageMissingError(Exception):
-    """A page that the head names is not there: another may have replaced it (LOGS.md#Q3)."""
+    """A page of the head is missing: another may have replaced it (LOGS.md#Q3)."""
 
 
 class LogMachine(ABC, Generic[R_co]):
@@ -88,17 +88,17 @@ class LogMachine(ABC, Generic[R_co]):
     result. A `LedgerLogError` that it raises ends it with `Failed`.
 
     Attributes:
-        asked_time: Of the class: what its machines need the time of a head for.
+        asked_time: Of the class: the purpose for which its machines need the time of a head.
     """
 
     asked_time = AskedTime.NONE
 
     def __init__(self, log: str, *, is_fresh: bool = True) -> None:
-        """A machine that did not start.
+        """A machine that has not started.
 
         Args:
-            is_fresh: Synchronise before the head is read. Without it what is read is of some
-                moment before: enough to read on, never to conclude that something is gone.
+            is_fresh: Synchronise before the head is read. Otherwise the state may be some time old:
+                enough to read on, never to conclude that something does not exist.
         """
         self.log = log
         self._is_fresh = is_fresh
@@ -123,14 +123,14 @@ class LogMachine(ABC, Generic[R_co]):
 
     @property
     def may_write(self) -> bool:
-        """Whether a write of this machine may have happened, or may happen still."""
+        """Whether a write of this machine may have happened, or may still happen."""
         return self._has_written
 
     def give_up(self, timeout_ms: int) -> LedgerLogError:
-        """End without the reply to the request that is out; the error for who waits (LOGS.md#K16).
+        """End without the pending reply; returns the error for the waiting caller (LOGS.md#K16).
 
         Args:
-            timeout_ms: How long the machine had.
+            timeout_ms: Time limit of the machine.
         """
         definite = not self.may_write
         self._ended = True
@@ -150,7 +150,7 @@ class LogMachine(ABC, Generic[R_co]):
         return self._go_on(None)
 
     def handle(self, reply: LogReply) -> LogEffects[R_co]:
-        """What follows from the reply to the one request that is out."""
+        """The next effects, after the reply to the pending request."""
         assert not self._ended, "a reply after the end"
         assert self._out is not None, reply
         assert reply.request == self._out.request, (reply, self._out)
@@ -186,33 +186,33 @@ class LogMachine(ABC, Generic[R_co]):
         return reply
 
     def _read(self, request: LogRequest[Read]) -> Steps[Read]:
-        """The reply to a request that changes nothing, if it was answered."""
+        """The reply to a request that changes nothing; raises if it failed."""
         reply = yield from self._ask(request)
         if reply.outcome not in _ANSWERED:
             raise self._read_error(reply.outcome)
         return reply
 
     def _pages(self, wanted: Sequence[PageRequest]) -> Steps[tuple[tuple[Any, ...], ...]]:
-        """The records of each of those pages."""
+        """The records of each of these pages."""
         reply = yield from self._read(ReadPages(tuple(wanted)))
         if reply.outcome is MetadataOutcome.GONE:
             raise PageMissingError
         return reply.pages
 
     def _walk(self, walk: Walk[T]) -> Steps[tuple[T, ...]]:
-        """All records that the walk covers."""
+        """All records of the walk."""
         while walk.wanted:
             walk.feed((yield from self._pages(walk.wanted)))
         return walk.records()
 
     def _refs(self, walk: Walk[Any]) -> Steps[list[PageRef]]:
-        """The pages that hold what the walk covers; they themselves are not read."""
+        """The pages of the walk, which are not read."""
         while not walk.is_indexed:
             walk.feed((yield from self._pages(walk.wanted)))
         return walk.refs
 
     def _read_head(self) -> Steps[LogHead]:
-        """The head. Kept with its version, and with the store's time if that was asked for."""
+        """The head. Kept with its version, and with the store's time if that was requested."""
         is_synced = False
         while True:
             if self._is_fresh:
@@ -226,7 +226,7 @@ class LogMachine(ABC, Generic[R_co]):
         return self._head_of(reply.head.value if reply.head else None, writes=None)
 
     def _look(self, at: Callable[[LogHead], Steps[T]]) -> Steps[T]:
-        """What `at` makes of the head; of the head as it is then when a page is missing."""
+        """The result of `at` for the head; for the then current head after a missing page."""
         while True:
             head = yield from self._read_head()
             try:
@@ -235,7 +235,7 @@ class LogMachine(ABC, Generic[R_co]):
                 self._miss_page()
 
     def _miss_page(self) -> None:
-        """Note that a page is missing which the head names.
+        """Note that a page of the head is missing.
 
         Raises:
             DataLossError: The same head named it before (LOGS.md#Q3).
@@ -255,9 +255,9 @@ class LogMachine(ABC, Generic[R_co]):
             writes: The kind of log that the machine writes, None when it only reads.
 
         Raises:
-            LogNotFoundError: There is none.
+            LogNotFoundError: The log does not exist.
             LogKindError: A transactional operation on a leader log, or the other way round.
-            MetadataFormatError: It has a feature that this version does not know.
+            MetadataFormatError: It has a feature that this version does not support.
         """
         if head is None or head.deleted_ms:
             raise LogNotFoundError(f"log {self.log!r} does not exist: it was deleted", log=self.log)
@@ -279,7 +279,7 @@ class LogMachine(ABC, Generic[R_co]):
         return head
 
     def _read_error(self, outcome: MetadataOutcome) -> LedgerLogError:
-        """The error for a request that changed nothing and did not succeed."""
+        """The error for a failed request that changed nothing."""
         if outcome is MetadataOutcome.UNREADABLE:
             return MetadataFormatError(
                 f"a record of log {self.log!r} cannot be read: it is damaged, or a later "

@@ -1,9 +1,9 @@
-"""What the log's machines ask of the store (requests) and what they are told (replies).
+"""Requests of the log's machines to the store, and the replies.
 
-A request carries a number in `request`, and the host answers it with exactly one reply that repeats
-the number. A machine ends with one indication, `Finished` or `Failed`. Outcomes are those of
-`messages.MetadataOutcome`; of a read, `GONE` means that there is no such record (as far as this
-replica of the store knows, so machines `Sync` before they conclude anything from it).
+A request has a number in `request`, and the host answers it with exactly one reply that repeats the
+number. A machine ends with one indication, `Finished` or `Failed`. Outcomes are those of
+`messages.MetadataOutcome`. `GONE` for a read means that the node does not exist on this replica of
+the store, which may lag, so machines `Sync` before they conclude anything from it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Reply = TypeVar("Reply")
 
 @dataclass(frozen=True, slots=True)
 class LogReply:
-    """What became of a request, by its number."""
+    """The outcome of a request, with its number."""
 
     request: int
     outcome: MetadataOutcome
@@ -38,7 +38,7 @@ class Synced(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class HeadRead(LogReply):
-    """Reply to `ReadHead`; `now_ms` is the store's clock, 0 when no time was asked for."""
+    """Reply to `ReadHead`; `now_ms` is the store's clock, 0 when no time was requested."""
 
     head: Versioned[LogHead] | None = None
     now_ms: int = 0
@@ -46,7 +46,7 @@ class HeadRead(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class ProducerRead(LogReply):
-    """Reply to `ReadProducer`; `now_ms` as of `HeadRead`."""
+    """Reply to `ReadProducer`; `now_ms` as in `HeadRead`."""
 
     producer: Versioned[ProducerRecord] | None = None
     now_ms: int = 0
@@ -61,7 +61,7 @@ class RegisteredRead(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class PagesRead(LogReply):
-    """Reply to `ReadPages`; the records of each page, in the order asked for."""
+    """Reply to `ReadPages`; the records of each page, in the order of the request."""
 
     pages: tuple[tuple[Any, ...], ...] = ()
 
@@ -89,7 +89,7 @@ class Written(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class StagedRegistration:
-    """A registration, and when it was made by the store's clock."""
+    """A registration, and its time by the store's clock."""
 
     ledger_id: int
     registered_ms: int
@@ -105,13 +105,13 @@ class StagedRead(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class RegistrationsRead(LogReply):
-    """Reply to `ReadRegistrations`: producers in order of name, each with its ledgers of those."""
+    """Reply to `ReadRegistrations`: producers in order of name, each with its ledgers of these."""
 
     registrations: tuple[tuple[str, Versioned[ProducerRecord], tuple[int, ...]], ...] = ()
 
 
 class AskedTime(Enum):
-    """What time a reply is to name. It is the store's, and never ahead of it (LOGS.md#G12)."""
+    """The time that a reply has to contain. It is never ahead of the store's (LOGS.md#G12)."""
 
     NONE = "none"
     RECENT = "computed from the last answer of the store: for dates"
@@ -120,7 +120,7 @@ class AskedTime(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogRequest(Generic[Reply]):
-    """What a machine asks of its host, and the type of the reply; the machine numbers it."""
+    """A machine's request to its host, with the type of the reply; the machine numbers it."""
 
     request: int = field(default=-1, kw_only=True)
 
@@ -147,7 +147,7 @@ class ReadProducer(LogRequest[ProducerRead]):
 
 @dataclass(frozen=True, slots=True)
 class ReadRegistered(LogRequest[RegisteredRead]):
-    """Which ledgers are registered under a producer; answered by `RegisteredRead`."""
+    """Read the ledgers that are registered under a producer; answered by `RegisteredRead`."""
 
     app: str
 
@@ -161,9 +161,9 @@ class ReadPages(LogRequest[PagesRead]):
 
 @dataclass(frozen=True, slots=True)
 class ReadPassword(LogRequest[PasswordRead]):
-    """The password in the record of a ledger; answered by `PasswordRead`.
+    """Read the password in the metadata of a ledger; answered by `PasswordRead`.
 
-    `GONE` when there is no such record, or it does not say.
+    `GONE` when the ledger does not exist, or its metadata has no password.
     """
 
     ledger_id: int
@@ -171,7 +171,7 @@ class ReadPassword(LogRequest[PasswordRead]):
 
 @dataclass(frozen=True, slots=True)
 class WritePages(LogRequest[PagesWritten]):
-    """Make `pages/<token>` and the pages under it; answered by `PagesWritten`.
+    """Create `pages/<token>` and the pages under it; answered by `PagesWritten`.
 
     `CONFLICT` when the node exists already.
     """
@@ -185,18 +185,18 @@ class WriteHead(LogRequest[Written]):
     """One transaction: head, producer record and pages' node at these versions, or nothing.
 
     Answered by `Written`. `GONE`, and nothing changed, when a ledger of `listed` was deleted or is
-    being deleted: nothing that lists it got through, or ever gets through.
+    being deleted: no transaction that lists it succeeded, or ever will.
 
     Attributes:
         token: The head's; also the name of the pages' node.
         head: The new head.
-        head_version: What it replaces.
-        app: The producer, None when its record is not part of the change.
+        head_version: The version that it replaces.
+        app: The producer, None when its record does not change.
         producer: Its new record.
-        producer_version: What that replaces.
-        pages_version: Of `pages/<token>` as made by `WritePages`, None without pages.
+        producer_version: The version that it replaces.
+        pages_version: Of `pages/<token>` as created by `WritePages`, None without pages.
         unlisted: Ledgers that no retained version names from now on.
-        listed: Ledgers that a leader made, and that the list names from now on.
+        listed: Ledgers of a leader that the list names from now on.
     """
 
     token: str
@@ -215,9 +215,9 @@ class WriteProducer(LogRequest[Written]):
     """Create (`version` None) or replace a producer record; answered by `Written`.
 
     Attributes:
-        deregistered: Registrations that the same transaction deletes, each leaving
-            `unlisted/<ledger>` behind, so that the ledger's deletion is not forgotten.
-        released: The same for ledgers that are listed, and without a mark.
+        deregistered: Registrations that the same transaction deletes. Each leaves a mark
+            `unlisted/<ledger>`, so that the ledger is deleted later.
+        released: The same for listed ledgers, without a mark.
     """
 
     app: str
@@ -229,14 +229,14 @@ class WriteProducer(LogRequest[Written]):
 
 @dataclass(frozen=True, slots=True)
 class ReadStaged(LogRequest[StagedRead]):
-    """Which ledgers are registered under a producer, and since when; answered by `StagedRead`."""
+    """Read a producer's registrations and their times; answered by `StagedRead`."""
 
     app: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRegistrations(LogRequest[RegistrationsRead]):
-    """Under which producers these ledgers are registered; answered by `RegistrationsRead`."""
+    """Read the producers that registered these ledgers; answered by `RegistrationsRead`."""
 
     ledger_ids: tuple[int, ...]
 
@@ -245,7 +245,7 @@ class ReadRegistrations(LogRequest[RegistrationsRead]):
 class TouchPages(LogRequest[Written]):
     """Change `pages/<token>`, so that a commit that checks it fails; answered by `Written`.
 
-    `GONE` when there is no such node.
+    `GONE` when the node does not exist.
     """
 
     token: str
@@ -253,7 +253,7 @@ class TouchPages(LogRequest[Written]):
 
 @dataclass(frozen=True, slots=True)
 class DeletePages(LogRequest[Written]):
-    """Delete all pages of `pages/<token>` but `kept`, the node too when none is kept.
+    """Delete all pages of `pages/<token>` but `kept`; the node too when `kept` is empty.
 
     Answered by `Written`.
     """
@@ -266,12 +266,12 @@ class DeletePages(LogRequest[Written]):
 class DropLedger(LogRequest[Written]):
     """Seal the ledger, delete it, then its mark `unlisted/<ledger>`; answered by `Written`.
 
-    A ledger that is gone already is fine. `CONFLICT`, and nothing done, when its mark is not of
-    `marked_ms` any more: it was renewed, so a time of grace began anew.
+    A ledger that does not exist is fine. `CONFLICT`, and nothing done, when the time of its mark is
+    not `marked_ms` any more: the mark was renewed, so its period of grace restarted.
 
     Attributes:
-        ledger_id: The ledger, which nothing can list any more.
-        marked_ms: When the mark was made that made it due; None for a ledger without one.
+        ledger_id: The ledger, which cannot be listed any more.
+        marked_ms: Time of the mark that made it due; None for a ledger without a mark.
     """
 
     ledger_id: int
@@ -284,14 +284,14 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Finished(Generic[R_co]):
-    """The machine is done and has a result."""
+    """The machine has ended with a result."""
 
     result: R_co
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The machine is done and has none; the error says whether anything may have happened."""
+    """The machine has failed; the error shows whether anything may have happened."""
 
     error: LedgerLogError
 

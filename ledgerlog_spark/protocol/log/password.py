@@ -1,9 +1,9 @@
-"""One password for all ledgers of a log: what the head stores of it (LOGS.md#G11).
+"""One password for all ledgers of a log, and its check in the head (LOGS.md#G11).
 
 Rows of two passwords cannot be read together, so every commit that lists new ledgers compares its
-password with the one that the first such commit stored. What is stored is an HMAC under a random
-salt, not a slow hash: each ledger's record holds the password itself, in the same store. The HMAC
-keeps it out of heads, snapshots and what is printed of them.
+password with the one of the first such commit. The head stores an HMAC under a random salt, not a
+slow hash: each ledger's metadata has the password itself, in the same store. The HMAC keeps the
+password out of heads, snapshots and printed output.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SALT_SIZE_BYTES = 16
 
 
 def password_check(password: bytes, salt: bytes) -> str:
-    """What a head stores of a password, which may be empty.
+    """The stored check of a password, which may be empty.
 
     Args:
-        password: Of the log's ledgers.
+        password: The password of the log's ledgers.
         salt: 16 random bytes, never used for another log.
     """
     if not password:
@@ -38,15 +38,15 @@ def password_check(password: bytes, salt: bytes) -> str:
 
 
 def check_password(log: str, head: LogHead, password: bytes) -> None:
-    """Returns when ledgers of that password may be listed, or the head does not say.
+    """Raises unless ledgers of that password may be listed; returns when the head has no check.
 
     Args:
-        head: Of the log.
-        password: Of the ledgers.
+        head: The log's head.
+        password: The password of the ledgers.
 
     Raises:
         UnauthorizedError: The log has another password. Definite.
-        MetadataFormatError: What is stored is of a later version.
+        MetadataFormatError: The stored check is of a later version.
     """
     stored = head.properties.get(PASSWORD_CHECK)
     if stored is not None:
@@ -54,7 +54,7 @@ def check_password(log: str, head: LogHead, password: bytes) -> None:
 
 
 def compare_password(log: str, stored: str, password: bytes) -> None:
-    """Returns when `stored`, made by `password_check`, is of that password; errors as above."""
+    """Raises unless `stored`, made by `password_check`, is of that password; errors as above."""
     if hmac.compare_digest(stored, password_check(password, _salt(log, stored))):
         return
     if stored == NO_PASSWORD:
@@ -72,7 +72,7 @@ def compare_password(log: str, stored: str, password: bytes) -> None:
 
 
 def with_password(head: LogHead, password: bytes, salt: bytes) -> LogHead:
-    """The head with the check of that password, if it has none yet."""
+    """The head with the check of that password, unless it has one."""
     if PASSWORD_CHECK in head.properties:
         return head
     return replace(

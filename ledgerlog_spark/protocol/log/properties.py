@@ -16,7 +16,7 @@ from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction
 
 NAME_LENGTH_MAX = 200
 JOB_APP_PREFIX = "job:"
-"""Producers of this name were made up for one job, and are forgotten some time after it."""
+"""Prefix of producers of a single job, which are deleted some time after it."""
 
 CHANGE_ENSEMBLE, ROLL_LEDGER = ON_BOOKIE_FAILURE = ("change_ensemble", "roll_ledger")
 
@@ -26,30 +26,30 @@ _DAY_MS = 24 * _HOUR_MS
 
 
 def option_of(name: str) -> str:
-    """The option of a property's field: `rollBytes` of `roll_bytes`."""
+    """The option of a property's field: `rollBytes` for `roll_bytes`."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
 
 
 @dataclass(frozen=True, slots=True)
 class LogProperties:
-    """How a log's ledgers are made and how long things are kept.
+    """Properties of a log: quorums of its ledgers, roll limits and retention times.
 
     Attributes:
         ensemble_size: E of new ledgers.
         write_quorum: Qw of new ledgers.
         ack_quorum: Qa of new ledgers.
-        digest_type: Of new ledgers, by name.
-        roll_bytes: Payload bytes after which a writer goes on in a new ledger.
-        roll_ms: Age after which a writer goes on in a new ledger.
+        digest_type: Name of the digest type of new ledgers.
+        roll_bytes: Payload bytes after which a writer continues in a new ledger.
+        roll_ms: Age after which a writer continues in a new ledger.
         retention_ms: Rows older than this may be dropped; -1 keeps them.
         retention_bytes: Bytes above which the oldest rows may be dropped; -1 keeps them.
-        version_retention_ms: How long a version that was replaced can still be read.
-        deleted_retention_ms: How long a ledger stays after no version names it.
-        staging_ttl_ms: How long a job may take from a ledger's creation to its commit.
+        version_retention_ms: How long a replaced version can still be read.
+        deleted_retention_ms: How long a ledger is kept after no version names it.
+        staging_ttl_ms: Maximum time of a job from a ledger's creation to its commit.
         txn_retention_ms: How long a producer's query runs are remembered.
-        on_bookie_failure: What a leader does when a bookie fails: `change_ensemble` replaces it in
-            the ledger, `roll_ledger` closes the ledger and goes on in another.
+        on_bookie_failure: Reaction of a leader to a failed bookie: `change_ensemble` replaces it in
+            the ledger, `roll_ledger` closes the ledger and continues in another.
     """
 
     ensemble_size: int = 3
@@ -91,22 +91,22 @@ class LogProperties:
 
     @property
     def quorum(self) -> Quorum:
-        """Of new ledgers."""
+        """The quorum of new ledgers."""
         return Quorum(self.ensemble_size, self.write_quorum, self.ack_quorum)
 
     @property
     def changes_ensemble(self) -> bool:
-        """Whether the writer of a leader log's ledger may replace a bookie that failed."""
+        """Whether the writer of a leader log's ledger may replace a failed bookie."""
         return self.on_bookie_failure == CHANGE_ENSEMBLE
 
     @classmethod
     def from_mapping(cls, properties: Mapping[str, str]) -> LogProperties:
-        """What a head or a user gave, by option name, over the defaults.
+        """Properties of a head or a user, by option name; defaults for the others.
 
-        What a head stores of the log's password is passed over.
+        The password check in a head is ignored.
 
         Raises:
-            ConfigurationError: An unknown name, or a value that cannot be.
+            ConfigurationError: An unknown name or an invalid value.
         """
         values: dict[str, int | str] = {}
         for option in sorted(set(properties) - {PASSWORD_CHECK}):
@@ -116,20 +116,20 @@ class LogProperties:
         return cls(**values)  # type: ignore[arg-type]  # checked above, by name
 
     def updated(self, properties: Mapping[str, str]) -> LogProperties:
-        """What a newer head has; these as they are when a later version of ledgerlog set them."""
+        """The properties of a newer head; unchanged when a later version of ledgerlog set them."""
         try:
             return LogProperties.from_mapping(properties)
         except ConfigurationError:
             return self
 
     def to_mapping(self) -> dict[str, str]:
-        """What a head stores: by option name, all that differs from the defaults."""
+        """The stored form: by option name, without the defaults."""
         defaults = LogProperties().to_full_mapping()
         mine = self.to_full_mapping()
         return {option: value for option, value in mine.items() if value != defaults[option]}
 
     def to_full_mapping(self) -> dict[str, str]:
-        """All of them by option name, the defaults too."""
+        """All properties by option name, with the defaults."""
         return {_OPTION_OF[field.name]: str(getattr(self, field.name)) for field in fields(self)}
 
 
@@ -140,10 +140,10 @@ _FIXED = {"name", "kind", "content", "schema", "id"}
 
 
 def _field_of(option: str) -> str:
-    """The field of a property of that name, in any case.
+    """The field of a property, by its name in any case.
 
     Raises:
-        ConfigurationError: There is none; names the nearest.
+        ConfigurationError: The name is unknown; names the nearest.
     """
     name = _FIELD_OF.get(option.lower())
     if name is not None:
@@ -166,14 +166,14 @@ def _field_of(option: str) -> str:
 def changed_properties(
     stored: Mapping[str, str], changes: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """What a head is to store after a change; checked together with what it stored before.
+    """The stored properties after a change, checked together with the unchanged ones.
 
     Args:
-        stored: As the head has them.
-        changes: By option name in any case; None brings back the default.
+        stored: As in the head.
+        changes: By option name in any case; None restores the default.
 
     Raises:
-        ConfigurationError: An unknown or fixed name, or values that cannot be.
+        ConfigurationError: An unknown or fixed name, or an invalid value.
     """
     merged: dict[str, str | None] = dict(stored)
     for option, value in changes.items():
@@ -185,33 +185,33 @@ def changed_properties(
 
 
 def user_properties(stored: Mapping[str, str]) -> dict[str, str]:
-    """Those that users set, of what a head stores."""
+    """The stored properties that users set."""
     return {option: value for option, value in stored.items() if option != PASSWORD_CHECK}
 
 
 def new_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
-    """What the head of a new log is to store.
+    """The stored properties of a new log.
 
     Args:
         properties: By option name in any case.
 
     Raises:
-        ConfigurationError: An unknown or fixed name, or values that cannot be.
+        ConfigurationError: An unknown or fixed name, or an invalid value.
     """
     return changed_properties({}, properties or {})
 
 
 def check_has_properties(log: str, stored: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Let pass a log that has the properties that are wanted (LOGS.md#H10).
+    """Raise unless the log has the wanted properties (LOGS.md#H10).
 
-    What is not named may be anything.
+    Other properties may have any value.
 
     Args:
-        stored: As its head has them.
+        stored: As in its head.
         wanted: By option name in any case.
 
     Raises:
-        ConfigurationError: One is another; names it and both values.
+        ConfigurationError: One differs; names it and both values.
     """
     has = LogProperties.from_mapping(stored).to_full_mapping()
     for option, value in wanted.items():
@@ -231,10 +231,10 @@ def check_has_properties(log: str, stored: Mapping[str, str], wanted: Mapping[st
 
 
 def check_log_name(name: object) -> str:
-    """The name, if a log can have it: 1 to 200 of letters, digits, `.`, `_` and `-`.
+    """The name, if it is valid: 1 to 200 of letters, digits, `.`, `_` and `-`.
 
     Raises:
-        ConfigurationError: It cannot; says which character is wrong.
+        ConfigurationError: It is invalid; names the wrong character.
     """
     if not isinstance(name, str):
         raise ConfigurationError(
@@ -258,7 +258,7 @@ def check_log_name(name: object) -> str:
 
 
 def check_properties_size(properties: Mapping[str, str]) -> None:
-    """Properties have to fit their part of the head, 2 KiB.
+    """Raise unless the properties fit their part of the head, 2 KiB.
 
     Raises:
         ConfigurationError: They do not.
@@ -292,7 +292,7 @@ class PropertiesMachine(HeadTransaction[dict[str, str]]):
         """Machine of one change.
 
         Args:
-            changes: By option name in any case; None brings back the default.
+            changes: By option name in any case; None restores the default.
         """
         super().__init__(log, token=token)
         self._changes = changes

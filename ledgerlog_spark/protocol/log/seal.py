@@ -1,7 +1,7 @@
 """The floor below which no ledger of a log may be closed (LOGS.md#S1-S3).
 
-A listed range lies on its ack quorum. A recovery that finds less of a ledger than the log lists has
-not looked at enough bookies, and closing there would cut off committed rows.
+A listed range is on its ack quorum. A recovery that finds less of a ledger than the log lists has
+not read enough bookies, and closing there would cut off committed rows.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ SINCE_KEY = "ledgerlog.since"
 
 
 def since_offset(custom: Mapping[str, bytes]) -> int:
-    """What a ledger's custom metadata says under `SINCE_KEY`; 0 when it says nothing."""
+    """The value of `SINCE_KEY` in a ledger's custom metadata; 0 without one."""
     text = custom.get(SINCE_KEY, b"").decode("ascii", errors="replace")
     return int(text) if text.isdecimal() else 0
 
 
 def check_close(ledger_id: int, *, last_entry_id: int, floor_entry_id: int) -> None:
-    """Whether a ledger may be closed at `last_entry_id`, inclusive (LOGS.md#S2).
+    """Raise unless a ledger may be closed at `last_entry_id`, inclusive (LOGS.md#S2).
 
     Args:
-        last_entry_id: Where recovery wants to close it.
-        floor_entry_id: As `FloorMachine` gave it before the recovery began or later.
+        last_entry_id: The end that recovery found.
+        floor_entry_id: Result of `FloorMachine`, from before the recovery began or later.
 
     Raises:
-        NeedsOperatorError: Committed entries lie above. The ledger was not closed.
+        NeedsOperatorError: Committed entries are above it. The ledger was not closed.
     """
     if last_entry_id < floor_entry_id:
         raise NeedsOperatorError(
@@ -54,21 +54,20 @@ def check_close(ledger_id: int, *, last_entry_id: int, floor_entry_id: int) -> N
 
 
 PAGES_AT_ONCE = 16
-"""Pages of items that are held at a time, of at most 1 MiB each before compression."""
+"""Pages of items in memory at a time, of at most 1 MiB each before compression."""
 
 
 class FloorMachine(LogMachine[dict[int, int]]):
     """Reads how far a log lists ledgers, a few pages at a time (LOGS.md#S1).
 
-    A ledger says from which offset on it may be listed, so only what was committed since it was
-    made is read. One that does not say it was made by an older version: then the whole list is.
-
-    Ends with `Finished(dict)`: the highest listed last entry of each ledger, inclusive, NO_ENTRY
-    for one that no retained version names. Or `Failed` as the readers of versions.
+    A ledger's metadata has the first offset at which it may be listed, so only later commits are
+    read. Ledgers of older versions have no such offset: then the whole list is read. Ends with
+    `Finished(dict)`: the highest listed last entry of each ledger, inclusive, NO_ENTRY for one that
+    no retained version names. Or `Failed` as the readers of versions.
     """
 
     def __init__(self, log: str, since_offsets: Mapping[int, int]) -> None:
-        """Machine of one look.
+        """Machine of one read.
 
         Args:
             since_offsets: By ledger, the first offset at which it may be listed; 0 for any.

@@ -1,7 +1,8 @@
-"""Letting go of what no version names (LOGS.md#W1-W6).
+"""Deletes pages and ledgers that no version names (LOGS.md#W1-W6).
 
-The rule behind every machine here: first change what a commit checks, so that every commit which
-could still name the thing fails; then look whether the log names it; only then delete.
+All machines here follow one rule: first change something that a commit checks, so that every commit
+which could still name the page or ledger fails; then check whether the log names it; only then
+delete it.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ STEP_LEDGERS_MAX = 1_000
 class PagesSweep(LogMachine[tuple[str, ...]]):
     """Deletes pages that the head does not name, of tokens that are old enough (LOGS.md#W2).
 
-    Ends with `Finished(tuple[str, ...])`: the tokens of which something was deleted. A touch with
-    an unknown outcome leaves that token for another time.
+    Ends with `Finished(tuple[str, ...])`: the tokens with deleted pages. A touch with an unknown
+    outcome leaves that token for a later sweep.
     """
 
     def __init__(self, log: str, tokens: tuple[str, ...]) -> None:
@@ -57,7 +58,7 @@ class PagesSweep(LogMachine[tuple[str, ...]]):
         return tuple(deleted)
 
     def _touch(self) -> Steps[list[str]]:
-        """The tokens whose pages no commit on its way can name any more."""
+        """The tokens whose pages no commit in flight can name any more."""
         touched = []
         for token in self._tokens:
             reply = yield from self._ask(TouchPages(token))
@@ -70,7 +71,7 @@ class PagesSweep(LogMachine[tuple[str, ...]]):
         walks: list[Walk[Any]] = [
             Walk(ITEMS, head.items, 0, head.end_offset + 1),
             Walk(HISTORY, head.history, 0, head.version + 1),
-            # The current one may be an older one, which an overwrite or a restore took back.
+            # The current one may be an older one, after an overwrite or a restore.
             Walk(SCHEMAS, head.schemas, 0, end_key(SCHEMAS, head.schemas)),
         ]
         refs = []
@@ -86,12 +87,12 @@ class PagesSweep(LogMachine[tuple[str, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Deregistered:
-    """What one step of `StagedSweep` did.
+    """The result of one step of `StagedSweep`.
 
     Attributes:
-        unlisted: Ledgers that no commit can name any more and no version names, now marked.
+        unlisted: Ledgers that no version names and no commit can name any more, now marked.
         released: Listed ledgers that no commit can add to any more.
-        is_complete: Whether nothing more was due; not so when something else came in between.
+        is_complete: Whether nothing more was due; False after a concurrent change.
     """
 
     unlisted: tuple[int, ...] = ()
@@ -102,9 +103,9 @@ class Deregistered:
 class StagedSweep(LogMachine[Deregistered]):
     """Ends registrations of one producer that are too old (LOGS.md#W3).
 
-    A ledger that is not listed gets a mark, and goes; a listed one stays, without its registration:
-    so a producer's registrations, which every commit reads, do not grow for ever. Ends with
-    `Finished(Deregistered)`. The producer record is read before the head, and replaced at that
+    An unlisted ledger gets a mark, and is deleted later. A listed one stays, without its
+    registration: so a producer's registrations, which every commit reads, do not grow forever. Ends
+    with `Finished(Deregistered)`. The producer record is read before the head, and replaced at that
     version: a commit in between changes it and makes this sweep fail.
     """
 
@@ -147,13 +148,13 @@ class StagedSweep(LogMachine[Deregistered]):
 
 
 class LedgerSweep(LogMachine[tuple[int, ...]]):
-    """Deletes ledgers that were unlisted long enough ago, if nothing lists them again (LOGS.md#W4).
+    """Deletes ledgers that were unlisted long enough ago, unless they are listed (LOGS.md#W4).
 
-    What is listed again, because its writer went on with it, is left alone, with its mark and its
-    registration: it will be unlisted again one day. The others are deregistered wherever they are
-    registered, which bumps those producer records, then looked for in the list once more, sealed
-    and deleted. From that last look on nothing can list them, so nothing renews their marks: one
-    that was renewed before is found so, and its ledger stays. Ends with
+    A ledger that is listed again, because its writer continued with it, is left alone, with its
+    mark and its registration: it will be unlisted again later. The others are deregistered wherever
+    they are registered, which changes those producer records. Then the list is searched for them
+    once more, and they are sealed and deleted. After that search no commit can list them, so none
+    renews their marks. A ledger with a mark that was renewed before stays. Ends with
     `Finished(tuple[int, ...])`: the ledgers deleted.
 
     Attributes:
@@ -164,7 +165,7 @@ class LedgerSweep(LogMachine[tuple[int, ...]]):
         """Machine of one step.
 
         Args:
-            marked_ms: When each ledger that is due was marked; the first 1,000 are taken.
+            marked_ms: Time of each due ledger's mark; the first 1,000 are handled.
         """
         super().__init__(log)
         self._marked_ms = marked_ms
@@ -187,12 +188,12 @@ class LedgerSweep(LogMachine[tuple[int, ...]]):
         return tuple(deleted)
 
     def _keep_unlisted(self, head: LogHead) -> Steps[None]:
-        """Leave those alone that the head lists."""
+        """Leave the ledgers alone that the head lists."""
         listed = listed_ledgers(head, (yield from self._walk(listing_of(head))))
         self._ledger_ids = tuple(ledger for ledger in self._ledger_ids if ledger not in listed)
 
     def _deregister(self) -> Steps[None]:
-        """End registrations of the ledgers, so that every commit of them on its way fails."""
+        """Delete registrations of the ledgers, so that every commit of them in flight fails."""
         reply = yield from self._ask(ReadRegistrations(self._ledger_ids))
         if reply.outcome is not MetadataOutcome.OK:
             raise self._read_error(reply.outcome)
@@ -204,10 +205,10 @@ class LedgerSweep(LogMachine[tuple[int, ...]]):
 
 
 class OrphansMachine(HeadTransaction[tuple[int, ...]]):
-    """Marks ledgers that nobody knows of, so that they are swept (LOGS.md#U19).
+    """Marks orphans, so that they are swept (LOGS.md#U19).
 
-    Ends with `Finished(tuple[int, ...])`: those of the ledgers that the log does not list. They are
-    marked as if they had been listed, so that they stay for `deletedRetentionMs`. Or `Failed` with
+    Ends with `Finished(tuple[int, ...])`: the given ledgers that the log does not list. Their marks
+    are those of ledgers that were listed, so they stay for `deletedRetentionMs`. Or `Failed` with
     `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
     """
 
@@ -225,7 +226,7 @@ class OrphansMachine(HeadTransaction[tuple[int, ...]]):
         unlisted = tuple(ledger for ledger in self._ledger_ids if ledger not in listed)
         if not unlisted:
             return Finished(())
-        # The head under another token: every change of it that is on its way fails.
+        # The head under another token: every change of it in flight fails.
         return HeadChange(
             lambda token, _: (replace(head, token=token), ()), lambda _: unlisted, unlisted=unlisted
         )

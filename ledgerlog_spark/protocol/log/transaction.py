@@ -1,16 +1,15 @@
-"""The transaction that changes a head: every machine that writes one is a plan for it.
+"""The transaction that changes a head; every machine that writes a head is a plan for it.
 
-An attempt reads the head, plans, reads the pages that the change takes up, writes new pages, and
-writes the head at the version that was read. What was concluded from the head thus still holds when
-the transaction passes. One that was overtaken begins again, under another token.
+An attempt reads the head, plans, reads the pages that the change needs and writes new pages. Then
+it writes the head at the version that was read, so when the transaction succeeds, all conclusions
+from the head still hold. An attempt that was overtaken is retried under another token.
 
-A change without a producer is the same done twice (LOGS.md#U1, LOGS.md#U3): its plan looks for
-what is wanted in the head before it is made, and it moves no offset unless it makes a version
-(LOGS.md#U2). So an unknown outcome needs no settling: read again, and if the head is not as wanted
-yet, change it then. An attempt that is still on its way compares the head with a version that
-either is still there, and then one of the two attempts fails, or is gone, and then the late one
-does. A commit is not the same done twice: `commit/commit.py` settles what became of it by its
-producer record.
+A change without a producer is idempotent (LOGS.md#U1, LOGS.md#U3): its plan first checks whether
+the head is already as wanted, and it moves no offset unless it makes a version (LOGS.md#U2). So an
+unknown outcome needs no settling: read the head again, and change it if it is not as wanted yet. An
+attempt that is still in flight compares the head with a version. If the head is still at that
+version, one of the two attempts fails; otherwise the late attempt fails. A commit is not
+idempotent: `commit/commit.py` settles its outcome with the producer record.
 """
 
 from __future__ import annotations
@@ -44,19 +43,19 @@ ATTEMPTS_MAX = 100
 """Conflicts and unknown outcomes after which a change gives up."""
 
 Build = Callable[[str, Loaded], tuple[LogHead, tuple[bytes, ...]]]
-"""Makes, of an attempt's token and the pages wanted, the new head and the pages to write first."""
+"""Makes the new head and its pages from an attempt's token and the wanted pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadChange(Generic[R]):
-    """What a plan makes of a head.
+    """The change that a plan makes of a head.
 
     Attributes:
         build: Makes the new head; called once for an attempt.
-        result: Of the machine, given the head that was written.
+        result: The machine's result, from the head that was written.
         wanted: Pages that have to be read before `build`.
         unlisted: Ledgers that no retained version names from then on.
-        listed: Ledgers that a leader made, and that the list names from then on.
+        listed: Ledgers of a leader that the list names from then on.
     """
 
     build: Build
@@ -67,11 +66,11 @@ class HeadChange(Generic[R]):
 
 
 Plan = Steps[HeadChange[R] | Finished[R] | None]
-"""What to make of the head, or the machine's end, or None to look again in another attempt."""
+"""The change of the head, or the machine's end, or None for another attempt."""
 
 
 class HeadTransaction(LogMachine[R]):
-    """Changes the head by compare-and-swap until it is as wanted; `_plan` says what that is."""
+    """Changes the head by compare-and-swap until it is as `_plan` wants it."""
 
     asked_time = AskedTime.RECENT
 
@@ -79,27 +78,27 @@ class HeadTransaction(LogMachine[R]):
         """Machine of one change.
 
         Args:
-            token: 32 random hexadecimal digits; later attempts count on from it.
+            token: 32 random hexadecimal digits; later attempts count up from it.
         """
         super().__init__(log)
         self._token = token
         self._attempts = 0
         self._is_unsure = False
-        """Whether an attempt got no answer, and may still pass."""
+        """Whether an attempt got no answer, and may still succeed."""
 
     @property
     def may_write(self) -> bool:
-        """Whether an attempt is out, or got no answer: it may change the head at any time."""
+        """Whether an attempt is out or got no answer: it may change the head at any time."""
         return self._is_unsure or isinstance(self._out, WriteHead)
 
     def leave(self) -> bool:
-        """Take no reply any more: the one that is out was refused. Whether no attempt is left."""
+        """Ignore further replies: the pending attempt was refused. Whether no attempt is left."""
         self._out = None
         return not self.may_write
 
     @abstractmethod
     def _plan(self, head: LogHead) -> Plan[R]:
-        """What to make of the head that was read."""
+        """The change of the head that was read."""
 
     def _run(self) -> Steps[R]:
         ended = None
@@ -157,7 +156,7 @@ class HeadTransaction(LogMachine[R]):
         )
 
     def _send(self, change: HeadChange[R], write: WriteHead) -> Steps[Finished[R] | None]:
-        """Send the transaction; the machine's end if it passed, None when it has to be retried."""
+        """Send the transaction; the machine's end if it succeeded, None for a retry."""
         reply = yield from self._ask(write)
         match reply.outcome:
             case MetadataOutcome.OK:
@@ -175,7 +174,7 @@ class HeadTransaction(LogMachine[R]):
         return None
 
     def _on_unlistable(self, change: HeadChange[R]) -> Steps[None]:
-        """No attempt listed what the change was to list, and none can any more."""
+        """No attempt listed the change's ledgers, and none can any more."""
         yield from ()
         raise LedgerNotFoundError(
             f"log {self.log!r} cannot list ledger {', '.join(map(str, change.listed))}, because it "
@@ -186,14 +185,14 @@ class HeadTransaction(LogMachine[R]):
         )
 
     def _count_attempt(self) -> None:
-        """Begin another attempt, unless there were enough."""
+        """Begin another attempt, unless the limit is reached."""
         self._attempts += 1
         self._next_token()
         if self._attempts >= ATTEMPTS_MAX:
             raise self._overtaken()
 
     def _next_token(self) -> None:
-        """A token names one attempt only: the sweeper may have touched the last one's pages."""
+        """A token names only one attempt: the sweeper may have touched the last one's pages."""
         self._token = token_after(self._token)
 
     def _overtaken(self) -> ConcurrentCommitError:
@@ -206,12 +205,12 @@ class HeadTransaction(LogMachine[R]):
         )
 
     def _failed(self, error: LedgerLogError) -> LedgerLogError:
-        """What forbids the change now may be what came of an attempt of unknown outcome."""
+        """The error; unknown if the obstacle may be the result of an earlier unknown attempt."""
         error.definite = error.definite and not self._is_unsure
         return error
 
     def _read_error(self, outcome: MetadataOutcome) -> LedgerLogError:
-        """Not "nothing was changed" while an attempt may still be on its way."""
+        """The store's error, without "nothing was changed" while an attempt may be in flight."""
         if self._is_unsure:
             return MetadataUnknownError(
                 f"whether log {self.log!r} was changed is unknown: try again", log=self.log

@@ -1,5 +1,5 @@
-"""Changes of a head that drop rows or versions, which no producer makes.
+"""Changes of a head that drop rows or versions, made without a producer.
 
-- `truncate`, `retention`: drop the oldest rows. `expiry`: forgets versions that were replaced long
+- `truncate`, `retention`: drop the oldest rows. `expiry`: deletes versions that were replaced long
   ago.
 """

@@ -1,12 +1,12 @@
-"""Forgetting versions that were replaced long ago, and the items that only they name.
+"""Deletes versions that were replaced long ago, and the items that only they name.
 
 LOGS.md#W5, LOGS.md#Q5. Intervals of versions only move forward, so the items that no retained
 version names are the oldest ones: those that end at or before the start of the oldest retained
-version. They go in steps of 1,000, each one change of the head that also marks their ledgers. A
-step reads the oldest pages of the two sequences and no others, however long they are. So it may
-mark a ledger that is listed far behind as well, as after a restore: the sweeper looks at the whole
-list before it deletes what is marked, and the step that drops the last item of the ledger renews
-the mark.
+version. They are dropped in steps of 1,000, each one change of the head that also marks their
+ledgers. A step reads only the oldest pages of the two sequences, whatever their length. So it may
+mark a ledger that is also listed much later, as after a restore. The sweeper therefore reads the
+whole list before it deletes marked ledgers, and the step that drops the last item of the ledger
+renews the mark.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from ledgerlog_spark.protocol.log.state.walk import Walk
 
 STEP_ITEMS_MAX = 1_000
 VERSIONS_AT_ONCE = 1_000
-"""Read from the oldest on, and as many more as the last of their pages holds."""
+"""Versions of one read, from the oldest on, plus the others of the last page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What one step forgot.
+    """The result of one step.
 
     Attributes:
         is_changed: Whether the head was changed (for certain).
         is_complete: Whether nothing more is due now.
-        unlisted: Ledgers of the items that it dropped, without those that it saw listed behind.
+        unlisted: Ledgers of the dropped items, without those that it found listed later.
     """
 
     is_changed: bool
@@ -46,7 +46,7 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryStep:
-    """Where the oldest retained version and the oldest listed item move to."""
+    """The new positions of the oldest retained version and the oldest listed item."""
 
     oldest_version: int
     oldest_offset: int
@@ -54,7 +54,7 @@ class ExpiryStep:
     is_last: bool
 
     def applied(self, head: LogHead) -> LogHead:
-        """The head without what the step forgets; it still has its token."""
+        """The head after the step; it still has its token."""
         return replace(
             head,
             oldest_version=self.oldest_version,
@@ -67,11 +67,12 @@ class ExpiryStep:
 class ExpiryMachine(LogMachine[Expired]):
     """One step; ends with `Finished(Expired)`. Run it again until it `is_complete`.
 
-    A conflict or an unknown outcome leaves the step for another time: the next one looks at what
-    the head says then, and need not synchronise (`is_fresh`): its write is at the version it read.
+    After a conflict or an unknown outcome the step is left for later: the next one reads the head
+    as it is then, and need not synchronise (`is_fresh`), because it writes at the version that it
+    read.
 
     Attributes:
-        next_due_ms: When a version expires that did not yet, of those that were read.
+        next_due_ms: When the next version expires, of those that were read.
     """
 
     asked_time = AskedTime.EXACT
@@ -110,7 +111,7 @@ class ExpiryMachine(LogMachine[Expired]):
         oldest = history[0]
         if self._retention_ms is not None:
             oldest = oldest_retained(history, self._now_ms - self._retention_ms)
-        if head.kind is LogKind.LEADER:  # it has one version, which begins where the head says
+        if head.kind is LogKind.LEADER:  # it has one version, which begins at the head's start
             oldest = replace(oldest, start_offset=head.start_offset)
         items: Walk[Item] | None = None
         if oldest.start_offset != head.oldest_offset:
@@ -138,15 +139,14 @@ def oldest_versions(head: LogHead, first: int) -> Walk[VersionInterval]:
 
 
 def expiry_step(head: LogHead, oldest: VersionInterval, listed: Walk[Item] | None) -> ExpiryStep:
-    """What the next step forgets.
+    """The changes of the next step.
 
     Args:
-        oldest: The oldest version that is to stay.
-        listed: The oldest items, more than `STEP_ITEMS_MAX` or all that there are; None when none
-            is due.
+        oldest: The oldest version that stays.
+        listed: The oldest items, more than `STEP_ITEMS_MAX` or all; None when none is due.
     """
     items = listed.records() if listed is not None else ()
-    # One that begins below the offset and ends behind it stays whole (LOGS.md#U6).
+    # An item that begins below the offset and ends after it stays whole (LOGS.md#U6).
     due = [item for item in items if item.end_offset <= oldest.start_offset]
     dropped = due[:STEP_ITEMS_MAX]
     is_last = len(due) <= STEP_ITEMS_MAX

@@ -1,11 +1,11 @@
-"""Which rows `retentionMs` and `retentionBytes` let go (LOGS.md#U8).
+"""Drops rows because of `retentionMs` and `retentionBytes` (LOGS.md#U8).
 
-Retention drops whole items, oldest first, and only once that frees a ledger: until then it would
-end versions and win no space. It never drops the newest item by size, so a log always holds at
-least `retentionBytes`. It looks at the oldest items alone, some 8,000 a pass, and by size at pages
-whose size it did not count in an earlier pass. Where no item of an older list has a time it looks
-on. When all that it looked at is due it goes, whether that frees a ledger or not: or else it would
-keep what follows from being looked at for ever.
+Retention drops whole items, oldest first, and only once that frees a ledger: before that it would
+end versions without freeing space. By size it never drops the newest item, so a log always keeps at
+least `retentionBytes`. It reads only the oldest items, about 8,000 a pass, and by size the pages
+whose size it did not count in an earlier pass. Where no item of an older list has a time, it reads
+on. When all items that it read are due, they are dropped even if that frees no ledger. Otherwise
+they would prevent forever that later items are read.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from ledgerlog_spark.protocol.log.state.walk import Walk
 from ledgerlog_spark.protocol.log.transaction import Plan
 
 PageSizes = dict[tuple[str, int], int]
-"""Payload bytes of what a page lists, by its token and number."""
+"""Payload bytes of a page's items, by its token and number."""
 
 ITEMS_AT_ONCE = 8_000
-"""Looked at in one pass, by age; each pass that drops some makes one version."""
+"""Items read in one pass, by age; each pass that drops some makes one version."""
 
 KEPT = -1
 """Value of a retention property that drops nothing."""
 
 
 class RetentionMachine(TruncateMachine):
-    """Ends with `Finished(Truncated)` of what retention let go, if anything; both kinds of logs.
+    """Ends with `Finished(Truncated)` of the rows dropped, if any; for both kinds of logs.
 
     Attributes:
         next_due_ms: When the next item is too old, None when age drops none; now, if `is_more_due`.
-        is_more_due: Whether more may be due now, among those that were not looked at.
-        untimed_to: No item that ends at or before this offset says when its rows came.
+        is_more_due: Whether more may be due now, among the items that were not read.
+        untimed_to: No item that ends at or before this offset has the time of its rows.
     """
 
     asked_time = AskedTime.EXACT
@@ -57,12 +57,13 @@ class RetentionMachine(TruncateMachine):
         """Machine of one pass.
 
         Args:
-            retention_ms: Items whose youngest row is older than this may go; -1 keeps them.
-            retention_bytes: Items may go as long as so many bytes are left; -1 keeps them.
-            page_sizes: Payload bytes of pages of this log, which never change: those are not read.
-                Left with those of the pages that there are now.
-            untimed_to: As an earlier pass left it: what lies before is not read again. It goes with
-                the first item behind it that is due.
+            retention_ms: Items whose youngest row is older than this may be dropped; -1 keeps them.
+            retention_bytes: Items may be dropped while at least this many bytes remain; -1 keeps
+                them.
+            page_sizes: Payload bytes of pages of this log, which never change: these are not read.
+                Left with those of the current pages.
+            untimed_to: Result of an earlier pass: items before it are not read again. They are
+                dropped with the first later item that is due.
         """
         super().__init__(log, offset=0, token=token)
         self._retention_ms = retention_ms
@@ -79,7 +80,7 @@ class RetentionMachine(TruncateMachine):
         ages = [_items_from(head, first)]
         dropped = ages[0]
         is_prefix_unread = first > head.oldest_offset
-        if is_prefix_unread:  # what the step drops and marks begins before
+        if is_prefix_unread:  # the step's items, which it drops and marks, begin earlier
             dropped = oldest_of(head, STEP_ITEMS_MAX)
             yield from self._walk(dropped)
         yield from self._walk(ages[0])
@@ -94,7 +95,7 @@ class RetentionMachine(TruncateMachine):
         return (yield from self._drop(head, dropped, offset))
 
     def _look_on(self, head: LogHead, ages: list[Walk[Item]]) -> Steps[None]:
-        """Read the items that follow, while none says when its rows came."""
+        """Read the following items, until one has the time of its rows."""
         while self._retention_ms != KEPT and ages[-1].is_cut:
             items = ages[-1].records()
             if any(item.newest_ms for item in items):
@@ -111,13 +112,13 @@ class RetentionMachine(TruncateMachine):
         is_cut: bool,
         is_prefix_unread: bool,
     ) -> int:
-        """The first row that stays; 0 when nothing goes.
+        """The first row that stays; 0 when nothing is dropped.
 
         Args:
-            items: Looked at by age.
-            newest: The newest version, looked at by size.
+            items: Items read by age.
+            newest: The newest version, read by size.
             is_cut: Whether more items follow.
-            is_prefix_unread: Whether items without a time lie before.
+            is_prefix_unread: Whether there are items without a time before.
         """
         offset, is_all_due = 0, False
         if self._retention_ms != KEPT:
@@ -129,7 +130,7 @@ class RetentionMachine(TruncateMachine):
             is_all_due |= newest.is_cut and by_size >= records[-1].end_offset
             items = (*items, *records)
             offset = max(offset, by_size)
-        if is_all_due:  # even if each of their ledgers goes on behind: the next step looks there
+        if is_all_due:  # even if each of their ledgers continues later: the next step reads that
             self.is_more_due = True
             self.next_due_ms = self._now_ms
             return offset
@@ -140,7 +141,7 @@ class RetentionMachine(TruncateMachine):
         return offset if gone - kept else 0
 
     def _due_by_age(self, items: Sequence[Item], *, is_cut: bool) -> tuple[int, bool]:
-        """The end of what is too old, and whether what was not looked at may be as well."""
+        """The end of the items that are too old, and whether unread items may be too."""
         since_ms = self._now_ms - self._retention_ms
         younger = [item.newest_ms for item in items if item.newest_ms >= since_ms]
         self.next_due_ms = min(younger, default=self._now_ms) + self._retention_ms + 1
@@ -154,7 +155,7 @@ def _items_from(head: LogHead, offset: int) -> Walk[Item]:
 
 
 class _NewestVersion(Walk[Item]):
-    """Reads the oldest pages of the newest version, and those whose bytes are not known.
+    """Reads the oldest pages of the newest version, and those of unknown size.
 
     Attributes:
         all_refs: Every page of the version.
@@ -184,7 +185,7 @@ class _NewestVersion(Walk[Item]):
         left = sum(item.size_bytes for item in recent)
         for ref in self.all_refs:
             place = ref.token, ref.number
-            page = self.loaded.get(place)  # of the page where the version begins a part counts
+            page = self.loaded.get(place)  # only a part of the version's first page counts
             if page is None:
                 size_bytes = self._page_sizes[place]
             else:
@@ -198,23 +199,23 @@ class _NewestVersion(Walk[Item]):
 
 
 def due_by_age(items: Sequence[Item], *, since_ms: int) -> int:
-    """The end of what is to go because of its age; 0 when that is nothing.
+    """The end of the items to drop because of their age; 0 for none.
 
     Args:
-        items: The oldest that are listed, by offset.
-        since_ms: Items whose youngest row came before this go; those that do not say when go with
-            the next one that does.
+        items: The oldest listed items, by offset.
+        since_ms: Items whose youngest row is older are dropped; those without a time are dropped
+            with the next one that has a time.
     """
     return max((i.end_offset for i in items if 0 < i.newest_ms < since_ms), default=0)
 
 
 def due_by_size(items: Sequence[Item], *, surplus_bytes: int, is_all: bool = True) -> int:
-    """The end of what is to go because there is enough behind it; 0 when that is nothing.
+    """The end of the items to drop because enough bytes follow; 0 for none.
 
     Args:
         items: The oldest of the newest version, by offset.
-        surplus_bytes: Items go as long as they have no more bytes than this together.
-        is_all: Whether the last item is the log's last one, which never goes.
+        surplus_bytes: Items are dropped while their total size is at most this.
+        is_all: Whether the last item is the log's last one, which is never dropped.
     """
     offset = 0
     for item in items[:-1] if is_all else items:

@@ -1,8 +1,8 @@
-"""Dropping the oldest rows: truncation to an offset, and retention (LOGS.md#U4-U7).
+"""Drops the oldest rows: truncation to an offset, and retention (LOGS.md#U4-U7).
 
 The first step makes the version that begins at the offset, ends every version that begins below it,
-and drops up to 1,000 items; what is left goes in the steps of `expiry`, here or in the sweeper
-of another process (LOGS.md#U5). Nothing is deleted before the head says that it is not listed.
+and drops up to 1,000 items. The rest is dropped in the steps of `expiry`, here or in the sweeper of
+another process (LOGS.md#U5). Nothing is deleted while the head lists it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _IN_USE = "; only the leader can delete rows of the ledger in use, which it clos
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """What the log is like after the first step.
+    """The state of the log after the first step.
 
     Attributes:
         version: The newest.
@@ -44,9 +44,9 @@ class Truncated:
         oldest_version: The oldest that can still be read.
         unlisted: Ledgers of the items that this step dropped, see `Expired`.
         is_complete: Whether no item is left to be dropped.
-        next_due_ms: By retention, when age alone may drop more; None when nothing will be. Now,
-            when more was due than one call drops.
-        is_more_due: By retention, whether more may be due now than one call looks at.
+        next_due_ms: By retention, when age alone may drop more; None for never. Now, when more was
+            due than one call drops.
+        is_more_due: By retention, whether more may be due now than one call reads.
         untimed_to: By retention, see `RetentionMachine`.
     """
 
@@ -61,7 +61,7 @@ class Truncated:
 
 
 class TruncateMachine(HeadTransaction[Truncated]):
-    """Ends with `Finished(Truncated)`: the log begins at the offset, or behind it.
+    """Ends with `Finished(Truncated)`: the log begins at the offset, or after it.
 
     Or `Failed` with `ConfigurationError` (an offset that the log does not have yet),
     `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
@@ -100,7 +100,7 @@ class TruncateMachine(HeadTransaction[Truncated]):
         return self._offset
 
     def _drop(self, head: LogHead, items: Walk[Item], offset: int) -> Plan[Truncated]:
-        """Drop what lies below the offset, given the oldest items."""
+        """Drop the rows below the offset, given the oldest items."""
         history = yield from self._ending(head, offset)
         oldest, interval = _oldest_left(head, history, offset, self._now_ms)
         step = expiry_step(head, oldest, items)
@@ -123,9 +123,9 @@ class TruncateMachine(HeadTransaction[Truncated]):
         )
 
     def _ending(self, head: LogHead, offset: int) -> Steps[tuple[VersionInterval, ...]]:
-        """The versions that end, and the first one that there is which stays.
+        """The versions that end, and the existing version after them, which stays.
 
-        None when a new version begins at the offset, nor in a leader log, which has no versions.
+        Empty when a new version begins at the offset, and in a leader log, which has no versions.
         """
         history: tuple[VersionInterval, ...] = ()
         if head.kind is LogKind.LEADER or offset > head.start_offset:
@@ -162,7 +162,7 @@ def _truncated(
 def _oldest_left(
     head: LogHead, history: Sequence[VersionInterval], offset: int, now_ms: int
 ) -> tuple[VersionInterval, VersionInterval | None]:
-    """The oldest version that a truncation leaves, and the same if it has to be made."""
+    """The oldest version after a truncation, and the same if it has to be made."""
     is_leader_log = head.kind is LogKind.LEADER
     if not is_leader_log and offset <= head.start_offset:
         return next(v for v in history if v.start_offset >= offset), None

@@ -1,7 +1,7 @@
 """Commits of producers.
 
 - `commit`: a head transaction with a producer, and how an unknown outcome is settled. `plan`: how
-  it changes a head. `result`: how it ended, and what it leaves for the producer's next commit.
-- `merge`, `restore`: commits whose plans read the log's list.
+  it changes a head. `result`: how it ended, and the state for the producer's next commit.
+- `merge`, `restore`: commits with plans that read the log's list.
 - `epoch`: which query run may write.
 """

@@ -1,24 +1,24 @@
 """The transactional commit (LOGS.md#K1-K10).
 
 One transaction replaces the head and the producer record, both at the versions that were read, and
-checks the node of the pages that were written before. Whatever was concluded from the records thus
-still holds when it passes.
+checks the node of the pages that were written before. So when it succeeds, all conclusions from the
+records still hold.
 
 An unknown outcome is settled, never guessed (LOGS.md#K7). After a `Sync`, head and producer are
 read again:
 
 - the token in one of them: it happened;
-- both at the versions that the transaction compares: it may still be on its way, so the very same
-  transaction is sent again; whichever of the two passes, the other cannot;
-- the producer record as it was, the head not: it neither happened nor can happen any more;
-- the producer record changed: every commit sets its last batch id, which never goes back. Ours or a
-  later one there means that the batch is committed, an earlier one that it is not.
+- both at the versions that the transaction compares: it may still be in flight, so the same
+  transaction is sent again; when one of the two succeeds, the other cannot;
+- the producer record unchanged, the head changed: it did not happen and cannot happen any more;
+- the producer record changed: every commit sets its last batch id, which never decreases. If it is
+  our batch id or a later one, the batch is committed; if it is an earlier one, it is not.
 
-A producer that commits one batch after the other need not read what it wrote itself: the machine
-may start from what the last commit left (LOGS.md#K11). A commit that was overtaken need not read
-everything again either: it reads the new head and plans on it, with the producer record that it has
-(LOGS.md#K14). Only the transaction is concluded from such records, because it compares their
-versions; every other end of the machine comes after a `Sync`.
+A producer with consecutive commits need not read its own writes: the machine may start from the
+state that the last commit left (LOGS.md#K11). A commit that was overtaken need not read everything
+either: it reads the new head and plans on it, with the producer record that it has (LOGS.md#K14).
+Only the transaction may be based on such records, because it compares their versions; every other
+end of the machine comes after a `Sync`.
 """
 
 from __future__ import annotations
@@ -79,20 +79,20 @@ from ledgerlog_spark.protocol.log.transaction import (
 )
 
 UNKNOWN_MAX = 10
-"""Unanswered transactions, or reads that failed while one is open, before the caller is told."""
+"""Unknown transactions, or reads that failed while one is unknown, before the machine fails."""
 
 REBASES_MAX = 3
-"""Conflicts in a row after which the producer record is read again too (LOGS.md#K14)."""
+"""Conflicts in a row before the producer record is read again too (LOGS.md#K14)."""
 
 LEDGERS_READ_MAX = 8
-"""Of the newest that are listed, until the record of one names its password."""
+"""Newest listed ledgers whose metadata is read until one contains the password."""
 
 Ended = Finished[CommitResult]
 CommitChange = HeadChange[CommitResult]
 
 
 class CommitMachine(HeadTransaction[CommitResult]):
-    """Commits one batch once, or shows that it cannot be.
+    """Commits one batch once, or shows that this is impossible.
 
     Ends with `Finished(CommitResult)`, or `Failed` with one of `LogNotFoundError`, `LogKindError`,
     `ProducerFencedError`, `ConcurrentCommitError`, `SchemaMismatchError`, `UnauthorizedError`,
@@ -100,7 +100,8 @@ class CommitMachine(HeadTransaction[CommitResult]):
     changed and nothing will), or `CommitUnknownError`.
 
     Attributes:
-        known_after: What this commit left, once it has ended with `COMMITTED`; None when not known.
+        known_after: The state after this commit, once it has ended with `COMMITTED`; None when
+            unknown.
     """
 
     def __init__(
@@ -115,9 +116,9 @@ class CommitMachine(HeadTransaction[CommitResult]):
         """Machine of one commit.
 
         Args:
-            request: What to commit.
-            known: What the app's last commit left, None to read everything. It may be old.
-            now_ms: By the store's clock; only looked at with `known`.
+            request: The batch.
+            known: The state after the app's last commit, None to read everything. It may be old.
+            now_ms: By the store's clock; only used with `known`.
         """
         super().__init__(log, token=token)
         self._request = request
@@ -143,7 +144,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return self._open is not None or super().may_write
 
     def give_up(self, timeout_ms: int) -> LedgerLogError:
-        """See `LogMachine`; a transaction that may have got through makes the outcome unknown."""
+        """End without the pending reply; a transaction that may have succeeded is unknown."""
         error = super().give_up(timeout_ms)
         sent = self._request.app, self._request.batch_id, self._token
         return error if error.definite else unknown(self.log, *sent, timeout_ms)
@@ -162,7 +163,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
             return None
 
     def _concludes(self) -> bool:
-        """Whether a failure counts: not if it was concluded from records that may be old."""
+        """Whether a failure is final: not if it is based on records that may be old."""
         return self._is_synced or self._open is not None
 
     def _planned(self) -> Plan[CommitResult]:
@@ -189,7 +190,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return HeadChange(new.build, committed, wanted=new.pages_to_merge())
 
     def _start_from(self, known: KnownLog) -> Steps[Ended | None]:
-        """Spare the reads: the transaction compares both versions (LOGS.md#K11)."""
+        """Skip the reads: the transaction compares both versions (LOGS.md#K11)."""
         self._head, self._producer = known.head, known.producer
         if self._missing(known.registered):
             yield from self._check_registered()
@@ -198,7 +199,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return None
 
     def _read_all(self) -> Steps[Ended | None]:
-        """Head and producer as they are; the end if the batch is in the log."""
+        """Read head and producer; the end if the batch is in the log."""
         self._is_synced = True
         self._rebases = 0
         yield from self._read_records()
@@ -218,7 +219,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         self._head_of(head, writes=LogKind.TRANSACTIONAL)
 
     def _check(self) -> Steps[Ended | None]:
-        """Whether the batch is still to be committed, and by this run (LOGS.md#K2, LOGS.md#K3)."""
+        """Check that the batch is still to be committed, by this run (LOGS.md#K2, LOGS.md#K3)."""
         if self._producer is None:
             raise forgotten(self.log, self._request.app)
         record = self._producer.value
@@ -238,7 +239,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return None
 
     def _is_replay(self, record: ProducerRecord) -> bool:
-        """Whether the batch, or a later one, is in the log already (LOGS.md#K2)."""
+        """Whether the log already has the batch, or a later one (LOGS.md#K2)."""
         return record.last_batch_id >= self._request.batch_id
 
     def _check_registered(self) -> Steps[None]:
@@ -255,14 +256,15 @@ class CommitMachine(HeadTransaction[CommitResult]):
         self._registered = frozenset(reply.ledger_ids)
 
     def _missing(self, registered: Iterable[int]) -> list[int]:
-        """Ledgers of the batch that are not registered any more, rising (LOGS.md#K4)."""
+        """Ledgers of the batch that are no longer registered, rising (LOGS.md#K4)."""
         return sorted(self._request.ledger_ids.difference(registered))
 
     def _compare_password(self, head: LogHead) -> Steps[None]:
         """Compare the password of the batch's ledgers with the log's (LOGS.md#G11).
 
-        The head stores which it is. A head of an older version that lists ledgers does not: then
-        the record of a listed ledger has to say it, before a commit lists more beside it.
+        The head stores the check. The head of an older version that lists ledgers has none: then
+        the metadata of a listed ledger has to contain the password, before a commit lists more
+        ledgers.
         """
         check_password(self.log, head, self._request.password)
         if PASSWORD_CHECK in head.properties or self._is_compared:
@@ -311,7 +313,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         )
 
     def _stored(self, head: LogHead) -> LogHead:
-        """The head with the batch's password, under a salt of this attempt, if it has none."""
+        """The head with the batch's password, under a salt of this attempt, unless it has one."""
         if not self._request.ranges:
             return head
         return with_password(head, self._request.password, bytes.fromhex(self._token))
@@ -330,7 +332,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         raise self._read_error(reply.outcome)
 
     def _on_conflict(self) -> None:
-        """The transaction was refused: plan again, mostly on the new head alone.
+        """The transaction was refused: plan again, usually on the new head alone.
 
         LOGS.md#K6, LOGS.md#K14.
         """
@@ -341,19 +343,19 @@ class CommitMachine(HeadTransaction[CommitResult]):
             self._begin = self._rebase
 
     def _rebase(self) -> Steps[Ended | None]:
-        """Spare all reads but that of the head."""
+        """Read only the head."""
         before = self._head
         assert before is not None
         reply = yield from self._read(ReadHead(self.asked_time))
         if reply.head is None or reply.head.version.number <= before.version.number:
-            # Not the head alone moved, or this replica is behind.
+            # Not only the head changed, or this replica lags.
             return (yield from self._read_all())
         self._head, self._now_ms = reply.head, reply.now_ms
         self._check_head()
         return None
 
     def _on_unknown(self, write: WriteHead) -> Steps[Ended | None]:
-        """Nothing is concluded from silence: settle it (LOGS.md#K7)."""
+        """Settle the unknown outcome; a missing reply proves nothing (LOGS.md#K7)."""
         self._open = write
         self._count_unknown(write)
         ended = yield from self._settle(write)
@@ -365,7 +367,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return ended
 
     def _settle(self, write: WriteHead) -> Steps[Ended | None]:
-        """What became of the transaction whose reply was lost (LOGS.md#K7)."""
+        """The outcome of the transaction with the lost reply (LOGS.md#K7)."""
         self._is_synced = True
         self._rebases = 0
         was_refused = False
@@ -381,7 +383,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
                 is_replay = self._is_replay(producer.value)
                 return Finished(CommitResult(CommitStatus.ALREADY_COMMITTED)) if is_replay else None
             unmoved = self._head is not None and self._head.version == write.head_version
-            # Refused although both are as they were: the pages' node moved, and stays moved.
+            # Refused although both are unchanged: the pages' node changed, and stays changed.
             if not unmoved or (was_refused and write.pages_version is not None):
                 return None
             self._count_unknown(write)
@@ -408,7 +410,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return True
 
     def _has_token(self, token: str) -> bool:
-        """Whether one of the records that were just read was written by that transaction."""
+        """Whether that transaction wrote one of the records that were just read."""
         if self._producer is not None and self._producer.value.token == token:
             return True
         if self._head is None:
@@ -434,5 +436,5 @@ class CommitMachine(HeadTransaction[CommitResult]):
 
 
 def committed(head: LogHead) -> CommitResult:
-    """The result when a transaction got through that wrote this head."""
+    """The result after a transaction that wrote this head."""
     return CommitResult(CommitStatus.COMMITTED, head.version, head.end_offset)

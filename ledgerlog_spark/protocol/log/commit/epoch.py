@@ -1,7 +1,7 @@
 """Which query run may write for a producer (LOGS.md#P1-P5).
 
-A run that the producer record does not know takes over by compare-and-swap, if its batch is not
-older than the last one committed. A known run that is not the last is a zombie, for good. Run ids
+A run that is not in the producer record takes over by compare-and-swap, if its batch is not older
+than the last committed one. A run in the record that is not the last is a zombie forever. Run ids
 are unique, so an unknown outcome is settled by looking for the run in the record.
 """
 
@@ -30,10 +30,10 @@ UNKNOWN_MAX = 10
 
 
 class JobKind(Enum):
-    """What a batch id that was committed before means.
+    """The meaning of a batch id that was committed before.
 
-    A batch job that is run again has nothing to do. A stream commits the last batch again after a
-    restart, which is a no-op, but an older one means that its checkpoint went back.
+    A batch job that is run again has nothing to do. A stream commits its last batch again after a
+    restart, which is a no-op, but an older batch means that its checkpoint went back.
     """
 
     BATCH = "batch"
@@ -42,15 +42,15 @@ class JobKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """How a run stands with its producer record.
+    """State of a run in its producer record.
 
     Attributes:
-        epoch: Of the run.
+        epoch: The run's epoch.
         version: Of the producer record; registrations are made under it.
         is_replay: The batch is committed already, and the run did not take over: write nothing.
-        last_batch_id: The last batch that the log holds.
-        took_over: This machine asked for the epoch, so that the ledgers of older ones are to be
-            sealed; false when it found the run in its place.
+        last_batch_id: The last batch that the log has.
+        took_over: This machine requested the epoch, so the ledgers of older epochs have to be
+            sealed; False when the run was the current one already.
     """
 
     epoch: int
@@ -61,17 +61,17 @@ class Joined:
 
 
 def query_of(run: str) -> str:
-    """The query that a run `query/run` belongs to; empty where the app itself is the query."""
+    """The query of a run `query/run`; empty where the app itself is the query."""
     return run.rpartition("/")[0]
 
 
 class EpochMachine(LogMachine[Joined]):
-    """Lets a query run take over its producer, or shows that it may not.
+    """Makes a query run the current run of its producer, or shows that this is not allowed.
 
     Ends with `Finished(Joined)`, or `Failed` with `ProducerFencedError` (a later run took over),
     `StaleCheckpointError` (the batch id went back, or is of another query), `MetadataVersionError`
-    (overtaken too often) or the store's errors. Taking over twice is the same as once, so an
-    unknown outcome harms nobody.
+    (overtaken too often) or the store's errors. Taking over is idempotent, so an unknown outcome
+    does no harm.
     """
 
     def __init__(
@@ -90,13 +90,13 @@ class EpochMachine(LogMachine[Joined]):
         Args:
             app: The producer.
             run: The query run; `query/run` for a query that writes under another app's name.
-            batch_id: That the run begins with.
-            kind: What a batch id that was committed before means.
-            may_create: Whether a producer that the log does not know is made. False for the tasks
-                of a batch job, whose record the job made and the sweeper may have forgotten.
-            syncs_first: False for a caller that expects the run in its place and checks the
-                version it is told: what it is told may be old, anything else is looked at again
-                after a sync.
+            batch_id: The run's first batch id.
+            kind: The meaning of a batch id that was committed before.
+            may_create: Whether to create the record of an unknown producer. False for the tasks of
+                a batch job: the job created the record and the sweeper may have deleted it.
+            syncs_first: False for a caller that expects the run to be current and checks the
+                returned version. That result may be old; any other result is read again after a
+                sync.
         """
         super().__init__(log)
         self._may_create = may_create
@@ -124,11 +124,11 @@ class EpochMachine(LogMachine[Joined]):
             yield from self._take_over(found, reply.now_ms)
 
     def _is_joined(self, record: ProducerRecord) -> bool:
-        """Whether the run has nothing to take over.
+        """Whether the run is current already.
 
         Raises:
             ProducerFencedError: Another run took over since.
-            StaleCheckpointError: The log holds batches that this run does not come after.
+            StaleCheckpointError: The log has batches that this run does not come after.
         """
         if record.current_run == self._run_id:
             return True
@@ -163,20 +163,20 @@ class EpochMachine(LogMachine[Joined]):
         return False
 
     def _is_zombie(self, record: ProducerRecord) -> bool:
-        """Whether the run was the producer's before, and another took over since (LOGS.md#P2)."""
+        """Whether the run was the producer's before, and another one took over (LOGS.md#P2)."""
         return self._run_id in record.runs[:-1]
 
     def _is_other_query(self, record: ProducerRecord) -> bool:
         """Whether the last run names another query than ours: batch ids cannot be compared.
 
         LOGS.md#P4. A record without a run, as older versions left it after `txnRetentionMs`, does
-        not name the query: a run that belongs to one may be another's.
+        not name the query: a run of a query may then be another query's.
         """
         current = record.current_run
         return query_of(self._run_id) != ("" if current is None else query_of(current))
 
     def _of_a_stream(self, record: ProducerRecord) -> StaleCheckpointError:
-        """A stream counts its batches alone: its number does not count the job (LOGS.md#P4)."""
+        """The error for a batch job: a stream has batch numbers of its own (LOGS.md#P4)."""
         return StaleCheckpointError(
             f"a streaming query writes to log {self.log!r} as {self._app!r}, and this job is its "
             f"number {self._batch_id}: set a different txnAppId for the job",
@@ -193,7 +193,7 @@ class EpochMachine(LogMachine[Joined]):
         }
 
     def _take_over(self, found: Versioned[ProducerRecord] | None, now_ms: int) -> Steps[None]:
-        """Ask for the next epoch; the record is read again, whatever became of that."""
+        """Request the next epoch; the record is read again, whatever the outcome."""
         if found is None and not self._may_create:
             raise forgotten(self.log, self._app)
         record = found.value if found is not None else ProducerRecord()
@@ -220,7 +220,7 @@ class EpochMachine(LogMachine[Joined]):
             )
 
     def _read_error(self, outcome: MetadataOutcome) -> LedgerLogError:
-        """Not "nothing was changed" while an attempt may still be on its way."""
+        """The store's error, without "nothing was changed" while an attempt may be in flight."""
         if self._unknowns == 0:
             return super()._read_error(outcome)
         return MetadataUnknownError(

@@ -1,10 +1,10 @@
-"""The merge switch: one range of a large ledger in place of many small ones (LOGS.md#U13-U16).
+"""The merge switch: replaces many small ranges by one range of a large ledger (LOGS.md#U13-U16).
 
 The rows were copied before, into a ledger that is registered under a producer of its own. The
 switch is one transaction of head and producer record. It moves no offset and makes no version, so
-every version reads the same rows before and after it. It only happens while the log lists just the
-ranges that were copied; whoever planned before it goes on reading the old ledgers, which are marked
-and stay for `deletedRetentionMs`.
+every version reads the same rows before and after it. It happens only if the log still lists
+exactly the copied ranges. Readers that planned before it continue to read the old ledgers, which
+are marked and stay for `deletedRetentionMs`.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from ledgerlog_spark.protocol.log.transaction import HeadChange, Plan
 
 @dataclass(frozen=True, slots=True)
 class MergeRequest:
-    """What is to stand for what.
+    """The ranges to replace, and their replacement.
 
     Attributes:
         app: Names the producer of this merge, a job's.
         run: Its query run.
-        replaced: Items one behind the other, as they were listed when their rows were copied.
-        staged: The range that holds the same rows in the same order.
-        password: Of its ledger.
+        replaced: Consecutive items, as they were listed when their rows were copied.
+        staged: The range with the same rows in the same order.
+        password: The password of its ledger.
 
     Raises:
-        LocalProtocolError: Other rows, or items that do not follow each other.
+        LocalProtocolError: The rows differ, or the items are not consecutive.
     """
 
     app: str
@@ -61,15 +61,11 @@ class MergeMachine(CommitMachine):
     """Ends with `Finished(CommitResult)`; the version is the log's, which the merge did not make.
 
     Or `Failed` as a commit, with `ConcurrentCommitError` when the log does not list these ranges
-    any more, because they were truncated, expired, or merged by somebody else (LOGS.md#U15).
+    any more, because they were truncated, expired, or merged by another process (LOGS.md#U15).
     """
 
     def __init__(self, log: str, merge: MergeRequest, *, token: str) -> None:
-        """Machine of one switch.
-
-        Args:
-            merge: What to switch.
-        """
+        """Machine of one switch."""
         request = CommitRequest(
             app=merge.app,
             run=merge.run,
@@ -90,7 +86,7 @@ class MergeMachine(CommitMachine):
         merged = self._merged(head, replaced)
 
         def build(token: str, _: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
-            """One item in place of several, and everything else as before."""
+            """One item in place of several; everything else is unchanged."""
             writer = PageWriter(token)
             by = (merged,)
             items = replace_run(ITEMS, head.items, replaced, by, writer, listing.loaded)
@@ -100,7 +96,7 @@ class MergeMachine(CommitMachine):
         return HeadChange(build, committed, unlisted=unlisted)
 
     def _found(self, items: Sequence[Item]) -> tuple[Item, ...]:
-        """The items that are to be replaced, as the log lists them now."""
+        """The items to replace, as the log lists them now."""
         wanted = self._merge.replaced
         first, end = wanted[0].first_offset, wanted[-1].end_offset
         found = tuple(i for i in items if i.end_offset > first and i.first_offset < end)

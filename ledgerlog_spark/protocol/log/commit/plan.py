@@ -31,25 +31,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """What a job asks to be committed.
+    """The commit that a job requests.
 
     Attributes:
         app: Names the producer.
         run: The query run that wrote the ranges.
-        batch_id: Of the batch; one that the producer committed before is a no-op.
-        ranges: In the order that their rows get: partition, then range.
-        mode: Append, or instead of what is there.
-        schema: Of the rows, empty for a log of records.
+        batch_id: A batch that the producer committed before is a no-op.
+        ranges: In the order of their rows: partition, then range.
+        mode: Append, or replace the existing rows.
+        schema: The rows' schema, empty for a log of records.
         schema_id: The log's id of that schema, None when the log does not have it.
         base_schema_id: The log's current schema when the job was planned.
         planned_version: The log's version when the job was planned.
-        overwrite_if_changed: Overwrite also what was committed since then.
-        password: Of the ledgers that the ranges lie in.
-        is_first: The job was planned on a log that nothing was committed to: the schema stands
-            instead of the one that the log was made with, and is committed also without rows.
+        overwrite_if_changed: Overwrite later commits too.
+        password: The password of the ranges' ledgers.
+        is_first: The job was planned on a log without commits: the schema replaces the one that the
+            log was created with, and is committed also without rows.
 
     Raises:
-        LocalProtocolError: A range that cannot be.
+        LocalProtocolError: A range is invalid.
     """
 
     app: str
@@ -75,11 +75,11 @@ class CommitRequest:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write: an append without rows, but for the first one."""
+        """Whether there is nothing to write: an append without rows, except for the first one."""
         return self._appends_nothing and not self.is_first
 
     def is_nothing_for(self, head: LogHead) -> bool:
-        """Whether there is nothing to write to a log that has this head."""
+        """Whether there is nothing to write to a log with this head."""
         return self._appends_nothing and head.version > 0
 
     @property
@@ -88,7 +88,7 @@ class CommitRequest:
 
     @property
     def ledger_ids(self) -> frozenset[int]:
-        """The ledgers that the ranges lie in."""
+        """The ledgers of the ranges."""
         return frozenset(staged.ledger_id for staged in self.ranges)
 
 
@@ -97,10 +97,10 @@ class NewVersion:
     """The change that makes a new version.
 
     Attributes:
-        head: What it changes.
+        head: The head to change.
         interval: The new version.
-        items: To append.
-        schemas: To append.
+        items: Items to append.
+        schemas: Schemas to append.
     """
 
     head: LogHead
@@ -141,16 +141,16 @@ class NewVersion:
 def plan_commit(
     head: LogHead, request: CommitRequest, *, now_ms: int, current_schema: bytes | None
 ) -> NewVersion:
-    """The change that `request` makes of `head`.
+    """The change of `head` for `request`.
 
     Args:
         request: Checked against the producer record before.
         now_ms: By the store's clock; commit times rise also when it goes back.
-        current_schema: Of the head; only looked at when it is not the planned one.
+        current_schema: The head's schema; only used when it is not the planned one.
 
     Raises:
-        ConcurrentCommitError: Somebody committed since the job was planned, and the job's rows
-            cannot stand beside or instead of that. Definite.
+        ConcurrentCommitError: Another commit followed after the job was planned, and the job's rows
+            cannot be listed together with its rows or replace them. Definite.
         SchemaMismatchError: The schema is too large to be stored. Definite.
     """
     overwrites = request.mode is WriteMode.OVERWRITE
@@ -195,17 +195,17 @@ def created(
     schema: bytes = b"",
     properties: Mapping[str, str] | None = None,
 ) -> tuple[LogHead, tuple[bytes, ...]]:
-    """The head of a new, empty log at version 0, and the pages that it needs.
+    """The head of a new, empty log at version 0, and its pages.
 
     Args:
         log_id: Never used before.
-        name: Of the log.
-        kind: Who may write.
-        content: What entries hold.
+        name: Name of the log.
+        kind: Kind of its writers.
+        content: Content of its entries.
         now_ms: By the store's clock.
-        token: Of the creation.
+        token: Token of the creation.
         schema: The first schema, empty for none.
-        properties: As they are stored.
+        properties: In their stored form.
 
     Raises:
         SchemaMismatchError: The schema is too large to be stored.
@@ -266,7 +266,7 @@ def listed(
 def _schema(
     head: LogHead, request: CommitRequest, current_schema: bytes | None
 ) -> tuple[int, tuple[SchemaRecord, ...]]:
-    """The id of the rows' schema, and the schema when the log does not have it yet."""
+    """The id of the rows' schema, and the schema itself when it is new to the log."""
     if not request.schema:
         return head.schema_id, ()
     if head.schema_id != request.base_schema_id:

@@ -1,8 +1,8 @@
-"""Restoring a version: its ranges listed again at new offsets (LOGS.md#U10-U12).
+"""Restores a version: lists its ranges again at new offsets (LOGS.md#U10-U12).
 
-A merged range may reach over the version's start or end. A list names ranges whole, so the part
-that belongs to the version is written again before, and stands for the range; everything else is
-listed as it is, and no row is copied.
+A merged range may reach beyond the version's start or end. A list names only whole ranges, so the
+part that belongs to the version is copied before, and the copy replaces the range. All other ranges
+are listed as they are, without copying rows.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class CutRange:
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """What is to be restored.
+    """The version to restore.
 
     Attributes:
         app: Names the producer of this restore, a job's.
         run: Its query run.
         planned_version: The log's version when the restore was planned.
-        copies: Ranges written again, by the offsets of the rows that they hold.
-        overwrite_if_changed: Replace also what was committed since then.
-        password: Of the ledgers of the copies.
+        copies: Copied ranges, by the offsets of their rows.
+        overwrite_if_changed: Replace later commits too.
+        password: The password of the copies' ledgers.
     """
 
     version: int
@@ -71,7 +71,7 @@ class RestoreRequest:
 
 
 def cut_ranges(interval: VersionInterval, items: Iterable[Item]) -> tuple[CutRange, ...]:
-    """The parts of ranges that reach over the start or the end of a version; at most two."""
+    """The parts of ranges that reach beyond the start or the end of a version; at most two."""
     start, end = interval.start_offset, interval.end_offset
     return tuple(
         CutRange(item, max(start, item.first_offset), min(end, item.end_offset))
@@ -81,19 +81,15 @@ def cut_ranges(interval: VersionInterval, items: Iterable[Item]) -> tuple[CutRan
 
 
 class RestoreMachine(CommitMachine):
-    """Ends with `Finished(CommitResult)`: the newest version has the rows of the one named.
+    """Ends with `Finished(CommitResult)`: the newest version has the rows of the named one.
 
-    `NOTHING_TO_COMMIT` when the newest version has just these rows. Or `Failed` as a commit, with
-    `VersionNotAvailableError`, or with `ConcurrentCommitError` when others committed since the
-    restore was planned, or merged what it copied.
+    `NOTHING_TO_COMMIT` when the newest version already has exactly these rows. Or `Failed` as a
+    commit, with `VersionNotAvailableError`, or with `ConcurrentCommitError` when others committed
+    since the restore was planned, or merged a copied range.
     """
 
     def __init__(self, log: str, restore: RestoreRequest, *, token: str) -> None:
-        """Machine of one restore.
-
-        Args:
-            restore: What to restore.
-        """
+        """Machine of one restore."""
         request = CommitRequest(
             app=restore.app,
             run=restore.run,
@@ -130,7 +126,7 @@ class RestoreMachine(CommitMachine):
         return self._changed(NewVersion(head, interval, again))
 
     def _check_planned(self, head: LogHead) -> None:
-        """Returns unless others committed since the restore was planned."""
+        """Raises if others committed since the restore was planned."""
         if head.version != self._restore.planned_version and not self._restore.overwrite_if_changed:
             raise ConcurrentCommitError(
                 f"log {head.name!r} is at version {head.version}, restoring "
@@ -144,7 +140,7 @@ class RestoreMachine(CommitMachine):
     def _items(
         self, head: LogHead, old: VersionInterval, items: Sequence[Item], commit_time_ms: int
     ) -> tuple[Item, ...]:
-        """The version's ranges, and copies where it has a part only, at the log's end."""
+        """The version's ranges at the log's end, with copies where it has only a part."""
         cut = {part.item.first_offset: part for part in cut_ranges(old, items)}
         ranges = []
         for item in items:

@@ -1,4 +1,4 @@
-"""How a commit ended: what jobs, streams and commands get, and what the next commit starts from."""
+"""Results of commits, for jobs, streams and commands, and for the producer's next commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ledgerlog_spark.protocol.log.state.records import LogHead, ProducerRecord
 
 
 class CommitStatus(Enum):
-    """How a commit ended well."""
+    """How a commit ended successfully."""
 
     COMMITTED = "committed"
     ALREADY_COMMITTED = "already committed"
@@ -23,12 +23,12 @@ class CommitStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """What the log is like after the commit.
+    """The state of the log after the commit.
 
     Attributes:
         status: Whether this commit changed it.
-        version: That the batch made, None when it made none or that is no longer known.
-        end_offset: Behind the batch's rows, None as above.
+        version: Version of the batch, None when it made none or its version is unknown by now.
+        end_offset: After the batch's rows, None as above.
     """
 
     status: CommitStatus
@@ -49,13 +49,13 @@ def forgotten(log: str, app: str) -> ProducerFencedError:
 def unknown(
     log: str, app: str, batch_id: int, token: str, timeout_ms: int | None = None
 ) -> CommitUnknownError:
-    """The error of a commit whose transaction was sent and may have got through.
+    """The error of a commit with a transaction that was sent and may have succeeded.
 
     Args:
         app: The producer.
-        batch_id: Of the batch.
-        token: Of the transaction.
-        timeout_ms: What the commit had, when that is why it ended.
+        batch_id: The batch.
+        token: The token of the transaction.
+        timeout_ms: Time limit of the commit, if that ended it.
     """
     late: dict[str, Any] = {} if timeout_ms is None else {"timeout_ms": timeout_ms}
     return CommitUnknownError(
@@ -71,11 +71,11 @@ def unknown(
 
 @dataclass(frozen=True, slots=True)
 class KnownLog:
-    """A head and a producer record as a commit left them, as far as its process knows.
+    """A head and a producer record after a commit, to the knowledge of its process.
 
     Attributes:
-        head: Of the log.
-        producer: Of the app that committed.
+        head: The log's head.
+        producer: Record of the app that committed.
         registered: Ledgers that were registered under `producer` at that version.
     """
 
@@ -84,7 +84,7 @@ class KnownLog:
     registered: frozenset[int] = frozenset()
 
     def may_precede(self, request: CommitRequest) -> bool:
-        """Whether a commit that starts from here can pass; else it would only be refused."""
+        """Whether a commit that starts from here can succeed; else it would be refused."""
         record = self.producer.value
         return record.current_run == request.run and record.last_batch_id < request.batch_id
 
@@ -92,10 +92,10 @@ class KnownLog:
 def left_by(
     write: WriteHead, head_version: Version | None, registered: frozenset[int]
 ) -> KnownLog | None:
-    """What the store holds after `write`, if nobody came in between: a guess, never more.
+    """The stored state after `write`, if no other write followed: only a guess.
 
-    A conditional write raises a record's version number by one. None when `write` was no commit of
-    a producer.
+    A conditional write increments a record's version number. None when `write` was no commit of a
+    producer.
     """
     if head_version is None or write.producer is None or write.producer_version is None:
         return None

@@ -1,4 +1,4 @@
-"""What a head and its pages hold, read whole: one version, the history, the list, the schemas.
+"""Reads of a head and its pages: one version, the history, the list, the schemas.
 
 LOGS.md#Q1-Q5.
 """
@@ -106,7 +106,7 @@ def newest_of(head: LogHead) -> Walk[Item]:
 
 
 def _shown(head: LogHead, interval: VersionInterval) -> VersionInterval:
-    """The interval; a leader log has one version, whose ends are those of its head."""
+    """The interval; for a leader log its one version, with the ends of its head."""
     if head.kind is LogKind.TRANSACTIONAL:
         return interval
     return replace(
@@ -124,7 +124,7 @@ def listed_ledgers(head: LogHead, items: Sequence[Item]) -> set[int]:
 
 
 def check_version(head: LogHead, version: int) -> None:
-    """Returns when the head retains the version.
+    """Raise unless the head retains the version.
 
     Raises:
         VersionNotAvailableError: It does not.
@@ -149,8 +149,7 @@ class LogState:
     """A head as it was read, with all schemas of the log.
 
     Attributes:
-        head: Of the log.
-        version: Of the head's record.
+        version: Of the head's node.
         schemas: By id, rising.
     """
 
@@ -164,7 +163,7 @@ class LogState:
         return self.schemas.get(self.head.schema_id)
 
     def schema_id_of(self, schema: bytes) -> int | None:
-        """The id under which the log has exactly this schema, the newest if there are several."""
+        """The id of exactly this schema in the log, the newest if there are several."""
         newest_first = sorted(self.schemas, reverse=True)
         return next((i for i in newest_first if self.schemas[i] == schema), None)
 

@@ -1,7 +1,7 @@
-"""What a stream needs of a log to read on, in as few requests as that takes.
+"""The state that a stream needs to read on, in as few requests as possible.
 
-Offsets are dense over all versions, so a stream reads *retained* rows, not one version's: rows that
-were overwritten before it came to them are still read, as long as a version is kept that has them.
+Offsets are dense over all versions, so a stream reads *retained* rows, not one version's. It also
+reads rows that were overwritten before it came to them, as long as a version that has them is kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, SCHEMAS
 from ledgerlog_spark.protocol.log.state.walk import Walk
 
 VERSIONS_AT_ONCE = 64
-"""Versions that are read first when nothing says how far back to go; then twice as many."""
+"""Versions of the first read when no start is known; each further read doubles them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +31,16 @@ class LogView:
     """A log's retained rows from some offset on.
 
     Attributes:
-        log_id: Of the log.
-        name: Of the log.
         oldest_offset: The first retained row.
         start_offset: Of the newest version, inclusive.
         end_offset: Exclusive; the next row's offset. In a leader log the visible end.
         first_offset: From here on `items` is complete; at least `oldest_offset`.
         items: By offset, rising; the first may begin before `first_offset`.
-        versions: The newest versions, rising, without gap: those that were asked for.
-        schemas: By id: those that items name and the current one, without those the caller has.
-        schema_id: Of the current schema.
-        properties: Of the log, as stored.
-        kind: Who writes the log.
-        content: What entries hold.
-        open_ledgers: Of a leader log, those of its head that are not among `items`.
+        versions: The requested versions, the newest ones, rising, without gaps.
+        schemas: By id: those of the items and the current one, without those of the caller.
+        schema_id: Id of the current schema.
+        properties: As stored.
+        open_ledgers: In a leader log, the open ledgers that are not among `items`.
     """
 
     log_id: str
@@ -68,11 +64,11 @@ class ViewMachine(LogMachine[LogView]):
 
     Args:
         first_offset: The first row that the caller may read.
-        known_version: The newest version that the caller has; None reads back to the one that
-            ends before `first_offset`, or to the oldest.
+        known_version: The newest version that the caller has; None reads back to the one that ends
+            before `first_offset`, or to the oldest.
         known_schemas: Ids of the schemas that the caller has.
-        is_fresh: Synchronise first. Without it the view is that of some moment before, which is
-            enough to read on, and never to conclude that something is gone.
+        is_fresh: Synchronise first. Otherwise the view may be some time old, which is enough to
+            read on, and never to conclude that something does not exist.
     """
 
     def __init__(
@@ -118,7 +114,7 @@ class ViewMachine(LogMachine[LogView]):
         )
 
     def _versions(self, head: LogHead) -> Steps[tuple[VersionInterval, ...]]:
-        """The versions that the caller does not have, as far back as they say about its rows."""
+        """The versions that the caller does not have, as far back as its rows need them."""
         known = self._known_version
         first = head.version + 1 - VERSIONS_AT_ONCE if known is None else known + 1
         versions = older = yield from self._history(head, first, head.version + 1)

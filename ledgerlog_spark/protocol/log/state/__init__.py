@@ -1,6 +1,6 @@
-"""What is stored of a log.
+"""The stored state of a log.
 
 - `records`: the values. `rows`, `codec`, `bytes`: their bytes. `statistics`: bounds of columns.
-- `pages`: which part of a sequence is in the head, and which in pages. `walk`: reads the records
-  that cover given keys.
+- `pages`: divides a sequence between the head and pages. `walk`: reads the records that cover given
+  keys.
 """

@@ -40,11 +40,7 @@ def append_blob(out: bytearray, data: bytes) -> None:
 
 
 class ByteReader:
-    """Reads what the `append_` functions wrote; anything else is a WireFormatError.
-
-    Attributes:
-        position: Of the next byte.
-    """
+    """Reads the output of the `append_` functions; anything else is a WireFormatError."""
 
     __slots__ = ("_data", "position")
 
@@ -54,7 +50,7 @@ class ByteReader:
 
     @property
     def remaining(self) -> int:
-        """How many bytes are left."""
+        """Number of bytes left."""
         return len(self._data) - self.position
 
     def byte(self) -> int:
@@ -119,7 +115,7 @@ class ByteReader:
         return size
 
     def blob(self, size_bytes_max: int) -> bytes:
-        """What `append_blob` wrote.
+        """Bytes that `append_blob` wrote.
 
         Raises:
             WireFormatError: It is longer than `size_bytes_max`, or the bytes end first.
@@ -127,7 +123,7 @@ class ByteReader:
         return self.take(self.length(size_bytes_max))
 
     def text(self, size_bytes_max: int) -> str:
-        """What `append_text` wrote.
+        """Text that `append_text` wrote.
 
         Raises:
             WireFormatError: It is too long, cut off, or not UTF-8.
@@ -147,10 +143,10 @@ class ByteReader:
             raise WireFormatError(f"text in a record is not UTF-8: {error}") from None
 
     def expect_end(self) -> None:
-        """Nothing may follow.
+        """Raise unless all bytes were read.
 
         Raises:
-            WireFormatError: Something does.
+            WireFormatError: There are more.
         """
         if self.remaining:
             raise WireFormatError(f"there are {self.remaining} bytes after a record")

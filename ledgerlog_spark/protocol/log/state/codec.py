@@ -10,8 +10,8 @@ Every stored record has one envelope:
     u32  size of the body before compression
     u32  CRC-32 of the body before compression
 
-Decoders take any bytes and raise `WireFormatError` for what is no such record, and
-`MetadataFormatError` for a record that a later version wrote.
+Decoders accept any bytes. They raise `WireFormatError` for invalid bytes, and `MetadataFormatError`
+for a record that a later version wrote.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ TEXT_SIZE_BYTES_MAX = 4_096
 PROPERTIES_SIZE_BYTES_MAX = 2_048
 FEATURES_MAX = 64
 RUNS_STORED_MAX = 4_096
-"""Query runs in a producer record; as many were kept by older versions."""
+"""Query runs in a producer record; older versions kept this many."""
 BODY_SIZE_BYTES_MAX = 1 << 20
-"""A body is never larger before compression; checked before anything is unpacked."""
+"""Limit of a body before compression; checked before unpacking."""
 
 _ENVELOPE = Struct(">4sBBBBII")
 _MAGIC = b"LLOG"
@@ -76,7 +76,7 @@ def encode_head(head: LogHead) -> bytes:
     """The head as stored, at most 16 KiB.
 
     Raises:
-        LocalProtocolError: It is larger: something should have gone to a page first.
+        LocalProtocolError: It is larger: a part should have gone to a page first.
     """
     assert not head.open_ledgers or head.kind is LogKind.LEADER, "only leader logs have them"
     out = bytearray()
@@ -143,7 +143,7 @@ def decode_head(data: bytes) -> LogHead:
     items = _take_paged(reader, ITEMS)
     history = _take_paged(reader, HISTORY)
     schemas = _take_paged(reader, SCHEMAS)
-    # The first version stored leader logs, of which it made none but empty ones, without this.
+    # The first version, which stored only empty leader logs, did not store this.
     has_open_ledgers = kind is LogKind.LEADER and reader.remaining > 0
     open_ledgers = decode_open_ledgers(reader) if has_open_ledgers else ()
     reader.expect_end()

@@ -1,10 +1,10 @@
-"""What of a log's sequences stays in the head, and what goes to pages (LOGS.md#G2).
+"""The parts of a log's sequences: records in the head, and records in pages (LOGS.md#G2).
 
-A sequence grows at its end. What is new goes to the head while it fits there; else all that the
-head holds is *spilled*: into the last page together with what that page holds, as long as one page
-can take both, and into new pages where not. When the head names too many pages, all but the last
-move into an index page by the same rule. So a commit of one range usually writes the head alone,
-every fiftieth or so also one page, and no page that is full is ever written again.
+A sequence grows at its end. New records go to the head while they fit there. Otherwise all records
+of the head are *spilled*: into the last page, together with the records of that page, as long as
+one page has room for both, and else into new pages. When the head names too many pages, all but the
+last move into an index page by the same rule. So a commit of one range usually writes the head
+alone, about every fiftieth also writes one page, and no full page is ever rewritten.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PAGE_BODY_SIZE_BYTES_MAX = PAGE_SIZE_BYTES_MAX - 64
 
 @dataclass(frozen=True, slots=True)
 class HeadShare:
-    """How much of the head one sequence may take.
+    """The part of the head that one sequence may use.
 
     Attributes:
         recent_size_bytes_max: Records in the head itself.
@@ -49,7 +49,7 @@ SHARES: Mapping[str, HeadShare] = {
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A page and what kind of records it holds."""
+    """A page and the kind of its records."""
 
     kind: RecordKind[Any]
     ref: PageRef
@@ -74,7 +74,7 @@ class PageWriter:
         self.pages: list[bytes] = []
 
     def write(self, kind: RecordKind[T], records: Sequence[T]) -> PageRef:
-        """Add a page of those records, at least one, and refer to it."""
+        """Add a page of those records, at least one; returns a reference to it."""
         number = len(self.pages)
         self.pages.append(encode_page(kind, records))
         is_index = kind is REFS
@@ -89,7 +89,7 @@ class PageWriter:
 
 
 def pages_to_merge(kind: RecordKind[T], paged: Paged[T], new: Sequence[T]) -> list[PageRequest]:
-    """The pages, at most two, that `append` has to be given the records of."""
+    """The pages, at most two, whose records `append` needs."""
     share = SHARES[kind.name]
     spilled = (*paged.recent, *new)
     size_bytes = kind.size_bytes(spilled)
@@ -111,12 +111,11 @@ def pages_to_merge(kind: RecordKind[T], paged: Paged[T], new: Sequence[T]) -> li
 def append(
     kind: RecordKind[T], paged: Paged[T], new: Sequence[T], writer: PageWriter, loaded: Loaded
 ) -> Paged[T]:
-    """The sequence with `new` at its end; pages that this takes are added to `writer`.
+    """The sequence with `new` at its end; new pages are added to `writer`.
 
     Args:
-        kind: Of the records.
-        paged: The sequence as the head has it.
-        new: In rising order of key, all behind what is there.
+        paged: The sequence in the head.
+        new: In rising order of key, all after the existing ones.
         loaded: Records of all `pages_to_merge`.
     """
     share = SHARES[kind.name]
@@ -141,7 +140,7 @@ def append(
 
 
 def drop_before(kind: RecordKind[T], paged: Paged[T], key: int) -> Paged[T]:
-    """The sequence without what lies wholly below `key`; pages are kept or dropped whole."""
+    """The sequence without records wholly below `key`; pages are kept or dropped whole."""
     return Paged(
         tuple(ref for ref in paged.index if ref.end_key > key),
         tuple(ref for ref in paged.pages if ref.end_key > key),
@@ -150,7 +149,7 @@ def drop_before(kind: RecordKind[T], paged: Paged[T], key: int) -> Paged[T]:
 
 
 def end_key(kind: RecordKind[T], paged: Paged[T]) -> int:
-    """The key behind everything in the sequence, 0 when it is empty."""
+    """The key after the last one of the sequence, 0 when it is empty."""
     if paged.recent:
         return kind.end_key(paged.recent[-1])
     refs = paged.pages or paged.index
@@ -158,14 +157,14 @@ def end_key(kind: RecordKind[T], paged: Paged[T]) -> int:
 
 
 def overlapping(refs: Iterable[PageRef], first_key: int, end_key: int) -> list[PageRef]:
-    """Those references that hold keys of [first_key, end_key)."""
+    """The references to pages with keys of [first_key, end_key)."""
     return [ref for ref in refs if ref.first_key < end_key and ref.end_key > first_key]
 
 
 def select(
     kind: RecordKind[T], records: Sequence[T], first_key: int, end_key: int
 ) -> tuple[T, ...]:
-    """Those records, which are in rising order, that cover keys of [first_key, end_key)."""
+    """The records, in rising order, that cover keys of [first_key, end_key)."""
     if first_key >= end_key:
         return ()  # an empty version covers nothing, also where it lies within a range
     first = bisect_right(records, first_key, key=kind.end_key)
@@ -178,7 +177,7 @@ def _fits(ref: PageRef, size_bytes: int) -> bool:
 
 
 def chunks(kind: RecordKind[T], records: Sequence[T]) -> Iterable[Sequence[T]]:
-    """Cut into as many pages as it takes, each as full as it can be."""
+    """Cut into as few pages as possible, each as full as possible."""
     first = size_bytes = 0
     for place, record in enumerate(records):
         added = kind.size_bytes((record,))
@@ -200,14 +199,13 @@ def replace_run(
 ) -> Paged[T]:
     """The sequence with `by` in place of `run` (LOGS.md#U13); its new pages go to `writer`.
 
-    Pages are never changed: those that hold part of the run are written again without it, as few as
-    it takes, and so are the index pages that name them. What the run leaves of a page joins the
-    page before when both fit into one, so that merging also makes pages fewer.
+    Pages are never changed: those with a part of the run are replaced by new ones without it, as
+    few as possible, and so are the index pages that name them. The remaining records of a page join
+    the page before when both fit into one, so that merging also reduces the number of pages.
 
     Args:
-        kind: Of the records.
-        paged: The sequence as the head has it.
-        run: Records of it one behind the other, at least one.
+        paged: The sequence in the head.
+        run: Consecutive records of it, at least one.
         by: At least one record; together they cover the keys that the run covered.
         loaded: Records of all pages and index pages of the sequence that hold retained keys.
     """
@@ -246,7 +244,7 @@ def replace_run(
 def _without(
     kind: RecordKind[T], records: Sequence[T], first_key: int, end_key: int, by: Sequence[T]
 ) -> tuple[T, ...]:
-    """The records outside of [first_key, end_key), and `by` where those inside were."""
+    """The records outside of [first_key, end_key), and `by` in place of those inside."""
     before = (record for record in records if kind.end_key(record) <= first_key)
     behind = (record for record in records if kind.first_key(record) >= end_key)
     return (*before, *by, *behind)
@@ -259,5 +257,5 @@ def _joins(kind: RecordKind[T], before: PageRef, records: Sequence[T], loaded: L
 
 
 def _left_of_pages(pages: Sequence[PageRef], old: Sequence[PageRef]) -> int:
-    """How many pages that no index page names stay as they are."""
+    """Number of unchanged pages that no index page names."""
     return sum(1 for ref in pages if ref not in old)

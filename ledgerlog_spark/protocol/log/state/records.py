@@ -1,8 +1,8 @@
-"""The values that a log's stored state is made of (LOGS.md#G1-G6).
+"""The values of a log's stored state (LOGS.md#G1-G6).
 
 Offsets count rows, are dense, 64 bit, and never reused. Intervals of offsets are half-open; entry
 ids are inclusive on both ends. A *token* is the 32 hexadecimal digits that name one attempt to
-change a head; the pages that the attempt wrote lie under it.
+change a head; the pages of the attempt are stored under it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ LOG_FORMAT = 1
 """Format number of heads, pages and producer records that this version writes."""
 
 NO_SCHEMA = -1
-"""Stands where a schema id would, in a log that has none yet or holds records."""
+"""Schema id of a log that has no schema yet or holds records."""
 
 NO_BATCH = -1
-"""Stands where a batch id would: the producer has committed nothing."""
+"""Batch id of a producer that has committed nothing."""
 
 HEAD_SIZE_BYTES_MAX = 16 * 1024
 PAGE_SIZE_BYTES_MAX = 256 * 1024
@@ -37,21 +37,21 @@ T = TypeVar("T")
 
 
 class LogKind(IntEnum):
-    """Who may write; fixed when the log is created."""
+    """Kind of the writers; fixed when the log is created."""
 
     LEADER = 1
     TRANSACTIONAL = 2
 
 
 class LogContent(IntEnum):
-    """What an entry holds; fixed when the log is created."""
+    """Content of an entry; fixed when the log is created."""
 
     RECORDS = 1
     ROWS = 2
 
 
 class Operation(IntEnum):
-    """What made a version."""
+    """The operation that made a version."""
 
     CREATE = 1
     APPEND = 2
@@ -61,7 +61,7 @@ class Operation(IntEnum):
 
 
 class WriteMode(Enum):
-    """How a commit places its ranges: behind what is there, or instead of it."""
+    """How a commit places its ranges: after the existing rows, or in place of them."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -69,17 +69,17 @@ class WriteMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StagedRange:
-    """What one task wrote into one ledger, before the commit gives it offsets.
+    """A range that one task wrote into one ledger, before the commit gives it offsets.
 
     Attributes:
         ledger_id: The ledger; a range never spans two.
-        first_entry_id: Inclusive; the first record batch. A ledger's schema message (entry 0) is
-            in no range.
+        first_entry_id: Inclusive; the first record batch. A ledger's schema message (entry 0) is in
+            no range.
         last_entry_id: Inclusive; the index entry when there is one.
         index_entry_id: The range's index entry, NO_ENTRY when fencing cut the range short.
         rows: At least 1.
         size_bytes: Payload bytes of the entries in the range.
-        statistics: As `log_statistics.encode_statistics` makes them; empty for none.
+        statistics: Made by `statistics.encode_statistics`; empty for none.
     """
 
     ledger_id: int
@@ -98,15 +98,15 @@ class Item:
     Attributes:
         first_entry_id: Inclusive; the first record batch.
         last_entry_id: Inclusive; the index entry when there is one.
-        index_entry_id: The range's index entry, NO_ENTRY when there is none: the range has to be
-            read whole to find a row in it.
+        index_entry_id: The range's index entry, NO_ENTRY when there is none: then the whole range
+            has to be read to find a row in it.
         rows: At least 1.
         size_bytes: Payload bytes of the entries in the range.
         first_offset: Offset of the range's first row.
-        schema_id: Of the schema that the ledger's entry 0 carries.
-        statistics: As `log_statistics.encode_statistics` makes them; empty for none.
-        newest_ms: When the youngest of the rows came into the log, in ms since the epoch:
-            its commit, or its append to a leader log. 0 where an older list does not say.
+        schema_id: Id of the schema in the ledger's entry 0.
+        statistics: Made by `statistics.encode_statistics`; empty for none.
+        newest_ms: Time of the youngest row, in ms since the epoch: of its commit, or of its append
+            to a leader log. 0 where an older list has no time.
     """
 
     ledger_id: int
@@ -122,7 +122,7 @@ class Item:
 
     @property
     def end_offset(self) -> int:
-        """Offset behind the range's last row (exclusive)."""
+        """Offset after the range's last row (exclusive)."""
         return self.first_offset + self.rows
 
     @property
@@ -133,13 +133,13 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class OpenLedger:
-    """A ledger of a leader log that is not an item yet, because its end is not known.
+    """A ledger of a leader log that is not an item yet, because its end is unknown.
 
     Attributes:
-        first_offset: Of its first record: exact in the oldest open ledger, where it is the head's
-            `end_offset`; in the younger one at least this, because it is listed while the older
-            one is still appended to (LOGS.md#J5).
-        opened_ms: When the leader made it, by the store's clock, ms since the epoch.
+        first_offset: Of its first record. Exact in the oldest open ledger, where it is the head's
+            `end_offset`; a lower bound in the younger one, which is listed while records are still
+            appended to the older one (LOGS.md#J5).
+        opened_ms: When the leader created it, by the store's clock, ms since the epoch.
     """
 
     ledger_id: int
@@ -148,7 +148,7 @@ class OpenLedger:
 
 
 OPEN_LEDGERS_MAX = 2
-"""Of a leader log (LOGS.md#J5)."""
+"""Limit of a leader log's open ledgers (LOGS.md#J5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +157,12 @@ class VersionInterval:
 
     Attributes:
         version: Counts from 0, which is the empty log that was created.
-        start_offset: Inclusive; never smaller than an earlier version's.
-        end_offset: Exclusive; never smaller than an earlier version's.
+        start_offset: Inclusive; never decreases from version to version.
+        end_offset: Exclusive; never decreases from version to version.
         commit_time_ms: By the store's clock, ms since the epoch; rises from version to version.
         token: Of the commit that made the version.
         schema_id: The log's schema as of this version.
-        operation: What the commit did.
+        operation: The operation of the commit.
     """
 
     version: int
@@ -181,7 +181,7 @@ class VersionInterval:
 
 @dataclass(frozen=True, slots=True)
 class SchemaRecord:
-    """One schema that rows of the log have, as the bytes of an Arrow schema message."""
+    """One schema of the log's rows, as the bytes of an Arrow schema message."""
 
     schema_id: int
     schema: bytes
@@ -189,17 +189,18 @@ class SchemaRecord:
 
 @dataclass(frozen=True, slots=True)
 class PageRef:
-    """Where an immutable page lies and which keys it holds.
+    """The path of an immutable page, and its keys.
 
     Keys are offsets (items), versions (history) or schema ids (schemas).
 
     Attributes:
-        token: Of the attempt that wrote the page; it lies at `pages/<token>/<number>`.
+        token: Of the attempt that wrote the page, at `pages/<token>/<number>`.
         number: Counts the attempt's pages from 0.
         first_key: The smallest key in the page.
-        end_key: Behind the largest (exclusive).
-        count: Records in the page; pages of references count what those pages hold.
-        size_bytes: Of the records before compression; what is stored is hardly larger.
+        end_key: After the largest (exclusive).
+        count: Records in the page; for a page of references, the records of the pages that it
+            names.
+        size_bytes: Of the records before compression; the stored page is hardly larger.
     """
 
     token: str
@@ -212,7 +213,7 @@ class PageRef:
 
 @dataclass(frozen=True, slots=True)
 class Paged(Generic[T]):
-    """A sequence in rising order of key: index pages, then pages, then what the head holds.
+    """A sequence in rising order of key: index pages, then pages, then records in the head.
 
     Attributes:
         index: References to index pages, each a page of references to pages. The oldest records.
@@ -226,39 +227,37 @@ class Paged(Generic[T]):
 
     @property
     def count(self) -> int:
-        """How many records there are, those of a page that is partly dropped included."""
+        """Number of records; includes all records of a page that is partly dropped."""
         paged = sum(page.count for page in self.index) + sum(page.count for page in self.pages)
         return paged + len(self.recent)
 
 
 @dataclass(frozen=True, slots=True)
 class LogHead:
-    """The whole state of a log, as far as it fits; the rest lies in pages (LOGS.md#G2).
+    """The state of a log; the parts that do not fit are in pages (LOGS.md#G2).
 
     Attributes:
         log_id: Never used for another log, also after deletion.
         name: The name it was created under.
-        kind: Who may write.
-        content: What entries hold.
-        properties: By name; the defaults are not stored (`properties`).
+        properties: By name; without the defaults (`properties`).
         version: The newest version.
         start_offset: Of the newest version, inclusive.
         end_offset: Of the newest version, exclusive; the next row's offset.
-        schema_id: Of the current schema, NO_SCHEMA before the first rows.
+        schema_id: Id of the current schema, NO_SCHEMA before the first rows.
         commit_time_ms: Of the newest version.
         token: Of the last change of this head, whether it made a version or not.
-        oldest_version: The oldest version that is retained.
-        oldest_offset: Where that version starts; an item that ends at or before it is not listed.
-        deleted_ms: When the log was deleted, 0 while it lives. The head stays until the
-            log's ledgers are gone.
+        oldest_version: The oldest retained version.
+        oldest_offset: Start of that version; an item that ends at or before it is not listed.
+        deleted_ms: When the log was deleted, 0 while it exists. The head stays until the log's
+            ledgers are deleted.
         items: Every item that a retained version names, by first offset.
         history: Every retained version, the newest included, by version.
         schemas: Every schema that a listed item may name, by id.
-        reader_features: Sorted names; a reader that does not know one refuses the log.
-        writer_features: Sorted names; a writer that does not know one refuses to write.
-        open_ledgers: Of a leader log alone: what is listed behind `items`, oldest first, at most
-            two. `end_offset` is where the oldest of them begins.
-        log_format: Format number of the record.
+        reader_features: Sorted names; a reader that does not support one refuses the log.
+        writer_features: Sorted names; a writer that does not support one refuses to write.
+        open_ledgers: Of a leader log alone: the ledgers listed after `items`, oldest first, at most
+            two. `end_offset` is the start of the oldest.
+        log_format: Format number of the stored head.
     """
 
     log_id: str
@@ -291,12 +290,12 @@ class LogHead:
 
 @dataclass(frozen=True, slots=True)
 class ProducerRecord:
-    """What a log knows of one producer.
+    """The state of one producer in a log.
 
     Attributes:
-        epoch: Rises by one with each query run that took over; 0 before the first.
+        epoch: Incremented by each query run that took over; 0 before the first.
         runs: Query runs in the order in which they took over, the newest last; the last 64.
-        last_batch_id: The last batch that was committed, NO_BATCH for none.
+        last_batch_id: The last committed batch, NO_BATCH for none.
         token: Of the last change of this record that was a commit, empty for none.
         time_ms: Of the last change, by the store's clock.
     """
@@ -315,18 +314,15 @@ class ProducerRecord:
 
 @dataclass(frozen=True, slots=True)
 class LogSnapshot:
-    """One version of a log, whole: what a scan is planned from.
+    """One whole version of a log, from which a scan is planned.
 
     Attributes:
-        log_id: Of the log.
-        name: Of the log.
         interval: The version.
         items: All items that overlap the interval, by offset; the first may begin before it.
-        schemas: By id: every schema that an item names, and the version's own.
-        properties: Of the log, as stored.
-        kind: Who writes the log; it says how entries are to be decoded.
-        content: What entries hold.
-        open_ledgers: Of a leader log, those of its head that are not among `items`.
+        schemas: By id: every schema of an item, and the version's own.
+        properties: As stored.
+        kind: Kind of the writers; determines how entries are decoded.
+        open_ledgers: In a leader log, the open ledgers that are not among `items`.
     """
 
     log_id: str

@@ -1,8 +1,8 @@
 """Records of pages and of the head's sequences as bytes (LOGS.md#formats).
 
-A sequence of records is a varint count, then that many fixed big-endian rows, then what has no
-fixed length (statistics, schemas) one behind the other. Fixed rows compress well and are parsed
-by `struct.iter_unpack`, so that 100,000 items take half a second.
+A sequence of records is a varint count, then that many fixed big-endian rows, then the parts of
+variable length (statistics, schemas) in the same order. Fixed rows compress well and are parsed by
+`struct.iter_unpack`, so that 100,000 items take half a second.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class RecordKind(ABC, Generic[T]):
 
     @abstractmethod
     def end_key(self, record: T) -> int:
-        """Behind the largest key that the record covers."""
+        """After the largest key that the record covers."""
 
     @abstractmethod
     def size_bytes(self, records: Sequence[T]) -> int:
-        """What the records take in a sequence, its count aside."""
+        """Size of the records in a sequence, without its count."""
 
     @abstractmethod
     def encode(self, records: Sequence[T]) -> bytes:
@@ -83,7 +83,7 @@ class RecordKind(ABC, Generic[T]):
 class ItemKind(RecordKind[Item]):
     """Items, keyed by offset.
 
-    The highest bit of a row's statistics size says that 8 bytes follow the statistics: the time of
+    The highest bit of a row's statistics size means that 8 bytes follow the statistics: the time of
     the youngest row. The first version wrote none.
     """
 
@@ -96,7 +96,7 @@ class ItemKind(RecordKind[Item]):
         return record.first_offset
 
     def end_key(self, record: Item) -> int:
-        """The offset behind the last row."""
+        """The offset after the last row."""
         return record.end_offset
 
     def size_bytes(self, records: Sequence[Item]) -> int:
@@ -130,7 +130,7 @@ class ItemKind(RecordKind[Item]):
         """The items.
 
         Raises:
-            WireFormatError: On bytes that are no items, or items that cannot be.
+            WireFormatError: The bytes are not items, or items that are impossible.
         """
         rows = _take_rows(reader, _ITEM)
         items = tuple(
@@ -157,7 +157,7 @@ class IntervalKind(RecordKind[VersionInterval]):
         return record.version
 
     def end_key(self, record: VersionInterval) -> int:
-        """The version behind it."""
+        """The next version."""
         return record.version + 1
 
     def size_bytes(self, records: Sequence[VersionInterval]) -> int:
@@ -214,7 +214,7 @@ class SchemaKind(RecordKind[SchemaRecord]):
         return record.schema_id
 
     def end_key(self, record: SchemaRecord) -> int:
-        """The id behind it."""
+        """The next id."""
         return record.schema_id + 1
 
     def size_bytes(self, records: Sequence[SchemaRecord]) -> int:
@@ -253,7 +253,7 @@ class RefKind(RecordKind[PageRef]):
         return record.first_key
 
     def end_key(self, record: PageRef) -> int:
-        """The key behind the page's last."""
+        """The key after the page's last."""
         return record.end_key
 
     def size_bytes(self, records: Sequence[PageRef]) -> int:
@@ -308,10 +308,10 @@ def encode_open_ledgers(ledgers: Sequence[OpenLedger]) -> bytes:
 
 
 def decode_open_ledgers(reader: ByteReader) -> tuple[OpenLedger, ...]:
-    """What `encode_open_ledgers` wrote.
+    """The open ledgers that `encode_open_ledgers` wrote.
 
     Raises:
-        WireFormatError: The bytes are none, or there are more ledgers than a leader may have open.
+        WireFormatError: The bytes are invalid, or have more ledgers than a leader may have open.
     """
     count = reader.length(OPEN_LEDGERS_MAX)
     rows = _OPEN_LEDGER.iter_unpack(reader.take(count * _OPEN_LEDGER.size))
@@ -324,7 +324,7 @@ def decode_open_ledgers(reader: ByteReader) -> tuple[OpenLedger, ...]:
 
 
 def _tail(reader: ByteReader, size: int) -> tuple[bytes, int]:
-    """Statistics and time of an item, given what its row says of their size."""
+    """Statistics and time of an item, from the statistics size of its row."""
     has_time = bool(size & _HAS_TIME)
     size &= ~_HAS_TIME
     if size > STATISTICS_SIZE_BYTES_MAX:

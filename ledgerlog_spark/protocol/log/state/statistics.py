@@ -6,11 +6,11 @@ Layout: a sequence of columns, each
     varint  null count
     u8      bits 0-3: kind of the bounds, bit 4: minimum exact, bit 5: maximum exact,
             bit 6: has minimum, bit 7: has maximum
-    bounds  minimum, then maximum, each as its kind says
+        bounds  minimum, then maximum, each encoded by its kind
 
 A bound of kind int is a zigzag varint, float 8 bytes big-endian, bool one byte, text and bytes a
-varint length and at most 32 bytes. Text is cut at a character's boundary; a cut maximum is raised
-to the next text of that length, or left out where there is none, so that both stay bounds.
+varint length and at most 32 bytes. Text is cut at a character's boundary. A cut maximum is raised
+to the next text of that length, or omitted where there is none, so that both stay bounds.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class ColumnStatistics:
 
     Attributes:
         column: Place among the schema's top-level fields.
-        null_count: Rows whose value is null.
-        minimum: At most the smallest value; None when not known (or all values are null).
-        maximum: At least the largest value; None when not known (or all values are null).
+        null_count: Rows with a null value.
+        minimum: At most the smallest value; None when unknown (or all values are null).
+        maximum: At least the largest value; None when unknown (or all values are null).
         is_minimum_exact: The minimum is a value that occurs.
         is_maximum_exact: The maximum is a value that occurs.
     """
@@ -66,7 +66,7 @@ def encode_statistics(columns: Sequence[ColumnStatistics], *, size_bytes_max: in
     """The stored form of the first columns that fit into `size_bytes_max`, at most 32.
 
     Args:
-        columns: In order of importance; what comes later is left out first.
+        columns: In order of importance; the last ones are omitted first.
         size_bytes_max: 1,024, or 64 in a log of more than 10,000 items.
     """
     out = bytearray()
@@ -171,7 +171,7 @@ def _read_bound(reader: ByteReader, kind: int) -> Bound:
 
 
 def _cut(column: ColumnStatistics) -> ColumnStatistics:
-    """Bounds of at most 32 bytes that still hold; what cannot be stored is left out."""
+    """Bounds of at most 32 bytes that still hold; others are omitted."""
     minimum, maximum = column.minimum, column.maximum
     mixed = minimum is not None and maximum is not None and type(minimum) is not type(maximum)
     if mixed or _says_nothing(minimum) or _says_nothing(maximum):
@@ -184,7 +184,7 @@ def _cut(column: ColumnStatistics) -> ColumnStatistics:
 
 
 def _says_nothing(bound: Bound | None) -> bool:
-    """Whether it is NaN, which compares with nothing, or an int beyond any column's width."""
+    """Whether it is NaN, which compares with nothing, or an int wider than any column."""
     if isinstance(bound, float):
         return math.isnan(bound)
     return isinstance(bound, int) and not -_INT_END <= bound < _INT_END

@@ -1,4 +1,4 @@
-"""The records of one of a head's sequences that cover given keys, in two rounds of reading."""
+"""Reads the records of one sequence of a head that cover given keys, in two rounds."""
 
 from __future__ import annotations
 
@@ -33,11 +33,10 @@ class Walk(Generic[T]):
         """Walk over the keys [first_key, end_key).
 
         Args:
-            kind: Of the records.
             first_key: Inclusive.
             end_key: Exclusive.
-            records_min: Read only as many of the oldest pages as hold more records than that; None
-                reads all. What the head itself holds follows after the last page alone.
+            records_min: Read only as many of the oldest pages as hold more records than this; None
+                reads all. The records of the head follow only after the last page.
         """
         self._kind = kind
         self._paged = paged
@@ -54,7 +53,7 @@ class Walk(Generic[T]):
 
     @property
     def wanted(self) -> tuple[PageRequest, ...]:
-        """The pages to read next; empty when all is there."""
+        """The pages to read next; empty when everything was read."""
         return self._wanted
 
     @property
@@ -63,7 +62,7 @@ class Walk(Generic[T]):
         return self._is_indexed
 
     def feed(self, pages: Sequence[tuple[Any, ...]]) -> None:
-        """Take the records of the pages that were wanted, in that order."""
+        """Add the records of the wanted pages, in the order of `wanted`."""
         for wanted, page in zip(self._wanted, pages, strict=True):
             self.loaded[wanted.ref.token, wanted.ref.number] = page
         if not self._is_indexed:
@@ -83,7 +82,7 @@ class Walk(Generic[T]):
         return select(self._kind, everything, self._first_key, self._end_key)
 
     def _oldest(self, refs: list[PageRef]) -> list[PageRef]:
-        """The oldest pages that are enough; of the first one some records may be dropped."""
+        """The oldest pages that are enough; some records of the first one may be dropped."""
         if self._records_min is None:
             return refs
         count = 0
