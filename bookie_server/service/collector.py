@@ -1,11 +1,11 @@
 """Garbage collection: deletes the entries of deleted ledgers.
 
 A ledger is dropped only if three conditions hold, in this order. It was held before the listing
-began, or else a ledger created meanwhile would seem deleted. The listing does not contain it. A
-lookup by its id after a sync finds no record, or else a stale listing would delete a new ledger. A
-ledger whose state is unknown stays until the next pass (PROTOCOL.md#F6).
+began; otherwise a ledger created meanwhile would seem deleted. The listing does not contain it. A
+lookup by its id after a sync finds no metadata; otherwise a stale listing would delete a new
+ledger. A ledger whose state is unknown stays until the next pass (PROTOCOL.md#F6).
 
-A ledger whose record does not name this bookie any more keeps its entries here.
+A ledger whose metadata no longer names this bookie keeps its entries here.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import Code
 
 BATCH_LEDGERS = 256
-"""Looked up after one sync, and dropped with their tombstones in few groups."""
+"""Ledgers looked up after one sync, and dropped with tombstones in few groups."""
 
 
 class CollectedStorage(Protocol):
     """The part of LedgerStorage that a collector uses."""
 
     async def droppable(self) -> Sequence[int]:
-        """Ledgers with anything to drop, in rising order."""
+        """Return the ledgers with entries to drop, in ascending order."""
 
     def drop(self, ledger_id: int, on_done: Callable[[Code], None]) -> None:
-        """Write a tombstone; `on_done` after it is durable, or refused."""
+        """Write a tombstone; calls `on_done` after it is durable or refused."""
 
     async def reclaim(self) -> None:
         """Free files without live entries, forget old tombstones."""
@@ -41,8 +41,8 @@ class Collected:
 
     Attributes:
         is_whole: The metadata store answered; otherwise nothing was dropped.
-        ledgers_held: Before the pass, without dropped ones.
-        ledgers_dropped: By it, durably.
+        ledgers_held: Ledgers before the pass, without dropped ones.
+        ledgers_dropped: Ledgers that it dropped durably.
     """
 
     is_whole: bool
@@ -54,10 +54,10 @@ class Collector:
     """Runs passes at an interval and on request, one after the other.
 
     Args:
-        storage: Of this bookie.
-        listing: Of the ledgers in the metadata store.
-        tasks: Where passes run.
-        interval_ms: Between two passes without a request.
+        storage: The bookie's storage.
+        listing: The ledgers in the metadata store.
+        tasks: Runs the passes.
+        interval_ms: Time between two passes without a request.
         on_pass: Called with the result of each pass.
     """
 
@@ -81,7 +81,7 @@ class Collector:
         self._asked: list[Future[Collected]] = []
 
     def start(self) -> None:
-        """Begin the passes; the first one comes after an interval, or on request."""
+        """Start the passes; the first one runs after an interval, or on request."""
         self._tasks.spawn("collector", self._run())
         self._tasks.spawn("collector's clock", self._tick())
 
@@ -134,7 +134,7 @@ class Collector:
         return Collected(is_whole=True, ledgers_held=len(held), ledgers_dropped=dropped)
 
     async def _look_up(self, unlisted: Sequence[int]) -> Sequence[int]:
-        """Those that are deleted: to be missing in a listing is no proof."""
+        """Return those that are deleted; absence from a listing is no proof."""
         return await self._listing.deleted(unlisted)
 
     async def _drop_deleted(self, unlisted: Sequence[int]) -> int:

@@ -1,9 +1,9 @@
 """The life of a bookie process, from its settings to its exit code.
 
 Start: lock the directory, claim the ports, reach the metadata store, check the cookie, open
-storage (which replays), serve, register, say so in one line on standard output. Stop on SIGTERM
-or SIGINT: withdraw the registration, accept nothing more, answer what was accepted (bounded),
-close storage. When storage fails for good the same happens, with another exit code.
+storage (which replays), serve, register, print one line on standard output. Stop on SIGTERM or
+SIGINT: withdraw the registration, accept no further request, answer accepted ones (bounded), close
+storage. When storage fails permanently, the same happens with another exit code.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Bookie:
 
     Attributes:
         bookie_id: Known once the ports are claimed.
-        failed: Set when storage failed for good or crashed; `close` then.
-        crash: The error of a task that should have none: a bug.
+        failed: Set when storage failed permanently or crashed; then call `close`.
+        crash: The unexpected error of a task: a bug.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Bookie:
         """Starts nothing yet; must run on the event loop.
 
         Args:
-            settings: Of this bookie.
+            settings: This bookie's settings.
             open_files_max: Entry-log files that may be open at the same time.
             callers_max: Connections to the control service.
-            before_serving: Called once storage is open, while nobody is served.
-            log_lines_dropped: Gives the number of log lines that were dropped so far.
+            before_serving: Called once storage is open, before any client is served.
+            log_lines_dropped: Returns the number of log lines that were dropped so far.
         """
         self._log_lines_dropped = log_lines_dropped
         self._before_serving = before_serving
@@ -98,7 +98,7 @@ class Bookie:
 
     @property
     def failure(self) -> Exception | None:
-        """Why storage failed, None while it works."""
+        """The error that ended storage, None while it works."""
         return None if self._storage is None else self._storage.failure
 
     async def start(self) -> None:
@@ -130,11 +130,11 @@ class Bookie:
             raise
 
     async def close(self) -> None:
-        """Withdraw, drain, close storage; what was accepted is answered first, within bounds."""
+        """Withdraw, answer accepted requests within bounds, close storage."""
         await self._closers.aclose()
 
     def _claim_other_ports(self) -> None:
-        """Hold the ports of the servers that start last: the cookie, which stays, comes before."""
+        """Bind the ports of the servers that start last, before the permanent cookie."""
         settings = self.settings
         for setting in ("grpc_port", "metrics_port"):
             port: int | None = getattr(settings, setting)
@@ -173,7 +173,7 @@ class Bookie:
             file_size_bytes=self.settings.file_size_bytes,
             free_bytes_min=self.settings.free_bytes_min,
             open_files_max=self._open_files_max,
-            # The lanes act first: they make peers wait, storage would answer BUSY.
+            # The lanes act first: they make peers wait; storage would answer BUSY.
             in_flight_bytes_max=self.settings.in_flight_bytes_max,
         )
         return await LedgerStorage.open(
@@ -202,7 +202,7 @@ class Bookie:
     async def _serve(
         self, listener: socket.socket, storage: LedgerStorage, collector: Collector
     ) -> None:
-        # grpc takes 0.2 s to import, which a refused start need not wait for.
+        # grpc takes 0.2 s to import; a refused start does not wait for it.
         from bookie_server.service.grpc.server import GrpcServer
         from bookie_server.service.grpc.service import BookieServicer
 
@@ -264,7 +264,7 @@ class Bookie:
         self._storage_changed()
 
     def _crashed(self, name: str, error: BaseException) -> None:
-        """A task of storage raised, which is a bug: stop before it makes another mistake."""
+        """Stop after an exception in a task of storage, which is a bug."""
         _logger.error("task_crashed", task=name, exc_info=error)
         self.crash = error
         self.failed.set()
@@ -283,8 +283,8 @@ async def run_bookie(
     """Serve until a signal or a failure; everything is closed on return.
 
     Args:
-        settings: Of this bookie.
-        log_lines_dropped: Gives the number of log lines that were dropped so far, for a metric.
+        settings: This bookie's settings.
+        log_lines_dropped: Returns the number of log lines dropped so far, for a metric.
 
     Raises:
         StartupError: The bookie refuses to start; nothing was changed.
@@ -344,11 +344,11 @@ def _print_ready_line(bookie: Bookie) -> None:
 
 
 def _tune_garbage_collector() -> None:
-    """Collect the young often and the old almost never: requests make no cycles.
+    """Collect young objects often and old ones almost never: requests make no cycles.
 
-    A collection of all that a start with 100,000 ledgers made takes a fifth of a second, so it is
-    over before anybody is served. Measured on a busy machine under adds of 1 KiB: the default
-    looked through all pieces of the active file five times in 8 s and stopped the bookie for up to
+    A collection of all objects of a start with 100,000 ledgers takes a fifth of a second, so it is
+    done before any client is served. Measured on a busy machine under adds of 1 KiB: the default
+    scanned all pieces of the active file five times in 8 s and stopped the bookie for up to
     287 ms.
     """
     gc.collect()

@@ -1,8 +1,8 @@
-"""Structured logs of a bookie: one JSON object a line on stderr, secrets blacked out.
+"""Structured logs of a bookie: one JSON object per line on stderr, without secrets.
 
-Standard output carries the ready line only, so that whoever starts a bookie can parse it. What
-libraries log comes out in the same form, within the same bounds. No caller waits for standard
-error (`ledgerlog_spark/lines.py`).
+Standard output has only the ready line, so that the starting program can parse it. Records of
+libraries are written in the same form, within the same bounds. No caller waits for standard error
+(`ledgerlog_spark/lines.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ledgerlog_spark.lines import LogLines
 SECRET_WORDS = ("password", "key", "secret", "token")
 RECORDS_IN_WINDOW_MAX = 50
 WINDOW_SECONDS = 10.0
-"""So many records of one event are written in so long."""
+"""Records of one event that are written in this time."""
 
 LIBRARY_TEXT_MAX = 4_000
 """Characters of a library's record, traceback included."""
@@ -40,8 +40,8 @@ STANDARD_ERROR = 2
 def configure_logging(level: str) -> LogLines:
     """Send records of `level` and above to stderr; call once, before the first record.
 
-    Whatever else this process writes to `sys.stderr` from now on, tracebacks included, takes the
-    same way, so it does not wait either. The end of the process waits for it, within a bound.
+    Everything else written to `sys.stderr` from now on, including tracebacks, takes the same path,
+    so it does not wait either. The end of the process waits for it, within a bound.
     """
     sys.stderr = lines = LogLines(STANDARD_ERROR, _dropped)
     atexit.register(lines.drain)
@@ -50,7 +50,7 @@ def configure_logging(level: str) -> LogLines:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            # Without local variables: these are keys, passwords and users' payloads.
+            # Without local variables, which include keys, passwords and users' payloads.
             structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
             black_out_secrets,
             RateLimit(time.monotonic),
@@ -69,15 +69,15 @@ def configure_logging(level: str) -> LogLines:
 class LineLogger:
     """Writes records as lines, without a lock.
 
-    A finalizer may run while a line is written, and may log: of a future whose error nobody
-    retrieved, for example. A lock like that of structlog's own logger would never be had then.
+    A finalizer may run while a line is written, and may log, for example of a future whose error
+    was not retrieved. A lock like that of structlog's own logger would then deadlock.
     """
 
     def __init__(self, lines: LogLines) -> None:
         self._lines = lines
 
     def msg(self, text: str) -> None:
-        """Have a record written."""
+        """Queue a record for writing."""
         self._lines.write(text + "\n")
 
     debug = info = warning = error = msg
@@ -95,10 +95,10 @@ def _dropped(count: int) -> str:
 
 
 class LibraryHandler(logging.Handler):
-    """Records of libraries, as warnings: peers can cause them, so errors are limited as well."""
+    """Writes records of libraries as warnings: peers can cause them, so errors are limited, too."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record whose event is the same for all, so that their number is bounded."""
+        """Write a record under one event name for all, so that their number is bounded."""
         try:
             text = self.format(record)[:LIBRARY_TEXT_MAX]
             get_logger(record.name).warning(
@@ -108,16 +108,16 @@ class LibraryHandler(logging.Handler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- the base's name
-        """Nothing: there is nowhere to tell of it."""
+        """Do nothing: there is no place to report it."""
 
 
 class RateLimit:
-    """Drops records of an event that comes too often: peers must not fill a disk with lines.
+    """Drops records of an event that is too frequent: peers must not fill a disk with lines.
 
-    The first record after some were dropped has their number as `suppressed`. Errors pass always.
+    The first record after dropped ones has their number as `suppressed`. Errors always pass.
 
     Args:
-        clock: Seconds that never go back.
+        clock: Monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -127,7 +127,7 @@ class RateLimit:
     def __call__(
         self, _logger: object, method: str, record: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
-        """The record, unless it is one too many."""
+        """Return the record, unless it exceeds the limit."""
         if method not in ("warning", "info", "debug"):
             return record
         now = self._clock()
@@ -159,9 +159,9 @@ class _Window:
 def black_out_secrets(
     _logger: object, _method: str, record: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Replace the value of every field whose name speaks of a secret, and all raw bytes.
+    """Replace the value of every field with a name of a secret, and all raw bytes.
 
-    Bytes in a bookie are keys, passwords or users' payloads: none of them belongs in a log.
+    Bytes in a bookie are keys, passwords or users' payloads, which must not be logged.
     """
     for name, value in record.items():
         if isinstance(value, (bytes, bytearray, memoryview)):
@@ -172,6 +172,6 @@ def black_out_secrets(
 
 
 def get_logger(subject: str) -> Logger:
-    """A logger whose records carry `subject`."""
+    """Return a logger whose records have `subject`."""
     logger: Logger = structlog.get_logger(subject=subject)
     return logger

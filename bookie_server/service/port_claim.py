@@ -1,4 +1,4 @@
-"""Ports that are bound before anything else is done, so that a start fails before it matters."""
+"""Binds ports before any other step, so that a start fails before it changes anything."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _NAMES: Final = {"port": "port", "grpc_port": "gRPC port", "metrics_port": "metr
 
 
 def claim(address: str, port: int, setting: str) -> socket.socket:
-    """A socket bound to the address; clients are refused until a server listens on it.
+    """Return a socket bound to the address; clients are refused until a server listens on it.
 
     A server that binds by itself does so after this socket is closed.
 
     Args:
         address: IP address.
         port: 0 takes a free one.
-        setting: Where the port comes from, for errors.
+        setting: The setting of the port, for errors.
 
     Raises:
-        PortInUseError: Another process has the port; says what to do.
+        PortInUseError: Another process has the port; contains the remedy.
         StartupError: The address is not this machine's.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -45,7 +45,7 @@ def claim(address: str, port: int, setting: str) -> socket.socket:
 
 
 def port_in_use(address: str, port: int, setting: str) -> PortInUseError:
-    """The error of a port that another process has."""
+    """Return the error for a port that another process has."""
     return PortInUseError(
         f"{_NAMES[setting]} {port} on {address} is in use: stop the process that has it (ss -ltnp "
         f"shows it), or give this bookie another {setting}",

@@ -519,7 +519,7 @@ _STORAGE = [
         "grant_to_a_cancelled_call",
         "bookie_server/service/grpc/stream.py",
         """        if granted.done():
-            # Cancelled in this turn of the loop: who waited has not heard of it yet.
+            # Cancelled in the turn of the grant: the waiter has not run since.
             share.give_back(size_bytes)
         else:
             granted.set_result(None)

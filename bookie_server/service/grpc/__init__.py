@@ -2,6 +2,5 @@
 
 - `server`: owns the port. `service`: answers the calls. `stream`: one stream of requests and
   replies. `replies`: replies that clients have not taken yet.
-- `calls`: bounds of calls. `stuck_calls`, `peer_sockets`: calls that are closed
-  because their peers stall.
+- `calls`: bounds of calls. `stuck_calls`, `peer_sockets`: end calls whose peers stall.
 """

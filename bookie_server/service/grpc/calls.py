@@ -1,14 +1,13 @@
-"""Bounds of the calls of the control service, applied before a call's handler sees it.
+"""Bounds of the calls of the control service, applied before a call's handler runs.
 
-A call gets one of a bounded number of places, shared fairly among connections, and a place of
-another kind for as long as it may bring a request: the library may hold one for each of these. A
-call with a single request has to bring it within REQUEST_SECONDS_MAX, so that a request that is
-never finished holds memory no longer than that; one that streams has its own bounds
+A call gets one of a bounded number of places, shared fairly among connections. While it may still
+receive a request, it also has a place of a second kind, because the library may hold one request
+for each such call. A call with a single request has to receive it within REQUEST_SECONDS_MAX, which
+bounds the time that an unfinished request holds memory. A streaming call has its own bounds
 (`service/grpc/stream.py`).
 
 A call keeps its place until its replies are sent. The library keeps a reply that a client does not
-take, so a call that is ended meanwhile is ended with its connection
-(`service/grpc/stuck_calls.py`).
+take, so ending such a call means closing its connection (`service/grpc/stuck_calls.py`).
 """
 
 from __future__ import annotations
@@ -28,15 +27,16 @@ REQUEST_SECONDS_MAX: Final = 10.0
 class FairSlots:
     """A bounded number of places, shared fairly among peers by taking from the one with most.
 
-    For what holds a place for as long as its peer likes: calls of the control service, watches of
-    a ledger. When all places are taken, a peer that has fewer than another gets one, and the other
-    one's newest occupant is ended. A peer is a connection: processes of one host count apart.
+    For occupants that stay as long as their peer likes: calls of the control service, watches of a
+    ledger. When all places are taken, a peer with fewer places than another gets one, and the
+    newest occupant of the other peer is ended. A peer is a connection: processes of one host count
+    separately.
 
     Attributes:
-        count_max: Of places.
-        count: Of places that are taken.
-        refused: How often there was none to be had; only ever rising.
-        ended: How often an occupant was ended for another peer; only ever rising.
+        count_max: Number of places.
+        count: Places taken.
+        refused: Requests that got no place; only increases.
+        ended: Occupants ended for another peer; only increases.
     """
 
     __slots__ = ("_by_peer", "count", "count_max", "ended", "refused")
@@ -52,11 +52,11 @@ class FairSlots:
         """Take a place.
 
         Args:
-            peer: Whose it is.
+            peer: The owner of the place.
             end: Called at most once, when the place is given to another peer.
 
         Returns:
-            What `leave` takes; None where no peer has more places than this one would have.
+            The argument for `leave`, or None if no peer has more places than this one would have.
         """
         mine = len(self._by_peer.get(peer, ()))
         if self.count >= self.count_max:
@@ -75,7 +75,7 @@ class FairSlots:
         return place
 
     def leave(self, peer: str, place: object) -> None:
-        """Free a place; fine when it was given to another peer."""
+        """Free a place; does nothing if it was given to another peer."""
         places = self._by_peer.get(peer)
         if places is not None and places.pop(place, None) is not None:
             self.count -= 1
@@ -87,9 +87,9 @@ class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Gives calls their places.
 
     Args:
-        slots: For all calls of the server.
-        receiving: For those whose requests may still come.
-        end_stuck: Ends calls whose replies are on their way.
+        slots: Places of all calls of the server.
+        receiving: Places of calls that may still receive requests.
+        end_stuck: Ends calls whose replies the library may hold.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """The handler of a call, with bounds."""
+        """Return the handler of a call, with bounds."""
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
@@ -151,7 +151,7 @@ class _Call:
     """One call, whose handler runs in the current task.
 
     Attributes:
-        context: Its own.
+        context: The call's context.
         peer: Its client, as gRPC names it.
         is_sending: Whether the library may hold a reply of it.
     """
@@ -166,11 +166,11 @@ class _Call:
         self._end_stuck = end_stuck
 
     def place(self, slots: FairSlots, *, is_kept: bool = False) -> _Place:
-        """A place for it, which it does not have yet; one that is kept is left with its reply."""
+        """Return a place for it, not taken yet; a kept one is left after the reply is sent."""
         return _Place(slots, self, is_kept=is_kept)
 
     def end(self) -> None:
-        """End it for others, with its connection if the library may hold a reply of it."""
+        """End it, with its connection if the library may hold a reply of it."""
         if self.is_sending:
             self._end_stuck([Stuck(self.peer, self._cancel)])
         else:
@@ -180,9 +180,9 @@ class _Call:
         self._task.cancel()
 
     async def replies(self, outcome: AsyncIterator[Any] | Awaitable[None]) -> AsyncIterator[Any]:
-        """What a handler yields; nothing where it writes its replies to its context."""
+        """Yield the replies of a handler; nothing if it writes them to its context."""
         if inspect.isawaitable(outcome):
-            self.is_sending = True  # nothing tells when it does
+            self.is_sending = True  # the end is not reported
             await outcome
             return
         async for reply in outcome:
@@ -192,7 +192,7 @@ class _Call:
 
 
 class _Place:
-    """The place of one call, for as long as its handler runs, or until its reply is sent."""
+    """The place of one call while its handler runs, or until its reply is sent."""
 
     def __init__(self, slots: FairSlots, call: _Call, *, is_kept: bool) -> None:
         self._slots = slots
@@ -221,14 +221,14 @@ class _Place:
             self._leave()
         if kind is asyncio.CancelledError and not self._context.done():
             # Not by its client. A call whose handler is cancelled is still open for the library,
-            # which goes on to receive a request of it.
+            # which continues to receive a request of it.
             await self._context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 "this bookie ended the call to make room for others: retry",
             )
 
     async def request(self, requests: AsyncIterator[Any]) -> Any:
-        """The call's only request."""
+        """Return the call's only request."""
         request = None
         limit = asyncio.timeout(REQUEST_SECONDS_MAX)
         try:

@@ -1,7 +1,7 @@
-"""Closes connections of the control service through the descriptors that gRPC has of them.
+"""Closes connections of the control service through gRPC's descriptors.
 
-The library can end a call, but not one whose reply is on its way: it keeps that reply for as long
-as the connection is open, and has no way to close one connection.
+The library can end a call, but it keeps a reply that is being sent as long as the connection is
+open. It cannot close a single connection.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ def close_connections(local_port: int, peers: Iterable[str]) -> int:
     """Shut down this process's connections from some peers to a port. Takes milliseconds.
 
     Args:
-        local_port: Of the server that accepted them.
+        local_port: Port of the server that accepted them.
         peers: As gRPC names them: `ipv4:127.0.0.1:4711`, `ipv6:%5B::1%5D:4711`.
 
     Returns:
-        How many were shut down; those that are closed already do not count.
+        The number of connections shut down, without those already closed.
     """
     addresses = {address_of(peer) for peer in peers}
     return sum(
@@ -39,15 +39,15 @@ def close_connections(local_port: int, peers: Iterable[str]) -> int:
 
 
 def address_of(peer: str) -> Address:
-    """Host and port of a peer, as gRPC names it."""
+    """Return host and port of a peer, as gRPC names it."""
     host, _, port = unquote(peer).partition(":")[2].rpartition(":")
     return _plain(host.strip("[]"), int(port))
 
 
 def _shut_down(descriptor: int, address: Address) -> bool:
-    """Whether the descriptor was still that of a connection with this peer."""
+    """Shut a descriptor down; returns whether it was still a connection with this peer."""
     try:
-        # The library may have closed it since, and the number may be another file's by now.
+        # The library may have closed it since, and its number may belong to another file now.
         duplicate = os.dup(descriptor)
     except OSError:
         return False
@@ -65,7 +65,7 @@ def _shut_down(descriptor: int, address: Address) -> bool:
 
 
 def _plain(host: str, port: int) -> Address:
-    """An address of IPv4 within IPv6 as one of IPv4, and one form of each."""
+    """Return one form of each address: IPv4 within IPv6 becomes IPv4."""
     address = ipaddress.ip_address(host.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address):
         address = address.ipv4_mapped or address

@@ -1,4 +1,4 @@
-"""Replies with entries, and the bytes that they hold until clients take them.
+"""Replies with entries, and their bytes until clients take them.
 
 A reply holds bytes of a lane until it is sent. If the lane is full, calls whose clients do not take
 their replies are ended (`service/grpc/stuck_calls.py`).
@@ -28,7 +28,7 @@ from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport import control_pb2 as pb
 
 ATTEMPTS: Final = 2
-"""To read a batch: the second one has room for a first entry that was larger than expected."""
+"""Attempts to read a batch; the second has room for a first entry larger than expected."""
 LISTINGS_MAX: Final = 4
 """Lists of entries that are built at the same time."""
 RANGE_COST_BYTES: Final = 96
@@ -37,20 +37,20 @@ RANGE_COST_BYTES: Final = 96
 
 
 class HeldReplies:
-    """The bytes that replies hold until they are sent."""
+    """The bytes of replies until they are sent."""
 
     def __init__(self) -> None:
         self._held: dict[object, tuple[Taken, float, Stuck]] = {}
 
     def hold(self, taken: Taken, peer: str) -> Callable[[], None]:
-        """Note the bytes that a reply of the current call holds.
+        """Register the bytes of a reply of the current call.
 
         Args:
-            taken: Bytes of a lane.
+            taken: Bytes taken from a lane.
             peer: The client, as gRPC names it.
 
         Returns:
-            A function to call after the reply was sent or dropped: it gives the bytes back, once.
+            A function to call after the reply was sent or dropped: it returns the bytes, once.
         """
         task = asyncio.current_task()
         assert task is not None, "calls are handled by tasks"
@@ -70,7 +70,7 @@ class HeldReplies:
             give_back(held[0])
 
     def stuck(self, lane: Budget, seconds: float) -> list[Stuck]:
-        """Calls whose replies hold bytes of a lane and were not taken in this time."""
+        """Return the calls whose replies hold bytes of a lane and were not taken in this time."""
         now = asyncio.get_running_loop().time()
         return [
             stuck
@@ -84,7 +84,7 @@ class Batches:
 
     Args:
         storage: Has the entries.
-        counters: Of reads.
+        counters: Counters of reads.
         turns: A read from the page cache and its reply are made in one turn.
     """
 
@@ -96,7 +96,7 @@ class Batches:
     async def in_line(
         self, request: BatchReadRequest, share: Share
     ) -> tuple[Code, list[bytes], Taken]:
-        """Entries, after the share's turn in line came, as with reads of the v2 protocol.
+        """Return entries after the share's turn in line, as for reads of the v2 protocol.
 
         The answer is shorter if the lane is nearly full. It is BUSY only if the first entry alone
         was larger than the room for it, twice.
@@ -122,7 +122,7 @@ class Batches:
     async def at_once(
         self, request: BatchReadRequest, share: Share
     ) -> tuple[Sequence[bytes], Taken]:
-        """Entries if there is room for all requested bytes now; else none."""
+        """Return entries if there is room for all requested bytes now; else none."""
         size_bytes = request.size_bytes_max + REQUEST_OVERHEAD_BYTES
         if not share.take(size_bytes):
             return (), (share, 0)
@@ -135,7 +135,7 @@ class Batches:
     async def _read(
         self, request: BatchReadRequest, share: Share, size_bytes: int
     ) -> tuple[Code, list[bytes], Taken]:
-        """Entries from storage, and the bytes taken for them, which were `size_bytes` before.
+        """Return entries from storage, and the bytes taken for them (before: `size_bytes`).
 
         Fewer bytes than the entries need are taken if there is no room for more.
         """
@@ -179,7 +179,7 @@ class Listings:
 
     Args:
         storage: Has the entries.
-        size_bytes_max: Of a reply.
+        size_bytes_max: Maximum size of a reply.
     """
 
     def __init__(self, storage: LedgerStorage, size_bytes_max: int) -> None:
@@ -188,7 +188,7 @@ class Listings:
         self._places = asyncio.Semaphore(LISTINGS_MAX)
 
     async def in_line(self, ledger_id: int, share: Share) -> tuple[pb.ListEntriesReply, Taken]:
-        """A reply without its code, and the bytes to give back; waits for room.
+        """Return a reply without its code, and the bytes to give back; waits for room.
 
         Raises:
             StorageError: The entries are unknown.
@@ -228,6 +228,6 @@ async def _reply_of(held: Spans) -> pb.ListEntriesReply:
 
 
 def range_size_bytes(last_id: int) -> int:
-    """Maximum size of a range up to an id in a message: two numbers with their tags, framed."""
+    """Return the maximum size of a range up to an id in a message: two numbers, tags, framing."""
     number_size_bytes = max(last_id.bit_length() + 6, 7) // 7
     return 2 + 2 * (1 + number_size_bytes)

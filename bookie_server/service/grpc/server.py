@@ -18,24 +18,24 @@ from ledgerlog_spark.transport.grpc.append_parts import REQUEST_SIZE_BYTES_MAX
 
 SERVICE_NAME: Final = "ledgerlog.v1.Bookie"
 MESSAGE_OVERHEAD_BYTES: Final = 65_536
-"""Of a reply, beside its entries or ranges."""
+"""Bytes of a reply beside its entries or ranges."""
 STREAMS_PER_CONNECTION_MAX: Final = 256
 OTHER_CALLS_MAX: Final = 512
-"""Calls beside watches."""
+"""Calls that are not watches."""
 RECEIVING_CALLS_MAX: Final = 512
-"""Calls that may bring a request; a call with a single one has brought it before it waits."""
+"""Calls that may receive a request; a call with a single one has received it before it waits."""
 PENDING_CALLS_MAX: Final = 1_024
-"""Calls that the library has begun and the loop has not heard of."""
+"""Calls that the library has accepted and not yet passed to the loop."""
 
 LOOKAHEAD_BYTES: Final = 16_384
-"""What a client may send ahead of what is asked of it, for each stream and each connection."""
+"""Bytes that a client may send ahead, for each stream and each connection."""
 METADATA_SIZE_BYTES_MAX: Final = 16_384
 CONNECTION_IDLE_MS_MAX: Final = 300_000
-"""Without a call for so long a connection is closed; clients make another when they need it."""
+"""A connection without a call for this time is closed; clients open another when needed."""
 HANDSHAKE_MS_MAX: Final = 10_000
-"""For the beginning of HTTP/2 on a new connection."""
+"""Time for the HTTP/2 handshake of a new connection."""
 PING_INTERVAL_MS_MIN: Final = 5_000
-"""Clients that watch ping more rarely than this; who does it more often is cut off."""
+"""Clients that watch ping at longer intervals; a client that pings more often is cut off."""
 
 
 class GrpcServer:
@@ -95,7 +95,7 @@ class GrpcServer:
         return port
 
     async def stop(self, drain_timeout_ms: int) -> None:
-        """Refuse new calls, let open ones end within the time, then cancel them."""
+        """Refuse new calls, wait for open ones within the time, then cancel them."""
         await self._announce(health_pb2.HealthCheckResponse.NOT_SERVING)
         self._servicer.end_streams()
         await self._server.stop(drain_timeout_ms / 1_000)

@@ -1,7 +1,7 @@
 """Answers the calls of `control.proto` from storage.
 
-Runs in the loop of the v2 server, on the same storage and the same lanes of bytes held for peers.
-What arrives is checked here: a bad request gets BAD_REQUEST and changes nothing.
+Runs in the loop of the v2 server, with the same storage and the same lanes. Requests are validated
+here: a bad request gets BAD_REQUEST and changes nothing.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from ledgerlog_spark.wire.opcodes import number_of
 
 ID_MAX: Final = (1 << 63) - 1
 BATCH_COUNT_MAX: Final = 65_536
-"""Of the entries in one batch, as with the v2 protocol."""
+"""Size of the entries in one batch, as in the v2 protocol."""
 WATCHED_SIZE_BYTES_MAX: Final = 1 << 20
-"""Of the entries in one message of a watch, whatever the client asks for."""
+"""Size of the entries in one message of a watch, whatever the client requests."""
 
 T = TypeVar("T", bound="Message")
 Context = Any
@@ -60,17 +60,17 @@ WriteLacStream = ReplyStream[pb.WriteLacRequest, pb.WriteLacReply]
 
 
 class BookieServicer(control_pb2_grpc.BookieServicer):
-    """One bookie's calls.
+    """The calls of one bookie.
 
     Args:
-        bookie_id: Of this bookie.
-        storage: Where requests go.
-        collector: Of deleted ledgers.
+        bookie_id: This bookie's id.
+        storage: Carries out the requests.
+        collector: Deletes the entries of deleted ledgers.
         lanes: Shared with the v2 server.
         counters: Shared with the v2 server.
-        connections_count: How many v2 connections there are.
-        watches_max: Of watches of last adds confirmed at the same time.
-        frame_size_bytes_max: Of the entries or ranges of a reply.
+        connections_count: Returns the number of v2 connections.
+        watches_max: Maximum number of watches of last adds confirmed at the same time.
+        frame_size_bytes_max: Maximum size of the entries or ranges of a reply.
     """
 
     def __init__(
@@ -102,11 +102,11 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         self._stopping = asyncio.Event()
 
     def serve_on(self, port: int) -> None:
-        """Connections to this port are those of its clients."""
+        """Set the port whose connections are those of the clients."""
         self._stuck.close_connections = partial(close_connections, port)
 
     def end_streams(self) -> None:
-        """Accept nothing more on any stream; they end when what was accepted is answered."""
+        """Accept no further request on any stream; they end when accepted requests are answered."""
         self._stopping.set()
         for watch in self._watches:
             watch.set()
@@ -116,7 +116,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def Append(  # noqa: N802 -- the names are those of control.proto
         self, request_iterator: AsyncIterator[pb.AppendRequest], context: Context
     ) -> AsyncIterator[pb.AppendReply]:
-        """Stores runs; each reply comes when its run is durable, or refused."""
+        """Stores runs; each reply is sent when its run is durable or refused."""
         host = _host_of(context)
         adds, control = self._lanes.adds.share(host), self._lanes.control.share(host)
 
@@ -136,7 +136,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def Read(  # noqa: N802
         self, request_iterator: AsyncIterator[pb.ReadRequest], context: Context
     ) -> AsyncIterator[pb.ReadReply]:
-        """Reads single entries, fencing first where a key is given."""
+        """Reads single entries; fences first if a key is given."""
         host = _host_of(context)
         reads, control = self._lanes.reads.share(host), self._lanes.control.share(host)
 
@@ -171,14 +171,14 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def ReadLac(  # noqa: N802
         self, request: pb.ReadLacRequest, context: object
     ) -> pb.LacReply:
-        """The largest last add confirmed that this bookie has seen."""
+        """Returns the largest last add confirmed that this bookie has received."""
         del context
         return await self._lac_of(request.ledger_id)
 
     async def WriteLac(  # noqa: N802
         self, request_iterator: AsyncIterator[pb.WriteLacRequest], context: Context
     ) -> AsyncIterator[pb.WriteLacReply]:
-        """Takes last adds confirmed to disk; each reply comes when its own is there, or refused."""
+        """Stores last adds confirmed; each reply is sent when its own is durable or refused."""
         share = self._lanes.adds.share(_host_of(context))
         stream: WriteLacStream = ReplyStream(
             lambda _request: (share, REQUEST_OVERHEAD_BYTES), self._write_lac
@@ -189,9 +189,9 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def WatchLac(  # noqa: N802
         self, request: pb.WatchLacRequest, context: Context
     ) -> AsyncIterator[pb.LacReply]:
-        """The last add confirmed now, if it is above `previous`, and after each rise.
+        """Returns the last add confirmed if it is above `previous`, and then after each increase.
 
-        The head of the answer goes out at once: it tells the client that somebody watches.
+        The head of the answer is sent immediately, as a sign that the watch is set.
         """
         peer, is_ended = context.peer(), asyncio.Event()
         changed = asyncio.Event()
@@ -257,7 +257,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def _confirmed(
         self, request: pb.WatchLacRequest, first_entry_id: int, last_entry_id: int, share: Share
     ) -> tuple[Sequence[bytes], Taken]:
-        """Entries of the range, both ends inclusive, as far as they are wanted and are here."""
+        """Return entries of the range (inclusive), as far as they are wanted and held here."""
         size_bytes_max = min(request.entries_size_bytes_max, WATCHED_SIZE_BYTES_MAX)
         count = last_entry_id + 1 - first_entry_id
         if not size_bytes_max or count > RUN_ENTRIES_MAX or not share.budget.is_ample:
@@ -272,7 +272,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def ListEntries(  # noqa: N802
         self, request: pb.ListEntriesRequest, context: Context
     ) -> pb.ListEntriesReply:
-        """The ranges of entries of one ledger that this bookie holds."""
+        """Returns the ranges of entries of one ledger that this bookie holds."""
         if not _are_ids(request.ledger_id):
             return pb.ListEntriesReply(code=self._counted(Code.BAD_REQUEST))
         share = self._lanes.reads.share(_host_of(context))
@@ -292,7 +292,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def GetInfo(  # noqa: N802
         self, request: pb.GetInfoRequest, context: object
     ) -> pb.GetInfoReply:
-        """Who this bookie is and how it is."""
+        """Returns the id and state of this bookie."""
         del request, context
         failure = self._storage.failure
         return pb.GetInfoReply(
@@ -306,7 +306,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def CollectGarbage(  # noqa: N802
         self, request: pb.CollectGarbageRequest, context: object
     ) -> pb.CollectGarbageReply:
-        """A pass of the collector, after the one that runs."""
+        """Runs a pass of the collector, after the one that runs now."""
         del request, context
         collected = await self._collector.collect()
         code = Code.OK if collected.is_whole else Code.IO_ERROR
@@ -333,10 +333,9 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             await replies.aclose()  # type: ignore[attr-defined]
 
     def relieve(self, lane: Budget, stuck_seconds: float) -> None:
-        """Make room in a lane: end calls that hold some of it and have not moved for so long.
+        """Make room in a lane: end calls that hold some of it and made no progress in this time.
 
-        Where a reply is on its way the connection is closed, and its bytes are given back after
-        that.
+        If a reply is being sent, the connection is closed; its bytes are given back after that.
         """
         stuck = self._held.stuck(lane, stuck_seconds)
         for stream in [stream for stream in self._streams if stream.holds(lane)]:
@@ -351,7 +350,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         self._stuck.end(stuck)
 
     def end_stuck(self, calls: Collection[Stuck]) -> None:
-        """End calls whose replies are on their way, with their connections."""
+        """End calls whose replies the library may hold, with their connections."""
         self._stuck.end(calls)
 
     def _append(self, stream: AppendStream, request: pb.AppendRequest, taken: Taken) -> None:
@@ -443,13 +442,13 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         return pb.LacReply(code=self._counted(code), last_add_confirmed=lac)
 
     def _counted(self, code: Code) -> Any:
-        """The number of `code`, counted as an answer."""
+        """Count `code` as an answer; returns its number."""
         self._counters.answers[code] += 1
         return number_of(code)
 
 
 def _host_of(context: Context) -> str:
-    """The address of a call's client, without its port: `ipv4:127.0.0.1:4711`."""
+    """Return the address of a call's client, without its port: `ipv4:127.0.0.1:4711`."""
     return str(context.peer()).rpartition(":")[0]
 
 

@@ -1,4 +1,4 @@
-"""One gRPC stream: bounded requests going in, replies coming out as they are ready.
+"""One gRPC stream: bounded requests, and replies sent as they are ready.
 
 An append whose body is large comes in parts (`more_size_bytes` of control.proto).
 """
@@ -19,9 +19,9 @@ from ledgerlog_spark.transport.grpc.append_parts import PART_SIZE_BYTES_MIN
 
 STREAM_REQUESTS_MAX: Final = 1_024
 PART_SECONDS_MAX: Final = 10.0
-"""For the next part of a request that has begun."""
+"""Time for the next part of a request that has begun."""
 LARGE_BYTES: Final = 65_536
-"""A reply of this size gets a turn of the loop: to copy and encode it takes milliseconds."""
+"""A reply of this size gets its own turn of the loop: copying and encoding takes milliseconds."""
 
 Taken = tuple["Share", int]
 Request = TypeVar("Request")
@@ -29,10 +29,10 @@ Reply = TypeVar("Reply")
 
 
 class BadStreamError(Exception):
-    """A stream whose requests cannot be told from each other, or do not come: its call ends.
+    """Requests of a stream cannot be delimited, or do not come in time; its call ends.
 
     Attributes:
-        is_late: Whether something did not come in time.
+        is_late: Whether a request did not come in time.
     """
 
     def __init__(self, message: str, *, is_late: bool = False) -> None:
@@ -43,15 +43,15 @@ class BadStreamError(Exception):
 class ReplyStream(Generic[Request, Reply]):
     """One open stream.
 
-    Invariant: the bytes taken from a lane for a request are given back when its reply was written
-    or dropped, once.
+    Invariant: the bytes taken from a lane for a request are given back once, when its reply is
+    written or dropped.
 
     Args:
-        demand: The share of a request, and how many bytes of it there have to be.
-        accept: Called with this stream, each request, and what was taken for it, which it gives to
-            `answer` once.
-        complete: Puts the rest of a request into it, which are the next ones of the stream; waits
-            for it with the bytes of the request taken.
+        demand: Returns the share of a request, and its size in bytes.
+        accept: Called with this stream, each request, and the bytes taken for it. It passes these
+            to `answer` once.
+        complete: Completes a request with its further parts, the next messages of the stream.
+            Waits for them with the bytes of the request taken.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ReplyStream(Generic[Request, Reply]):
         self._room = asyncio.Event()
 
     def answer(self, reply: Reply, taken: Taken) -> None:
-        """Send the reply of a request for which this was taken."""
+        """Send the reply of a request for which `taken` was taken."""
         self._open_count -= 1
         if self._is_dropped:
             give_back(taken)
@@ -87,37 +87,37 @@ class ReplyStream(Generic[Request, Reply]):
         self._room.set()
 
     def end(self) -> None:
-        """Accept no further request; what was accepted is still answered."""
+        """Accept no further request; accepted ones are still answered."""
         self._has_ended = True
         self._changed.set()
         self._room.set()
 
     def holds(self, lane: Budget) -> bool:
-        """Whether what waits for the client, a reply or a half request, holds bytes of a lane."""
+        """Return whether a waiting reply or an incomplete request holds bytes of a lane."""
         return any(share.budget is lane for _, (share, _) in self._replies) or any(
             taken is not None and taken[0].budget is lane
             for taken in (self._writing, self._incomplete)
         )
 
     def offer(self) -> None:
-        """The reply that `serve` yielded last is given to the library now."""
+        """Pass the reply that `serve` yielded last to the library."""
         self._writes_since = asyncio.get_running_loop().time()
 
     def is_stuck(self, seconds: float) -> bool:
-        """Whether its client has not taken a reply for so long."""
+        """Return whether its client has not taken a reply in this time."""
         return _is_before(self._writes_since, seconds)
 
     def is_unfinished(self, seconds: float) -> bool:
-        """Whether its client has not sent the next part of a request for so long."""
+        """Return whether its client has not sent the next part of a request in this time."""
         return _is_before(self._parts_since, seconds)
 
     def cancel(self) -> None:
-        """End the call at once; replies not sent are dropped."""
+        """End the call immediately; unsent replies are dropped."""
         if self._task is not None:
             self._task.cancel()
 
     async def serve(self, requests: AsyncIterator[Request]) -> AsyncIterator[Reply]:
-        """Replies until the client half-closed or `end`, and all accepted are answered."""
+        """Yield replies until the client half-closed or `end`, and all accepted are answered."""
         self._task = asyncio.current_task()
         pump = asyncio.create_task(self._pump(requests), name="grpc stream")
         try:
@@ -146,7 +146,7 @@ class ReplyStream(Generic[Request, Reply]):
         try:
             requests = aiter(requests)
             while True:
-                # First the place: what waits for one is in the hands of nobody who counts it.
+                # Take the place first: a request that waits for one is not counted yet.
                 await self._wait_for_place()
                 request = None if self._has_ended else await anext(requests, None)
                 if request is None or self._has_ended:
@@ -162,7 +162,7 @@ class ReplyStream(Generic[Request, Reply]):
             self.end()
 
     async def _with_rest(self, rest: Awaitable[None], taken: Taken) -> None:
-        """Wait for the rest of a request; what was taken goes back if it does not come."""
+        """Wait for the rest of a request; the taken bytes are given back if it does not come."""
         self._incomplete = taken
         try:
             await rest
@@ -203,14 +203,14 @@ def _is_before(since: float | None, seconds: float) -> bool:
 
 
 async def taken_of(share: Share, size_bytes: int) -> None:
-    """Take bytes of a share, in line where there are not as many; nothing when cancelled."""
+    """Take bytes of a share, in line if there are too few; takes nothing when cancelled."""
     if share.take(size_bytes):
         return
     granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def grant() -> None:
         if granted.done():
-            # Cancelled in this turn of the loop: who waited has not heard of it yet.
+            # Cancelled in the turn of the grant: the waiter has not run since.
             share.give_back(size_bytes)
         else:
             granted.set_result(None)
@@ -227,25 +227,25 @@ async def taken_of(share: Share, size_bytes: int) -> None:
 
 
 def give_back(taken: Taken) -> None:
-    """Give back what was taken for a request."""
+    """Give back the bytes taken for a request."""
     share, size_bytes = taken
     share.give_back(size_bytes)
 
 
 class Turns:
-    """Large replies are sent one after the other, each in a turn of the loop of its own."""
+    """Sends large replies one after the other, each in its own turn of the loop."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
     async def wait(self, size_bytes: int) -> None:
-        """Return when a reply of this size may be sent; at once for a small one."""
+        """Wait until a reply of this size may be sent; returns immediately for a small one."""
         if size_bytes >= LARGE_BYTES:
             async with self._lock:
                 await asyncio.sleep(0)
 
     async def wait_with(self, taken: Taken) -> None:
-        """As `wait`, for a reply that holds this: given back when the call ends before."""
+        """Wait as `wait` does; gives the reply's bytes back if the call ends before."""
         try:
             await self.wait(taken[1])
         except BaseException:
@@ -254,9 +254,9 @@ class Turns:
 
 
 def size_bytes_of(request: pb.AppendRequest) -> int:
-    """Of the body of an append, the parts that have not come included."""
+    """Return the size of the body of an append, including parts that have not come."""
     if max(len(request.entry_ids), len(request.lengths)) > RUN_ENTRIES_MAX:
-        # Of what is parsed these are many times as large as on the wire.
+        # Parsed lists take many times their size on the wire.
         raise BadStreamError(f"a run has {RUN_ENTRIES_MAX} entries at most")
     size_bytes = len(request.body) + request.more_size_bytes
     if size_bytes > FRAME_SIZE_BYTES_MAX:
@@ -267,7 +267,7 @@ def size_bytes_of(request: pb.AppendRequest) -> int:
 
 
 async def complete(request: pb.AppendRequest, parts: AsyncIterator[pb.AppendRequest]) -> None:
-    """Put the parts of its body that come after it into a request."""
+    """Complete the body of a request with the parts that follow it."""
     missing = request.more_size_bytes
     if not missing:
         return

@@ -1,7 +1,7 @@
-"""Ends calls whose replies are on their way: others wait for what they hold, or for their places.
+"""Ends calls whose replies are not taken, while other calls wait for their bytes or places.
 
-Their connections are closed first: the library keeps a reply that is on its way until then, whether
-or not its call was ended. What such a call holds stays counted until its connection is closed.
+Their connections are closed first: the library keeps a reply that is being sent until then, even
+if its call was ended. The bytes of such a call stay counted until its connection is closed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _logger = get_logger("grpc")
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """A call that is in the way.
+    """A call that blocks others.
 
     Attributes:
         peer: Its client, as gRPC names it.
-        end: Ends the call and gives back what it holds, if it still does.
+        end: Ends the call and gives back the bytes it still holds.
     """
 
     peer: str
@@ -32,7 +32,7 @@ class Stuck:
 
 
 class StuckCalls:
-    """Ends them, all that came together at a time.
+    """Ends stuck calls, all reported together at a time.
 
     Attributes:
         close_connections: Closes those of peers, in a thread; None without a server.
@@ -45,7 +45,7 @@ class StuckCalls:
         self._task: asyncio.Task[None] | None = None
 
     def is_closing(self, peer: str) -> bool:
-        """Whether a peer's connection is to be closed and is not closed yet."""
+        """Return whether a peer's connection is about to be closed."""
         return peer in self._closing or any(call.peer == peer for call in self._waiting)
 
     def end(self, calls: Collection[Stuck]) -> None:

@@ -1,4 +1,4 @@
-"""Bounds of what a bookie holds for its peers.
+"""Bounds of the memory that a bookie holds for its peers.
 
 - `budget`: shares a bound of bytes among peers. `lanes`: the budgets: adds, reads, control.
 """

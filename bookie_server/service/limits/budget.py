@@ -42,16 +42,16 @@ COST_OF_UNTRUSTED: Final = 16
 class Budget:
     """The bytes of one lane.
 
-    Invariant: `shared_bytes` is the sum of what the shares hold beyond their reserves. It exceeds
+    Invariant: `shared_bytes` is the sum of the shares' bytes beyond their reserves. It exceeds
     `size_bytes_max` only by the bytes of `Share.force`.
 
     Attributes:
-        name: In metrics.
+        name: Name in metrics.
         size_bytes_max: Maximum of `shared_bytes`.
-        is_draining: Whether all bytes come back without any peer's help.
-        held_bytes: All that the shares hold, reserves included.
-        waits: How often a share had to wait.
-        refusals: How often a share got nothing and did not wait.
+        is_draining: Whether all bytes are given back without any action of a peer.
+        held_bytes: Bytes of all shares, reserves included.
+        waits: Number of waits.
+        refusals: Number of refusals without a wait.
         on_pressure: Called when a share begins to wait, or was refused.
         waiting: The shares that wait, in order.
         virtual_time: Cost that each waiting share would have been served by now, all at once.
@@ -86,7 +86,7 @@ class Budget:
         return len(self.waiting)
 
     def share(self, host: str, reserve_bytes: int = 0) -> Share:
-        """A share for one connection or stream, which holds nothing yet.
+        """Return an empty share for one connection or stream.
 
         Args:
             host: The peer's address, without its port.
@@ -125,7 +125,7 @@ class Budget:
         return self._hosts.get(share.host, 0) * hosts <= self.size_bytes_max
 
     def count(self, share: Share, size_bytes: int) -> None:
-        """Change what a share holds."""
+        """Change the number of bytes that a share holds."""
         before = max(0, share.held_bytes - share.reserve_bytes)
         share.held_bytes += size_bytes
         self.held_bytes += size_bytes
@@ -160,16 +160,16 @@ class Budget:
 
 @dataclass(slots=True, eq=False)
 class Share:
-    """What one connection or stream holds of a budget. Made by `Budget.share`.
+    """The bytes of a budget that one connection or stream holds. Made by `Budget.share`.
 
     Attributes:
         host: The peer's address.
         reserve_bytes: Always granted.
         trusted_bytes: Maximum that it may hold while the lane is more than half full.
         wanted_bytes: Bytes that it waits for; 0 while it does not wait.
-        place: In line, smallest first; that of its last wait while it does not wait.
-        unsent_bytes: Part of `held_bytes`: answers that the peer did not take. Kept by the holder.
-        unwritten_bytes: Part of `unsent_bytes` that the peer could not take. Kept by the holder.
+        place: Place in line, smallest first; that of its last wait while it does not wait.
+        unsent_bytes: Part of `held_bytes`: answers that the peer did not take. Set by the holder.
+        unwritten_bytes: Part of `unsent_bytes` not yet written to the socket. Set by the holder.
     """
 
     budget: Budget
@@ -202,7 +202,7 @@ class Share:
         return budget.allowance_of(self)
 
     def trust(self, size_bytes: int) -> None:
-        """Note that it held this many bytes and finished with them."""
+        """Record that it held this many bytes and finished with them."""
         self.trusted_bytes = max(self.trusted_bytes, TRUST_FACTOR * size_bytes)
 
     def take(self, size_bytes: int) -> bool:
@@ -221,7 +221,7 @@ class Share:
         return True
 
     def extend(self, size_bytes: int) -> bool:
-        """As `take`, ahead of the line: for what was granted and turned out larger."""
+        """Take more bytes ahead of the line, for a granted request that turned out larger."""
         if size_bytes > self.budget.allowance_of(self):
             return False
         self.force(size_bytes)
@@ -235,7 +235,7 @@ class Share:
     def force(self, size_bytes: int) -> None:
         """Hold this many more bytes, which exist already; the caller bounds them.
 
-        They reduce what the host may have, so a share that waited behind it may get its bytes.
+        They reduce the allowance of the host, so a share that waited after it may get its bytes.
         """
         budget = self.budget
         budget.count(self, size_bytes)
@@ -243,7 +243,7 @@ class Share:
             budget.grant_waiting()
 
     def wait(self, size_bytes: int, granted: Callable[[], None]) -> None:
-        """Wait for what `take` did not grant; one wait at a time.
+        """Wait for bytes that `take` did not grant; one wait at a time.
 
         Args:
             size_bytes: At most half of the budget, or the wait never ends.
@@ -277,7 +277,7 @@ class Share:
             budget.grant_waiting()
 
     def leave_line(self) -> Callable[[], None]:
-        """Stop waiting; returns what a grant calls."""
+        """Stop waiting; returns the callback of a grant."""
         granted = self._granted
         assert granted is not None
         self._granted = None

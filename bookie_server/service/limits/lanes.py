@@ -1,7 +1,7 @@
-"""Everything that a bookie holds for its peers, as lanes with a bound each.
+"""All memory that a bookie holds for its peers, as lanes with a bound each.
 
     adds      received bytes: incomplete frames, and requests without an answer
-    writes    the part of these that storage writes: how far the disk may be behind
+    writes    the part of these that storage writes: bounds the backlog of the disk
     reads     answers to reads, until the peer has taken them
     control   the same three for recovery and fencing
 
@@ -30,21 +30,21 @@ WRITE_COST_BYTES: Final = 4_096
 """Time that storage needs for an add, as bytes of `writes` beside its own."""
 
 QUANTUM_BYTES: Final = 1 << 20
-"""Requests of one connection that are handled before other connections have their turn."""
+"""Requests of one connection that are handled before other connections get their turn."""
 
 REQUEST_COST_BYTES: Final = 16_384
-"""Time that a request takes at least, as bytes of a quantum."""
+"""Minimum time of a request, as bytes of a quantum."""
 
 
 class Lanes:
     """The three budgets of one bookie, for the v2 and the gRPC server together.
 
     Args:
-        connections_max: Each has reserves.
+        connections_max: Number of connections; each has reserves.
         in_flight_bytes_max: All lanes and reserves together; `writes` is a part of `adds`.
 
     Attributes:
-        held: The lanes whose bytes come back only if peers do something.
+        held: The lanes whose bytes are given back only after an action of peers.
     """
 
     def __init__(self, connections_max: int, in_flight_bytes_max: int) -> None:
@@ -68,7 +68,7 @@ class Lanes:
 
 
 class PeerShares:
-    """What one connection holds of the lanes; `held` has the order of `Lanes.held`."""
+    """The bytes of the lanes that one connection holds; `held` has the order of `Lanes.held`."""
 
     __slots__ = ("adds", "control", "held", "reads", "writes")
 
@@ -91,7 +91,7 @@ class PeerShares:
             share.stop_waiting()
 
     def trust(self, frame_size_bytes: int) -> None:
-        """Note that a frame of this size was completed."""
+        """Record that a frame of this size was completed."""
         self.adds.trust(frame_size_bytes)
         self.control.trust(frame_size_bytes)
 
@@ -104,7 +104,7 @@ def shared_bytes_of(connections_max: int, in_flight_bytes_max: int) -> int:
 class ReadReserve:
     """Bytes that are taken for a read before its answer is known.
 
-    They follow the largest recent answer of one peer: up at once, down by an eighth with each read.
+    They follow the largest recent answer of one peer: up immediately, down by 1/8 with each read.
     """
 
     __slots__ = ("size_bytes",)
@@ -113,13 +113,13 @@ class ReadReserve:
         self.size_bytes = ANSWERS_RESERVE_BYTES
 
     def learn(self, answer_size_bytes: int) -> None:
-        """Note that an answer of this size was sent."""
+        """Record that an answer of this size was sent."""
         fading = self.size_bytes - (self.size_bytes >> 3)
         self.size_bytes = max(answer_size_bytes + REQUEST_OVERHEAD_BYTES, fading)
 
 
 def lane_gauges(lanes: Lanes) -> dict[str, Callable[[], float]]:
-    """The gauges of each lane, by name."""
+    """Return the gauges of each lane, by name."""
     gauges: dict[str, Callable[[], float]] = {"in_flight_bytes": lambda: lanes.held_bytes}
     for lane in lanes.all:
         name = f"in_flight_{lane.name}"

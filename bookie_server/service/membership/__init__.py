@@ -1,6 +1,6 @@
-"""A bookie's place in the cluster.
+"""A bookie's membership of the cluster.
 
-- `registration`: announces the bookie. `session_file`: ends the session of its last run.
-  `cookie_check`: whether a directory is this bookie's.
-- `ledger_records`: what storage and garbage collection read of ledgers.
+- `registration`: announces the bookie. `session_file`: ends the session of its previous process.
+  `cookie_check`: verifies that a directory is this bookie's.
+- `ledger_records`: ledger metadata for storage and garbage collection.
 """

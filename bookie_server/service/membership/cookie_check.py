@@ -1,13 +1,13 @@
-"""Whether the data in a directory is this bookie's: the cookie in each directory and in the store.
+"""Verifies that the data is this bookie's, by the cookie in each directory and in the store.
 
-A bookie that serves another one's data, or none where it had some, answers "no such entry" for
-entries that were acknowledged. So it starts only when the `VERSION` file of every directory and the
-cookie in the metadata store agree with its settings, and every directory has its MANIFEST; or when
-none of these ever existed.
+A bookie that serves data of another one, or has lost its own, answers "no such entry" for
+acknowledged entries. So it starts only if the `VERSION` file of every directory and the cookie in
+the metadata store agree with its settings, and every directory has its MANIFEST; or if none of
+these ever existed.
 
 Order of a first start: the `VERSION` files, the first MANIFEST, each durable, then the node. A
-start that is cut off in between leaves directories that hold a cookie and no entries, and the next
-start goes on from there. Once the node exists, a directory without its MANIFEST was emptied.
+start that is interrupted leaves directories with a cookie and no entries, and the next start
+continues from there. Once the node exists, a directory without its MANIFEST was emptied.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ async def check_cookies(
     directories: Sequence[Path],
     initialize: Callable[[], Awaitable[None]],
 ) -> Cookie:
-    """The bookie's cookie, which every directory and the metadata store now hold.
+    """Return the bookie's cookie, which every directory and the metadata store now hold.
 
     The caller has locked the directories. On a first start this writes the cookies.
 
     Args:
-        registration: Where the cluster keeps the cookies.
-        bookie_id: Of this bookie.
-        directories: Of this bookie, which is all that is read or written here.
-        initialize: Called on a first start, before the cluster knows the bookie: writes the first
-            MANIFEST of every directory, durably. May be called again after it was cut off.
+        registration: The cookies of the cluster.
+        bookie_id: This bookie's id.
+        directories: This bookie's directories; nothing else is read or written here.
+        initialize: Called on a first start, before the cookie is in the store: writes the first
+            MANIFEST of every directory, durably. Called once more after an interruption.
 
     Raises:
-        CookieMismatchError: Names the exact path, what it holds and what to do; nothing changed.
-        MetadataError: The store could not be asked.
+        CookieMismatchError: Names the exact path, its contents and the remedy; nothing changed.
+        MetadataError: The store could not be reached.
     """
     await registration.sync()
     wanted = Cookie(
@@ -84,7 +84,7 @@ async def check_cookies(
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file in one step; data and name are durable on return."""
+    """Replace a file atomically; data and name are durable on return."""
     temporary = path.with_name(_TEMPORARY_FILE)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     with os.fdopen(os.open(temporary, flags, _FILE_MODE), "wb") as file:
@@ -100,7 +100,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def _holds_the_cookie(directory: Path, wanted: Cookie) -> bool:
-    """Whether the directory has a cookie, which then is `wanted`."""
+    """Return whether the directory has a cookie; raises if it is not `wanted`."""
     path = directory / COOKIE_FILE
     try:
         found = _decoded(path.read_bytes(), str(path))
@@ -165,7 +165,7 @@ def _missing_file(path: Path, bookie_id: str) -> CookieMismatchError:
 
 
 def _holds_no_entries(directory: Path) -> bool:
-    """Whether nothing was ever stored in a directory: at most a first start left files in it."""
+    """Return whether a directory never stored anything: it has at most files of a first start."""
     for entry in directory.iterdir():
         if entry.name == MANIFEST_FILE:
             if not is_first_manifest(entry.read_bytes()):

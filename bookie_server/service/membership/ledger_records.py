@@ -1,4 +1,4 @@
-"""What storage and garbage collection read of ledgers in the metadata store."""
+"""Reads ledger metadata in the metadata store for storage and garbage collection."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _metadata_logger = get_logger("metadata")
 
 
 class StoreMetadataCheck:
-    """The `MetadataCheck` port: answers from a ledger's record, read after a sync: it is not stale.
+    """The `MetadataCheck` port: answers from ledger metadata that is read after a sync.
 
     After state may have been lost, the first regular add of a ledger waits for this answer
     (PROTOCOL.md#F7); storage bounds the wait.
 
     Args:
         ledgers: The store.
-        bookie_id: Of this bookie.
-        timeout_ms: After so long without an answer nothing is known.
+        bookie_id: This bookie's id.
+        timeout_ms: Longest wait for the store; then the answer is UNKNOWN.
     """
 
     def __init__(self, ledgers: LedgerStore, bookie_id: str, timeout_ms: int) -> None:
@@ -34,7 +34,7 @@ class StoreMetadataCheck:
         self._timeout_s = timeout_ms / 1_000
 
     async def check(self, ledger_id: int) -> Standing:
-        """What the record says; UNKNOWN when it cannot be read now, which refuses nothing."""
+        """Return the state by the metadata; UNKNOWN, which refuses nothing, if unreadable."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._ledgers.sync()
@@ -54,15 +54,15 @@ class StoreMetadataCheck:
 
 
 class StoreLedgerListing:
-    """The `LedgerListing` port: answers from the ledgers' records.
+    """The `LedgerListing` port: answers from ledger metadata.
 
-    A store that does not know this bookie's cookie is not believed: it was emptied, or is another
-    one.
+    The answers of a store without this bookie's cookie do not count: it was emptied, or is
+    another one.
 
     Args:
-        ledgers: The records.
+        ledgers: The ledger metadata.
         registration: Has the cookie.
-        bookie_id: Of this bookie.
+        bookie_id: This bookie's id.
     """
 
     def __init__(self, ledgers: LedgerStore, registration: Registration, bookie_id: str) -> None:
@@ -71,7 +71,7 @@ class StoreLedgerListing:
         self._bookie_id = bookie_id
 
     async def unlisted(self, ledger_ids: Sequence[int]) -> Sequence[int] | None:
-        """See `LedgerListing.unlisted`."""
+        """Return those of `ledger_ids` that a new listing lacks."""
         left = set(ledger_ids)
         try:
             if await self._registration.read_cookie(self._bookie_id) is None:
@@ -85,7 +85,7 @@ class StoreLedgerListing:
         return sorted(left)
 
     async def deleted(self, ledger_ids: Sequence[int]) -> Sequence[int]:
-        """See `LedgerListing.deleted`."""
+        """Return those of `ledger_ids` without metadata, after a sync."""
         try:
             await self._ledgers.sync()
             return [i for i in ledger_ids if await self._is_deleted(i)]

@@ -1,7 +1,7 @@
-"""Keeps a bookie announced as storage is: writable, or read-only.
+"""Keeps the announcement of a bookie like its storage: writable, or read-only.
 
-The store's own registration announces again after a lost session; this adds the changes between
-the two states, and tries until the store took them.
+The store's own registration repeats the announcement after a lost session. This module announces
+changes between the two states, and retries until the store has accepted them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _logger = get_logger("registration")
 class BookieRegistration:
     """The announcement of one bookie.
 
-    Until the store took a change, clients may still choose a bookie that is read-only by now:
-    storage refuses their adds by itself.
+    Until the store has accepted a change, clients may still choose a bookie that is read-only;
+    storage refuses their adds.
     """
 
     def __init__(self, registration: Registration, info: BookieInfo) -> None:
@@ -39,19 +39,19 @@ class BookieRegistration:
 
         Raises:
             LocalProtocolError: Another live session holds the bookie id.
-            MetadataError: The store could not be asked.
+            MetadataError: The store could not be reached.
         """
         self._is_read_only = read_only
         await self._registration.register(self._info, read_only=read_only)
         self._task = asyncio.create_task(self._follow(read_only), name="registration")
 
     def set_read_only(self, *, read_only: bool) -> None:
-        """Announce the other state as soon as the store takes it."""
+        """Announce the other state as soon as the store accepts it."""
         self._is_read_only = read_only
         self._changed.set()
 
     async def stop(self) -> None:
-        """Withdraw the announcement; what the store does not hear, the session's end says."""
+        """Withdraw the announcement; if the store is unreachable, the end of the session does."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

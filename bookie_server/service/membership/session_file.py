@@ -1,10 +1,10 @@
-"""A bookie's own session of before its last death, ended at its next start.
+"""Ends, at a start, the session of the bookie's previous process if that was killed.
 
 The metadata store keeps the registration of a killed bookie for a session timeout. Its next start
-need not wait for that: the file `SESSION` in its directory holds what ends the old session, and
-the lock on the directory shows that the process which held it is dead. That is proof only if the
-file was written by a holder of the very same lock: by the same running kernel, and on the same
-inode. After a reboot, or for a copied directory, the old session is left to its timeout.
+does not wait for that: the file `SESSION` in its directory has the secret to end the old session,
+and the lock on the directory shows that the previous process is dead. That is proof only if the
+file was written under the same lock: by the same running kernel, and on the same inode. After a
+reboot, or for a copied directory, the old session is left to its timeout.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ class SessionFile:
         """Reads and writes nothing yet.
 
         Args:
-            directory: The bookie's, locked for as long as this is used.
-            boot_id: A file that differs after each start of the kernel; missing on systems that
-                have none, where nothing is ever taken over.
+            directory: The bookie's, locked as long as this is used.
+            boot_id: A file that differs after each start of the kernel. It does not exist on some
+                systems; there no session is ever ended.
         """
         self._path = directory / SESSION_FILE
         self._lock_path = directory / LOCK_NAME
         self._boot_id = boot_id
 
     async def take_over(self, tree: ZnodeTree) -> Callable[[], None]:
-        """End the session of this bookie's last process, and from now on remember `tree`'s.
+        """End the session of this bookie's last process, and from now on store that of `tree`.
 
         Failures cost time only: the old session ends by its timeout.
 
         Returns:
-            How to stop following `tree` from one session to the next.
+            A function that stops following `tree` from one session to the next.
         """
         secret = self._recall()
         if secret is not None:
@@ -60,7 +60,7 @@ class SessionFile:
         return tree.watch_session(lambda: self._remember(tree))
 
     def _remember(self, tree: ZnodeTree) -> None:
-        """Write the file; what is cut off by a kill or a crash is no JSON and never used."""
+        """Write the file; after an interrupted write it is not JSON and is ignored."""
         record = {**self._holder(), "secret": tree.session_secret.hex()}
         try:
             with os.fdopen(os.open(self._path, _FLAGS, 0o600), "wb") as file:
@@ -69,7 +69,7 @@ class SessionFile:
             _logger.warning("session_not_remembered", path=str(self._path), reason=str(error))
 
     def _recall(self) -> bytes | None:
-        """The secret, None unless it was written under the lock that the caller holds."""
+        """Return the secret, or None unless it was written under the caller's lock."""
         try:
             record = json.loads(self._path.read_bytes())
             holder = self._holder()
@@ -80,7 +80,7 @@ class SessionFile:
             return None
 
     def _holder(self) -> dict[str, Any]:
-        """Which lock this is."""
+        """Return the identity of this lock."""
         lock = self._lock_path.stat()
         try:
             boot_id = self._boot_id.read_text().strip() or None

@@ -1,5 +1,5 @@
-"""What a bookie measures.
+"""Metrics of a bookie.
 
-- `counters`, `gauges`: of the service. `loop_lag`: delays of the event loop. `server`: serves them
+- `counters`, `gauges`: those of the service. `loop_lag`: delays of the event loop. `server`: serves
   over HTTP.
 """

@@ -1,6 +1,6 @@
 """Counters of the service, and their text for Prometheus.
 
-The hot path increments plain integers; a collector reads them when somebody asks.
+The hot path increments plain integers; a collector reads them at a scrape.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ledgerlog_spark.model import Code
 
 @dataclass(slots=True)
 class ServiceCounters:
-    """What the servers of one bookie did since it started; only ever rising.
+    """Counters of the servers of one bookie since it started; they only increase.
 
     Attributes:
         answers: Per outcome, over all operations and both protocols.
-        bad_frames: Requests refused before storage saw them.
-        connections_refused: No place was free, nor to be made free.
-        connections_replaced: Idle ones that were closed for newcomers.
-        connections_swept: They held bytes of a full lane, and their peers did not move.
-        connections_closed_by_us: Because of bytes that cannot be delimited, or of a peer that
-            stalled or never asked for anything; swept ones count.
+        bad_frames: Requests refused before they reached storage.
+        connections_refused: Refused because no place was free or could be freed.
+        connections_replaced: Idle ones that were closed for new connections.
+        connections_swept: Closed because they held bytes of a full lane without progress.
+        connections_closed_by_us: Closed because of bytes that cannot be delimited, or of a peer
+            that stalled or sent no request; swept ones are included.
     """
 
     add_requests: int = 0
@@ -53,13 +53,13 @@ class ServiceCounters:
 
 
 class ServiceCollector:
-    """Reads the counters, and gauges given as functions, at the moment of a scrape.
+    """Reads the counters, and gauges given as functions, at a scrape.
 
     Args:
-        counters: Of this process.
-        gauges: Name (without prefix) to the function that gives its value.
-        storage: Gives storage's own counters by name.
-        loop_lag: Of the event loop that serves.
+        counters: Those of this process.
+        gauges: Name (without prefix) to the function that returns its value.
+        storage: Returns storage's own counters by name.
+        loop_lag: That of the serving event loop.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ServiceCollector:
         self._loop_lag = loop_lag
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics, as prometheus-client wants them."""
+        """Yield all metrics, for prometheus-client."""
         for name in ServiceCounters.__slots__:
             if name != "answers":
                 value = getattr(self._counters, name)
@@ -103,7 +103,7 @@ class ServiceCollector:
 
 
 def flat_numbers(counters: object, prefix: str = "") -> dict[str, float]:
-    """The numbers of a dataclass and of the dataclasses in it, by their joined names."""
+    """Return the numbers of a dataclass and of nested dataclasses, by their joined names."""
     numbers: dict[str, float] = {}
     for each in fields(counters):  # type: ignore[arg-type]
         value = getattr(counters, each.name)

@@ -1,4 +1,4 @@
-"""The gauges of a bookie's metrics: each name, and where its value is read."""
+"""The gauges of a bookie's metrics, by name, with the sources of their values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bookie_gauges(
     lanes: Lanes,
     log_lines_dropped: Callable[[], int],
 ) -> dict[str, Callable[[], float]]:
-    """The function that gives each gauge's value, by the gauge's name without prefix."""
+    """Return the function for each gauge's value, by the gauge's name without prefix."""
     return {
         "connections": lambda: v2.connections_count,
         "ledgers": lambda: storage.ledgers_count,

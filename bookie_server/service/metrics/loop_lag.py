@@ -1,8 +1,8 @@
-"""How long the event loop was kept from what was due: a probe that wakes up now and then.
+"""Measures the lag of the event loop: a probe that wakes up periodically.
 
-A late wake-up has two causes. Something on the loop did not give way, or the machine gave this
-process no CPU. The wall clock cannot tell them apart, the CPU time of the loop's thread can: what
-it spent computing while a wake-up was overdue is the bookie's own doing.
+A late wake-up has two causes. Work on the loop took too long, or the machine gave this process no
+CPU. The wall clock cannot distinguish them; the CPU time of the loop's thread can. CPU time
+spent while a wake-up was overdue is the bookie's own work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Lags:
 
     Attributes:
         counts: By length, one for each of `BOUNDS_SECONDS` and one above.
-        sum_seconds: Of all.
+        sum_seconds: Sum of all.
         max_seconds: The longest.
     """
 
@@ -32,13 +32,13 @@ class Lags:
         self.max_seconds = 0.0
 
     def note(self, seconds: float) -> None:
-        """Count one."""
+        """Count one lag."""
         self.counts[bisect_left(BOUNDS_SECONDS, seconds)] += 1
         self.sum_seconds += seconds
         self.max_seconds = max(self.max_seconds, seconds)
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative counts, as Prometheus has them."""
+        """Return cumulative counts, as Prometheus has them."""
         total = 0
         found: list[tuple[str, float]] = []
         for bound, count in zip((*BOUNDS_SECONDS, "+Inf"), self.counts, strict=True):
@@ -48,20 +48,20 @@ class Lags:
 
 
 class LoopLag:
-    """Counts by how much each of its wake-ups came late, and how much of that was computing.
+    """Measures how late each of its wake-ups is, and how much of that was computing.
 
-    It wakes up every 20 ms (0.2 % of a CPU), so what holds the loop up for longer is seen, less at
+    It wakes up every 20 ms (0.2 % of a CPU). So it sees every longer delay of the loop, minus at
     most that time.
 
     Args:
-        clock: Seconds that never go back.
+        clock: Monotonic seconds.
         cpu_clock: Seconds of CPU that the calling thread has used.
-        call_later: Of the running loop, when not given.
+        call_later: Default: the running loop's.
 
     Attributes:
-        wall: How late each wake-up came.
-        cpu: CPU seconds that the loop's thread used since the wake-up before, as far as this one
-            came late: at least what was computed in that time.
+        wall: Lateness of each wake-up.
+        cpu: CPU seconds of the loop's thread since the previous wake-up, at most the lateness: a
+            lower bound of the computing in that time.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class LoopLag:
         self.cpu = Lags()
 
     def start(self) -> None:
-        """Begin; on the loop that is watched."""
+        """Start the probe, on the loop to watch."""
         call_later = self._call_later or asyncio.get_running_loop().call_later
         self._due = self._clock() + INTERVAL_SECONDS
         self._cpu_before = self._cpu_clock()
         call_later(INTERVAL_SECONDS, self._wake)
 
     def stop(self) -> None:
-        """End: at the next wake-up."""
+        """Stop at the next wake-up."""
         self._is_stopped = True
 
     def _wake(self) -> None:

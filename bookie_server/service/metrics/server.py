@@ -1,7 +1,7 @@
 """Serves metrics over HTTP, in threads that only read, within bounds whatever peers do.
 
-CONNECTIONS_MAX connections at the same time, each for one request of REQUEST_BYTES_MAX and for
-CONNECTION_SECONDS_MAX in all, answer included. What is beyond them is closed.
+At most CONNECTIONS_MAX connections are open, each for one request of REQUEST_BYTES_MAX and for
+CONNECTION_SECONDS_MAX in all, answer included. Connections beyond these bounds are closed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class MetricsServer:
     Args:
         address: IP address.
         port: 0 takes a free one.
-        collector: Of what is served.
-        clock: Seconds that never go back.
+        collector: Source of the metrics.
+        clock: Monotonic seconds.
 
     Attributes:
-        port: That it listens on.
+        port: The port that it listens on.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class MetricsServer:
 
 
 class _BoundedServer(ThreadingMixIn, WSGIServer):
-    """A thread for each connection, and few of them."""
+    """Runs a thread for each connection, within CONNECTIONS_MAX."""
 
     daemon_threads = True
     block_on_close = False
@@ -94,13 +94,13 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         return len(self._until)
 
     def server_bind(self) -> None:
-        """Bind, and name the server by its address: a name would have to be looked up."""
+        """Bind, and name the server by its address, as a name would need a lookup."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
         self.setup_environ()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether there is a place for a connection; it is closed otherwise."""
+        """Return whether there is a place for a connection; it is closed otherwise."""
         del client_address
         with self._lock:
             if len(self._until) >= CONNECTIONS_MAX:
@@ -114,7 +114,7 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """End connections whose time is up; called every LOOK_SECONDS at least."""
+        """Close connections after their time limit; called at least every LOOK_SECONDS."""
         self._end(self._clock())
 
     def server_close(self) -> None:
@@ -125,15 +125,15 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         with self._lock:
             for request, until in self._until.items():
                 if now >= until:
-                    with contextlib.suppress(OSError):  # its thread hears of it and closes it
+                    with contextlib.suppress(OSError):  # its thread notices and closes it
                         request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A peer that goes away is no event."""
+        """Ignore a peer that disconnects."""
 
 
 class _Handler(WSGIRequestHandler):
-    """One request of one connection, of which it reads a bounded part."""
+    """One request of one connection, read up to a bound."""
 
     def setup(self) -> None:
         super().setup()

@@ -1,12 +1,12 @@
-"""One connection of the v2 data plane: frames in, answers out, and how far to read.
+"""One connection of the v2 data plane: receives frames, sends answers, bounds its memory.
 
-The loop's thread does everything and nothing here awaits: a frame is cut out of receive memory
-by reference, handled, and its answer is collected with the others of the same turn of the loop and
-written in one call. `service/v2/operations.py` says what a frame does.
+Everything runs on the loop's thread, and nothing here awaits. A frame is cut out of receive memory
+by reference and handled. Its answer is collected with the others of the same turn of the loop and
+written in one call. `service/v2/operations.py` carries out the frames.
 
 Back-pressure: memory for frames, requests and answers is taken from the lanes
-(`service/limits/lanes.py`) before it is used. What a lane does not grant waits there in line, and
-the connection reads no further until it is granted.
+(`service/limits/lanes.py`) before it is used. A request for more than a lane grants waits there in
+line, and the connection reads no further until it is granted.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from ledgerlog_spark.transport.v2.writing import write_all
 from ledgerlog_spark.wire.frames import ReceiveBuffer
 
 UNSENT_BYTES_MAX: Final = 1 << 18
-"""Of answers of one lane that a peer does not take: beyond them its next request there waits."""
+"""Untaken answers of one lane: beyond this, the connection's next request of the lane waits."""
 
 _logger = get_logger("v2")
 
 
 class V2Connection(asyncio.BufferedProtocol, ABC):
-    """The bytes of one peer: frames in, answers out, and how far to read. Made by `V2Server`.
+    """The connection of one peer. Made by `V2Server`.
 
-    What overrides `_demand` and `_handle` says what a frame's request holds, carries it out, and
-    gives its answer to `_answer`.
+    Overrides of `_demand` and `_handle` determine the bytes of a frame's request, carry it out, and
+    pass its answer to `_answer`.
 
     Attributes:
         host: The peer's address without its port.
         peer: The peer's address, for logs.
-        open_requests: Accepted and not answered.
-        frames_received: In all, whole ones.
-        received_bytes: In all.
+        open_requests: Requests accepted and not answered.
+        frames_received: Complete frames in all.
+        received_bytes: Bytes in all.
         is_proven: Whether one of its requests was answered.
-        shares: What it holds of the lanes.
-        memory: What it receives into.
-        watch: How the peer moves, as the sweeper saw it.
+        shares: Its shares of the lanes.
+        memory: The memory that it receives into.
+        watch: The peer's progress, for the sweeper.
     """
 
     __slots__ = (
@@ -92,9 +92,9 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
         """A connection that the event loop opens.
 
         Args:
-            shared: With the other connections of the bookie.
-            admit: Whether it may stay, asked when it opens.
-            left: Told when it is gone; also of one that was not admitted.
+            shared: State shared by the connections of the bookie.
+            admit: Returns whether it may stay; called when it opens.
+            left: Called when it is closed, even if it was not admitted.
         """
         self._shared = shared
         self._admit = admit
@@ -134,27 +134,27 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Join the server's connections, or be closed when there are too many."""
-        # uvloop's transports have the methods of asyncio.Transport without being of its class.
+        """Join the server's connections, or close when there are too many."""
+        # uvloop's transports have the methods of asyncio.Transport but not its class.
         transport = cast("asyncio.Transport", transport)
         self._transport = transport
         self.peer = transport.get_extra_info("peername")
         if isinstance(self.peer, tuple):
             self._set_host(str(self.peer[0]))
-        # Paused for as long as anything is not taken by the kernel: what is unsent is known.
+        # Paused while the kernel has not taken all, so the unsent bytes are known.
         transport.set_write_buffer_limits(high=0)
         if not self._admit(self):
             self._transport = None
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
-        """Forget the peer; requests already accepted are carried out, their answers dropped."""
+        """Forget the peer; accepted requests are carried out, their answers dropped."""
         self._transport = None
         self._give_back_all()
         self._left(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- asyncio's signature
-        """Memory to receive into."""
+        """Return memory to receive into."""
         return self._frames.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -181,15 +181,15 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
             self._wait_for_memory()
 
     def eof_received(self) -> bool:
-        """Close: a peer that sends no more gets no more."""
+        """Close: a peer that has closed its side gets no more answers."""
         return False
 
     def pause_writing(self) -> None:
-        """The kernel does not take all answers now."""
+        """Note that the kernel does not take all answers now."""
         self._is_writing_paused = True
 
     def resume_writing(self) -> None:
-        """The kernel took the last of them."""
+        """Note that the kernel took the last of them."""
         self._is_writing_paused = False
         self._count_sent()
 
@@ -197,36 +197,36 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing received waits or is unanswered, and nothing answered is unsent."""
+        """Whether all received requests are answered and all answers are sent."""
         is_unanswered = self.open_requests or self._backlog
         return not is_unanswered and not self._answers and not self._is_writing_paused
 
     @property
     def waits_since(self) -> float | None:
-        """When it began to wait for a lane's bytes; None while it does not."""
+        """The time at which it began to wait for a lane's bytes; None while it does not."""
         return self._waits_since if self.shares.is_waiting else None
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether the peer owes the rest of a frame."""
+        """Whether the peer still has to send the rest of a frame."""
         return bool(self._frames.held_bytes) and not self._is_paused
 
     @property
     def taken_bytes(self) -> int | None:
-        """Bytes of answers that the kernel took, in all; None while it has taken everything."""
+        """Total bytes of answers that the kernel took; None while it has taken everything."""
         if not self._is_writing_paused or self._transport is None:
             return None
         return self._written_bytes - self._transport.get_write_buffer_size()
 
     def shed(self) -> None:
-        """Give back memory to receive into that nothing lies in."""
+        """Give back unused receive memory."""
         if not self._is_paused:
             self.memory.shed()
 
     def stop_receiving(self) -> None:
-        """Accept no further request; what was accepted is still answered.
+        """Accept no further request; accepted ones are still answered.
 
-        What arrives is dropped: to close a socket with unread bytes loses answers on their way.
+        Further bytes are dropped: closing a socket with unread bytes loses answers in flight.
         """
         self._is_closing = True
         self._drop_backlog()
@@ -235,7 +235,7 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
             self._transport.resume_reading()
 
     def close(self, *, is_abrupt: bool = False) -> None:
-        """Close the connection; `is_abrupt` drops answers not yet sent, and gives back at once."""
+        """Close the connection; `is_abrupt` drops unsent answers, and gives back immediately."""
         self._is_closing = True
         if self._transport is None:
             return
@@ -258,7 +258,7 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
             self.memory.free(buffer_of(self._backlog.popleft()))
 
     def _free_buffer(self, buffer: ReceiveBuffer) -> None:
-        """A request in this memory is answered."""
+        """Free the memory of an answered request."""
         if self.memory.free(buffer) and self._is_paused:
             self._schedule_resume()
 
@@ -283,7 +283,7 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
             return
 
     def _try_to_handle(self, body: memoryview) -> int:
-        """Handle a frame if there is room for what it asks, else pause; what it cost, or 0."""
+        """Handle a frame if there is room for its request, else pause; returns its cost, or 0."""
         share, size_bytes = self._demand(body)
         answers = self.shares.adds if share is self.shares.writes else share
         if answers.unsent_bytes > UNSENT_BYTES_MAX:
@@ -298,7 +298,7 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
         return REQUEST_COST_BYTES + taken_bytes
 
     def _acquire(self, share: Share, size_bytes: int) -> int:
-        """Take bytes of a lane, those granted meanwhile first; 0 when they are waited for."""
+        """Take bytes of a lane, first those granted meanwhile; returns 0 if it has to wait."""
         if self._granted is not None:
             granted, granted_bytes = self._granted
             self._granted = None
@@ -319,9 +319,9 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
         return 0
 
     def _waits_for_itself(self, share: Share) -> bool:
-        """Whether a share has nothing to get back but the memory that the next request lies in.
+        """Return whether a share holds nothing but the memory of the next request.
 
-        Its bytes would come back with that request only, which would wait for them for ever.
+        Its bytes would come back only with that request, which would wait for them for ever.
         """
         has_more = self.open_requests or share.unsent_bytes or share is self.shares.writes
         return not has_more and share.held_bytes > share.reserve_bytes
@@ -385,11 +385,11 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
 
     @abstractmethod
     def _demand(self, body: memoryview) -> tuple[Share, int]:
-        """The lane of a frame's request, and how much of it there has to be."""
+        """Return the lane share of a frame's request, and the bytes that it needs."""
 
     @abstractmethod
     def _handle(self, body: memoryview, share: Share, taken_bytes: int) -> None:
-        """Carry out a frame's request; `_answer` or `_done` gives back what was taken for it."""
+        """Carry out a frame's request; `_answer` or `_done` gives back the bytes taken for it."""
 
     def _close_on_bad_bytes(self, error: WireFormatError) -> None:
         counters = self._shared.counters
@@ -402,7 +402,7 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
     # Answers.
 
     def _make_fit(self, share: Share, taken_bytes: int, size_bytes: int) -> int:
-        """Take what an answer of this size needs; 0 when it cannot be held until it is sent."""
+        """Take the bytes of an answer of this size; returns 0 when it cannot be held until sent."""
         more_bytes = size_bytes - taken_bytes
         if more_bytes <= 0:
             return taken_bytes
@@ -414,14 +414,14 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
         return size_bytes
 
     def _done(self, share: Share, taken_bytes: int) -> None:
-        """Count out a request that gets no answer."""
+        """Finish a request that gets no answer."""
         self.open_requests -= 1
         share.give_back(taken_bytes)
 
     def _answer(
         self, code: Code, answer: Buffer, share: Share, taken_bytes: int, *rest: Buffer
     ) -> None:
-        """Send an answer in one or more buffers; what it does not need of `taken_bytes` goes back.
+        """Send an answer in one or more buffers; unneeded bytes of `taken_bytes` are given back.
 
         They were taken of `share` for the request, and are at least those of the answer.
         """
@@ -438,7 +438,7 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
             size_bytes += sum(map(len, rest))
         assert size_bytes <= taken_bytes, "an answer is larger than its reserved bytes"
         if share is self.shares.writes:
-            # Storage is done with it; its answer is memory.
+            # Storage has finished it; its answer is in memory.
             share.give_back(taken_bytes)
             share = self.shares.adds
             share.force(size_bytes)
@@ -466,7 +466,7 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
             self._transport.write(b"".join(answers))
         else:
             write_all(self._transport, answers)
-        # What a full transport has not taken yet stays counted until it says that it has.
+        # Bytes that a full transport has not taken stay counted until it reports that.
         if not self._is_writing_paused:
             self._count_sent()
 
@@ -481,7 +481,7 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
             self._schedule_resume()
 
     def _give_back_all(self) -> None:
-        """The connection is over: what lies in requests still open is given back with these."""
+        """Give back everything at the end, including the memory of requests still open."""
         self._answers.clear()
         self.shares.stop_waiting()
         for share in self.shares.held:

@@ -1,9 +1,9 @@
-"""Which connections a bookie keeps when there are as many as it may have.
+"""Chooses the connections that a bookie keeps when it has as many as it may.
 
-A newcomer gets the place of a connection that nothing is open on: of peers that never had a request
-answered first, then of the host with most connections, then of the one that was silent longest. A
-client whose idle connection is closed makes another one when it needs it. Of the last eighth of the
-places nothing goes to hosts that never had a request answered, so strangers lock nobody out.
+A new connection gets the place of an idle one: first of peers that never had a request answered,
+then of the host with most connections, then of the one that was silent longest. A client whose idle
+connection is closed opens another one when needed. The last eighth of the places is reserved for
+hosts that had a request answered, so unknown hosts cannot exclude others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KNOWN_HOSTS_PART: Final = 8
 
 
 class Occupant(Protocol):
-    """What the choice is made from; V2Connection has this shape."""
+    """The part of `V2Connection` on which the choice depends."""
 
     @property
     def host(self) -> str:
@@ -26,7 +26,7 @@ class Occupant(Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is open on it."""
+        """Whether no request is open on it."""
 
     @property
     def is_proven(self) -> bool:
@@ -34,23 +34,23 @@ class Occupant(Protocol):
 
     @property
     def watch(self) -> PeerWatch:
-        """When its peer was last heard."""
+        """The record of its peer's progress."""
 
 
 AnyOccupant = TypeVar("AnyOccupant", bound=Occupant)
 
 
 def is_full(open_count: int, connections_max: int, *, is_known_host: bool) -> bool:
-    """Whether a newcomer has to take another connection's place."""
+    """Return whether a new connection has to take another one's place."""
     if is_known_host:
         return open_count >= connections_max
     return open_count >= connections_max - connections_max // KNOWN_HOSTS_PART
 
 
 def to_replace(connections: Collection[AnyOccupant], *, is_known_host: bool) -> AnyOccupant | None:
-    """The connection whose place a newcomer gets; None when all of them are busy.
+    """Return the connection whose place a new one gets; None when all of them are busy.
 
-    A newcomer from a host that is not known takes the place of one that never asked for anything.
+    A new connection from an unknown host takes the place of one that never sent a request.
     """
     of_host = Counter(connection.host for connection in connections)
     return min(

@@ -1,4 +1,4 @@
-"""The operations of the v2 data plane: a frame's request to storage, its outcome as an answer."""
+"""The operations of the v2 data plane: turns frames into requests, and outcomes into answers."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ _AUTH_DISABLED: Final = (
     bytes([_NAME_TAG, len(_PLUGIN_NAME)]) + _PLUGIN_NAME + bytes([_PAYLOAD_TAG, 0])
 )
 """An AuthMessage is `1: plugin name (string), 2: payload (bytes)`. Apache's bookies name this
-plugin when authentication is off, and its clients then go ahead."""
+plugin when authentication is off, and their clients then continue."""
 
 
 class V2Operations(V2Connection):
-    """Carries out what one peer asks."""
+    """Carries out the requests of one peer."""
 
     __slots__ = ("_batch_least_bytes", "_read_reserve")
 
@@ -74,7 +74,7 @@ class V2Operations(V2Connection):
         admit: Callable[[V2Connection], bool],
         left: Callable[[V2Connection], None],
     ) -> None:
-        """See `V2Connection`."""
+        """Create it as a `V2Connection`."""
         super().__init__(shared, admit, left)
         self._read_reserve = ReadReserve()
         self._batch_least_bytes = 0  # what the last batch was refused for
@@ -90,10 +90,10 @@ class V2Operations(V2Connection):
             return share, min(self._read_reserve.size_bytes, share.size_bytes_max)
         if not is_batch_read(body):
             return self.shares.adds, REQUEST_OVERHEAD_BYTES
-        # A shorter answer does: the peer asks for the rest.
+        # A shorter answer is valid: the peer requests the rest.
         wanted = size_wanted(body, self._shared.batch_size_bytes_max) + REQUEST_OVERHEAD_BYTES
         allowed = max(share.allowance_bytes, ANSWERS_RESERVE_BYTES)
-        # Save where its first entry alone found no room before: for that it waits in line.
+        # Except if its first entry alone did not fit before: for that it waits in line.
         least = min(self._batch_least_bytes, share.size_bytes_max)
         return share, max(min(wanted, allowed), least)
 
@@ -126,7 +126,7 @@ class V2Operations(V2Connection):
             self._auth(request, share, taken_bytes)
 
     def _is_version_3(self, body: memoryview, share: Share, taken_bytes: int) -> bool:
-        """Whether a request was of version 3 of the protocol; it is answered in its own terms."""
+        """Return whether a request was of protocol version 3; answers it in that version."""
         refusal = refusal_of_version_3(body) if body[0] == FIRST_BYTE else None
         if refusal is None:
             return False

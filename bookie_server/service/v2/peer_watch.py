@@ -1,7 +1,7 @@
-"""Whether a peer makes progress: takes its answers, completes its frames, sends a request at all.
+"""Checks that a peer makes progress: takes answers, completes frames, sends requests.
 
-A `PeerWatch` gets the totals of a connection now and then, and compares them. It is pure: the time
-comes with each call.
+A `PeerWatch` gets the totals of a connection periodically and compares them. It is pure: the time
+is an argument of each call.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MOVED_BYTES_MIN: Final = 16_384
-"""Less than this between two looks is no progress of a peer that owes more."""
+"""Fewer bytes than this between two looks are no progress of a peer that owes more."""
 
 FRAME_STALLS_MAX: Final = 10
-"""Stall time-outs that one frame may take in all, however steadily it comes."""
+"""Stall time-outs that one frame may take in all, however steadily it is sent."""
 
 
 @dataclass(slots=True, eq=False)
 class PeerWatch:
-    """What was seen of one peer.
+    """The observed progress of one peer.
 
     Attributes:
         opened_at: Seconds on the loop's clock, as all times here.
-        heard_at: When bytes of the peer were last noticed.
-        took_at: When it last took answers, or had none to take.
-        sent_at: When it last sent some of a frame, or had no frame to complete.
-        frame_began_at: When its incomplete frame was first noticed; None without one.
+        heard_at: Time at which bytes of the peer were last noticed.
+        took_at: Time at which it last took answers, or had none to take.
+        sent_at: Time at which it last sent part of a frame, or had no frame to complete.
+        frame_began_at: Time at which its incomplete frame was first noticed; None without one.
     """
 
     opened_at: float
@@ -50,14 +50,14 @@ class PeerWatch:
         is_incomplete: bool,
         taken_bytes: int | None,
     ) -> None:
-        """Compare with the look before.
+        """Compare with the previous look.
 
         Args:
             now: The time.
-            received_bytes: From the peer, in all.
-            frames_received: The same, whole.
+            received_bytes: Total bytes from the peer.
+            frames_received: Total complete frames from the peer.
             is_incomplete: Whether the peer owes the rest of a frame, and could send it.
-            taken_bytes: Of answers, by the peer, in all; None while all of them are taken.
+            taken_bytes: Total bytes of answers that it took; None while it has taken all.
         """
         if received_bytes != self._received_bytes:
             self.heard_at = now
@@ -78,7 +78,7 @@ class PeerWatch:
         self._frames_received = frames_received
 
     def overdue(self, now: float, stall_seconds: float) -> str | None:
-        """Why a peer has had time enough, whoever else there is; None while it has not."""
+        """Return the reason to close a peer that had enough time in any case; else None."""
         if now - self.took_at >= stall_seconds:
             return "takes none of its answers"
         if now - self.sent_at >= stall_seconds:
@@ -89,5 +89,5 @@ class PeerWatch:
         return None
 
     def is_stalled(self, now: float, grace_seconds: float) -> bool:
-        """Whether it did not move for this long although it should."""
+        """Return whether it made no progress for this time although it should."""
         return min(self.took_at, self.sent_at) + grace_seconds <= now

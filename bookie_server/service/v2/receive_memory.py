@@ -1,9 +1,9 @@
 """The memory that one connection receives into, counted in its shares of the lanes.
 
-A chunk counts from when it is received into until another one took its place and every request in
-it is answered. While a lane has plenty, chunks are as large as is fast; else they are just what a
-frame needs. A frame larger than the connection's own reserve gets memory for all of it before its
-rest is received, so that nobody waits for memory while holding what others need.
+A chunk counts from its first use until another one has replaced it and every request in it is
+answered. While a lane has plenty, chunks are as large as is fast; else they have just the size of a
+frame. A frame larger than the connection's own reserve gets memory for all of it before its rest is
+received. So no connection waits for memory while it holds memory that others need.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from ledgerlog_spark.wire.frames import ChunkPool, FrameSplitter, ReceiveBuffer,
 
 
 class ReceiveMemory:
-    """What `FrameSplitter` receives into, within bounds.
+    """The memory that `FrameSplitter` receives into, within bounds.
 
     Attributes:
-        frames: Cuts what arrives into frames.
-        wanted: What there was no memory for when `make_room` was false last: the share that has to
-            grant it, and the size of the chunk.
+        frames: Cuts received bytes into frames.
+        wanted: The missing memory when `make_room` was last false: the share that has to grant it,
+            and the size of the chunk.
 
     Args:
         frame_size_bytes_max: Largest frame.
-        pool: Where chunks come from.
-        adds: The connection's share for what it sends.
-        control: The same of recovery and fencing.
+        pool: Allocates chunks.
+        adds: The connection's share for received bytes.
+        control: The same for recovery and fencing.
     """
 
     __slots__ = ("_adds", "_control", "frames", "wanted")
@@ -44,13 +44,13 @@ class ReceiveMemory:
 
     @property
     def is_beyond_reserve(self) -> bool:
-        """Whether it is more than the connection's own, while no request in it is open."""
+        """Whether it is larger than the connection's own, while no request in it is open."""
         buffer = self.frames.buffer
         return len(buffer) > ADDS_RESERVE_BYTES and not buffer.unanswered
 
     @property
     def missing_bytes(self) -> int:
-        """What the share in `wanted` has to grant, once the chunk that is replaced is counted."""
+        """Bytes that the share in `wanted` has to grant, once the replaced chunk is counted."""
         assert self.wanted is not None, "nothing is missing"
         share, size_bytes = self.wanted
         old = self.frames.buffer
@@ -59,18 +59,18 @@ class ReceiveMemory:
         return max(1, size_bytes)
 
     def use(self, share: Share, granted_bytes: int) -> None:
-        """Receive into the chunk that was wanted, now that this was granted for it."""
+        """Receive into the wanted chunk, for which `granted_bytes` were granted."""
         wanted, self.wanted = self.wanted, None
         if wanted is None or wanted[0] is not share or not self._swap(*wanted, granted_bytes):
             share.give_back(granted_bytes)
 
     def keep(self, bodies: Iterable[memoryview]) -> None:
-        """These frames are handled later: their memory is in use until `free`."""
+        """Keep the memory of frames that are handled later in use until `free`."""
         for body in bodies:
             buffer_of(body).unanswered += 1
 
     def free(self, buffer: ReceiveBuffer) -> bool:
-        """A request in this memory is answered; whether the connection can use it again."""
+        """Free a request's memory after its answer; returns whether the connection can reuse it."""
         buffer.unanswered -= 1
         if buffer.unanswered:
             return False
@@ -80,7 +80,7 @@ class ReceiveMemory:
         return False
 
     def shed(self) -> None:
-        """Give back a chunk that nothing lies in."""
+        """Give back an unused chunk."""
         buffer = self.frames.buffer
         is_all = self._adds.held_bytes == len(buffer) and buffer.charge is self._adds
         if is_all and not buffer.unanswered and not self.frames.held_bytes:
@@ -88,13 +88,13 @@ class ReceiveMemory:
             _uncharge(buffer)
 
     def close(self) -> None:
-        """Give everything back; what lies in open requests with these."""
+        """Give everything back, including the memory of open requests."""
         buffer = self.frames.close()
         if not buffer.unanswered:
             _uncharge(buffer)
 
     def _obtain(self, least: int, best: int) -> bool:
-        """Have the splitter receive into a new chunk, of the best size while there is plenty."""
+        """Make the splitter receive into a new chunk, of the best size while there is plenty."""
         adds = self._adds
         if adds.budget.is_ample and self._swap(adds, chunk_size_bytes(best)):
             return True
@@ -110,7 +110,7 @@ class ReceiveMemory:
         return False
 
     def _swap(self, share: Share, size_bytes: int, granted_bytes: int = 0) -> bool:
-        """Count a chunk of so many bytes in, its predecessor out once nothing in it is open."""
+        """Count a new chunk in; count the old one out once nothing in it is open."""
         old = self.frames.buffer
         more_bytes = size_bytes - granted_bytes
         is_counted_out = old.charge is share and not old.unanswered
@@ -130,7 +130,7 @@ class ReceiveMemory:
 
 
 def buffer_of(body: memoryview) -> ReceiveBuffer:
-    """The memory that a frame lies in."""
+    """Return the memory that contains a frame."""
     return cast("ReceiveBuffer", body.obj)
 
 

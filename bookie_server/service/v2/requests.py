@@ -1,4 +1,4 @@
-"""What the server has to know of a request beside its fields: its lane, and how to refuse it."""
+"""Properties of a request beside its fields: its lane, and its refusal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BATCH_SIZE_OFFSET: Final = 32
 
 
 def is_control(body: memoryview) -> bool:
-    """Whether a frame is recovery's or fencing's, by the lowest byte of its packet header."""
+    """Return whether a frame belongs to recovery or fencing, by the lowest byte of its header."""
     if len(body) <= _FLAGS_OFFSET:
         return False
     flags = body[_FLAGS_OFFSET]
@@ -54,9 +54,9 @@ def is_batch_read(body: memoryview) -> bool:
 
 
 def size_wanted(body: memoryview, size_bytes_max: int) -> int:
-    """How many bytes of entries a batch read wants at most; all that it may where it has no limit.
+    """Return the maximum of bytes of entries for a batch read: its limit, or all allowed.
 
-    Of a frame that is too short it is all that it may, too; the decoder refuses that.
+    The result for a frame that is too short does not matter: the decoder refuses it.
     """
     if len(body) < _BATCH_SIZE_OFFSET + _BATCH_SIZE.size:
         return size_bytes_max
@@ -65,7 +65,7 @@ def size_wanted(body: memoryview, size_bytes_max: int) -> int:
 
 
 def size_allowed(size_bytes: int, size_bytes_max: int) -> int:
-    """What a batch read with this limit gets at most; a limit of 0 or less is none."""
+    """Return the maximum for a batch read with this limit; a limit of 0 or less is none."""
     return min(size_bytes, size_bytes_max) if size_bytes > 0 else size_bytes_max
 
 
@@ -73,7 +73,7 @@ def refusal_of(
     request: AddRequest | AddRunRequest | ReadRequest | BatchReadRequest | RefusedRequest,
     code: Code,
 ) -> RefusedRequest:
-    """The refusal of a request with `code`; one that is refused already stays as it is."""
+    """Return the refusal of a request with `code`; a request already refused is unchanged."""
     version, ledger_id = request.version, request.ledger_id
     if isinstance(request, RefusedRequest):
         return request

@@ -34,7 +34,7 @@ class V2Server:
 
     Args:
         settings: Bounds and the address.
-        storage: Where requests go.
+        storage: Carries out the requests.
         lanes: Shared with the gRPC service.
         counters: Shared with the gRPC service.
     """
@@ -65,11 +65,11 @@ class V2Server:
         return len(self._connections)
 
     def relieve_also(self, relieve: Callable[[Budget, float], None]) -> None:
-        """Call this, too, when a lane is full: with the lane, and the grace of its holders."""
+        """Set another function for a full lane, called with the lane and its holders' grace."""
         self._sweeper.others.append(relieve)
 
     async def start(self, listener: socket.socket) -> None:
-        """Serve the connections of `listener`, which `listen` made; takes it over."""
+        """Serve the connections of `listener`, made by `listen`; takes ownership of it."""
         self._server = await self._loop.create_server(
             lambda: V2Operations(self._shared, self.admit, self.left),
             sock=listener,
@@ -78,7 +78,7 @@ class V2Server:
         self._sweeping = asyncio.create_task(self._sweeper.run(), name="v2 sweeper")
 
     def admit(self, connection: V2Connection) -> bool:
-        """Whether a new connection may stay; counts it in if so."""
+        """Return whether a new connection may stay; counts it if so."""
         if self.is_stopping or not self._has_place(connection):
             self._counters.connections_refused += 1
             _logger.warning("connection_refused", peer=connection.peer, open=self.connections_count)
@@ -88,7 +88,7 @@ class V2Server:
         return True
 
     def _has_place(self, newcomer: V2Connection) -> bool:
-        """Whether there is a place, or one was made by closing an idle connection."""
+        """Return whether there is a place, possibly after an idle connection was closed."""
         is_known = newcomer.host in self._shared.known_hosts
         if not is_full(
             len(self._connections), self._settings.connections_max, is_known_host=is_known
@@ -104,11 +104,11 @@ class V2Server:
         return True
 
     def left(self, connection: V2Connection) -> None:
-        """A connection is gone; fine when it never was admitted."""
+        """Remove a closed connection; does nothing if it was never admitted."""
         self._connections.discard(connection)
 
     async def stop(self, drain_timeout_ms: int) -> bool:
-        """Stop accepting, answer what was accepted, close; False when the time ran out."""
+        """Stop accepting, answer accepted requests, close; returns False when the time ran out."""
         self.is_stopping = True
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -129,7 +129,7 @@ class V2Server:
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """A socket bound to the address; clients are refused until a server listens on it."""
+    """Return a socket bound to the address; clients are refused until a server listens on it."""
     listener = claim(address, port, "port")
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
     if ip_address(listener.getsockname()[0]).is_loopback:

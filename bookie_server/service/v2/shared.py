@@ -1,4 +1,4 @@
-"""What the v2 connections of one bookie share: storage, bounds, counters, receive memory."""
+"""State shared by the v2 connections of one bookie: storage, bounds, counters, memory."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ JOINED_BYTES_MAX: Final = 65_536
 """Answers up to this size are copied into one buffer, larger ones are written as they are."""
 
 TURNS_SECONDS: Final = 0.002
-"""Of a turn of the loop, for the requests of one connection, and for those that take turns."""
+"""Time in a turn of the loop for one connection's requests, and for those that take turns."""
 
 HOSTS_KEPT_MAX: Final = 1_024
 
 
 class V2Shared:
-    """Made once, on the event loop that serves the connections.
+    """Created once, on the event loop that serves the connections.
 
     Attributes:
-        lanes: Bounds of what is held for peers.
-        relieve: Closes connections that hold a lane's bytes and do not move, at once.
-        known_hosts: Addresses that had a request answered lately, oldest first.
-        turns: Connections that go on when it is their turn, one after the other.
+        lanes: Bounds of the memory held for peers.
+        relieve: Closes connections that hold a lane's bytes without progress, immediately.
+        known_hosts: Addresses that recently had a request answered, oldest first.
+        turns: Connections that continue in turn, one after the other.
         hosts_warned_of: Addresses whose protocol version was logged, oldest first.
     """
 
@@ -59,10 +59,10 @@ class V2Shared:
         self.hosts_warned_of = RecentHosts()
 
     def take_turn(self, resume: Callable[[], None]) -> None:
-        """Call `resume` after those that came before it, a few of them in each turn of the loop.
+        """Call `resume` after the connections before it, a few of them in each turn of the loop.
 
-        Between them the loop hears new requests: an add waits for few of the reads that others
-        have sent ahead.
+        Between them the loop receives new requests, so an add waits for few of the reads that
+        others have sent ahead.
         """
         self.turns.append(resume)
         if not self._is_turning:
@@ -91,7 +91,7 @@ class RecentHosts:
         self._hosts: OrderedDict[str, None] = OrderedDict()
 
     def note(self, host: str) -> bool:
-        """Keep an address; whether it is new here."""
+        """Keep an address; returns whether it is new here."""
         is_new = host not in self._hosts
         self._hosts[host] = None
         self._hosts.move_to_end(host)

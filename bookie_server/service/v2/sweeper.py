@@ -39,14 +39,14 @@ class Sweeper:
     """Checks the connections of one server.
 
     Args:
-        connections: Those that are open; closed ones leave it.
+        connections: The open ones; closed ones are removed from it.
         lanes: Their budgets.
         settings: Time-outs.
-        counters: Of the service.
+        counters: Counters of the service.
         clock: Monotonic time in seconds.
 
     Attributes:
-        others: Called, too, to make room in a lane: with the lane, and the time for progress.
+        others: Also called to make room in a lane, with the lane and the time for progress.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class Sweeper:
     def sweep(self) -> None:
         """Check all connections, close the overdue ones, make room in full lanes.
 
-        An error with one of them is reported, and the others are checked: without its sweeper any
-        peer can stop a bookie.
+        An error with one of them is reported, and the others are checked: without its sweeper a
+        bookie can be stopped by any peer.
         """
         now = self._clock()
         looks = [partial(self._sweep, connection, now) for connection in self._connections]
@@ -130,7 +130,7 @@ class Sweeper:
             if _shared_bytes(connection.shares.held[number])
         ]
         for connection in holders:
-            # The last check may be long ago: the peer may have made progress since.
+            # The last check may be long ago; the peer may have made progress since.
             self._look(connection, now)
         holders = [connection for connection in holders if self._is_in_the_way(connection, now)]
         holders.sort(key=lambda connection: -connection.shares.held[number].held_bytes)
@@ -143,7 +143,7 @@ class Sweeper:
     def _is_in_the_way(self, connection: V2Connection, now: float) -> bool:
         waits_since = connection.waits_since
         if waits_since is not None:
-            # It waits for others, which may wait for the bytes that it holds.
+            # It waits for others, which may wait for its bytes.
             return now - waits_since >= WAIT_SECONDS_MAX and connection.memory.is_beyond_reserve
         return connection.watch.is_stalled(now, GRACE_SECONDS)
 
