@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ABOVE_ANY_VERSION = 1 << 62
-"""Who knows this version asks for no history."""
+"""A reader that has this version needs no history."""
 
 
 class LogRecords(LogMaintenance):
-    """The part of `Log` that is about records."""
+    """The part of `Log` for records."""
 
     def records(self, cursor_of: Callable[..., EntryCursor[T]]) -> RecordReader[T]:
-        """What reads a leader log; `cursor_of` makes what decodes its entries."""
-        # Imported here, like the leader below: who reads or writes rows needs neither.
+        """A reader of a leader log; `cursor_of` makes the cursor that decodes its entries."""
+        # Imported here, like the leader below: programs of rows need neither.
         from ledgerlog_spark.log.reading.record_reader import RecordReader
 
         def listed(first_offset: int) -> Awaitable[LogView]:
@@ -69,13 +69,13 @@ class LogRecords(LogMaintenance):
         schema: bytes | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Leader:
-        """The one that appends to this log from now on; an earlier one can append no more.
+        """Become the leader of this log; an earlier leader can append no more.
 
         Args:
             settings: Linger and backlog of appends.
-            schema: Schema record of the rows that will be appended, which is compared with the
-                log's; None for records, or for rows of the log's own schema.
-            properties: By option name, that the log has to have; None for whatever it has.
+            schema: Schema record of the rows to append, which is compared with the log's; None for
+                records, or for rows of the log's own schema.
+            properties: Required properties of the log, by option name; None for any.
 
         Raises:
             LogKindError: It is a transactional log, or one of records and not of rows.
@@ -111,10 +111,10 @@ def _content_of(log: str, state: LogState, schema: bytes | None) -> LeaderConten
 
 
 def check_leader_log(log: str, kind: LogKind) -> None:
-    """Let pass a log that has a leader.
+    """Raise LogKindError unless this is a leader log.
 
     Raises:
-        LogKindError: It is a transactional one.
+        LogKindError: It is a transactional log.
     """
     if kind is not LogKind.LEADER:
         raise LogKindError(
@@ -125,10 +125,10 @@ def check_leader_log(log: str, kind: LogKind) -> None:
 
 
 def check_holds(log: str, kind: LogKind, content: LogContent, wanted: LogContent) -> None:
-    """Let pass a leader log of that content.
+    """Raise LogKindError unless this is a leader log of that content.
 
     Raises:
-        LogKindError: It is another one.
+        LogKindError: It has another kind or content.
     """
     check_leader_log(log, kind)
     if content is not wanted:

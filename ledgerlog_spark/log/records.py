@@ -1,4 +1,4 @@
-"""What a leader log gives to people: records with their positions."""
+"""Records of a leader log, with their positions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.ledger.messages import Payload
 
 RECORD_SIZE_BYTES_MAX = PAYLOAD_SIZE_BYTES_MAX - HEADER_SIZE_BYTES - 4
-"""Of one record, a little less than 5 MiB."""
+"""Largest record, a little less than 5 MiB."""
 
 
 class Record(NamedTuple):
@@ -26,12 +26,12 @@ class Record(NamedTuple):
 
     Attributes:
         offset: Dense, never reused.
-        value: As it was appended.
-        append_time_ms: When its leader took it, by the store's clock, ms since the epoch; never
+        value: The appended bytes.
+        append_time_ms: When its leader accepted it, by the store's clock, ms since the epoch; never
             falls from one record to the next.
-        ledger_id: That it is stored in.
-        entry_id: That it is stored in, with others.
-        log_id: Of the log.
+        ledger_id: The ledger that stores it.
+        entry_id: The entry that stores it, with others.
+        log_id: Id of the log.
     """
 
     offset: int
@@ -43,7 +43,7 @@ class Record(NamedTuple):
 
     @property
     def position(self) -> Position:
-        """Where it is."""
+        """Position of the record."""
         return Position(self.log_id, self.offset, self.ledger_id, self.entry_id)
 
 
@@ -56,10 +56,10 @@ class Piece(NamedTuple):
 
 
 class Positions(Sequence[Position]):
-    """Where the records of one `append_many` are (LOGS.md#H2); made when they are asked for.
+    """Positions of the records of one `append_many` (LOGS.md#H2); made on access.
 
     Attributes:
-        offsets: Of all of them.
+        offsets: Offsets of all of them.
     """
 
     __slots__ = ("_firsts", "_log_id", "_pieces", "offsets")
@@ -94,15 +94,15 @@ class Positions(Sequence[Position]):
 
 
 def offset_of(place: object, log_id: str, log: str) -> int:
-    """The offset that a caller means.
+    """The offset of a place that a caller gave.
 
     Args:
         place: An offset, or a position of this log.
-        log_id: Of this log.
+        log_id: Id of this log.
         log: Its name, for messages.
 
     Raises:
-        ConfigurationError: Neither, or of another log.
+        ConfigurationError: Neither, or a position of another log.
     """
     if isinstance(place, Position):
         if place.log_id != log_id:
@@ -122,13 +122,13 @@ def offset_of(place: object, log_id: str, log: str) -> int:
 
 
 def checked_records(records: Iterable[Payload]) -> list[Payload]:
-    """Records whose bytes stay as they are; errors as of `checked_record`, or of no list."""
+    """Records whose bytes stay as they are; errors as of `checked_record`, or it is no list."""
     check_several(records, "a record")
     listed = list(records)
     if set(map(type, listed)) <= {bytes}:
         longest = max(map(len, listed), default=0)
         if longest <= RECORD_SIZE_BYTES_MAX:
-            return listed  # a tenth of the price of looking at each
+            return listed  # a tenth of the cost of checking each
     return [checked_record(record) for record in listed]
 
 

@@ -1,12 +1,12 @@
-"""When a machine of a log tries again: at once, after a pause, or in its turn (LOGS.md#K15).
+"""When a machine of a log retries: immediately, after a pause, or in its turn (LOGS.md#K15).
 
-A conflict means that another writer got through. The first one is followed by a pause of about the
-time that an attempt takes. From the second one on the writer waits in the log's queue, which gives
-each commit the head for itself: its requests are then a fixed number, however many wait. The queue
-protects nothing. Who does not get a turn in time, or cannot join, pauses and competes.
+A conflict means that another writer succeeded. After the first conflict there is a pause of about
+the time of an attempt. From the second one on the writer waits in the log's queue, which gives each
+commit the head for itself. Its requests are then a fixed number, however many writers wait. The
+queue protects nothing. A writer that gets no turn in time, or cannot join, pauses and competes.
 
-The first in the queue loses to new writers only, each of which tries twice before it joins. Every
-attempt that fails is thus paid for by a commit that got through.
+The first in the queue loses only to new writers, each of which tries twice before it joins. So
+every failed attempt is paid for by a successful commit.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ OUTAGE_PAUSE_MS_FIRST = 10
 """The longest pause after the first request that the store did not answer."""
 
 QUEUE_FROM_CONFLICTS = 2
-"""Conflicts over the head after which a writer waits for its turn."""
+"""Number of conflicts over the head after which a writer waits for its turn."""
 
 TURN_CONFLICTS_MAX = 10
-"""Conflicts that the first in the queue meets without a pause."""
+"""Conflicts of the first in the queue that cause no pause."""
 
 TURN_MS = 2_000
-"""After this long without a change at its place the first in the queue is taken out by others."""
+"""After this time without a change at its place, others remove the first in the queue."""
 
 LEAVE_MS_MAX = 1_000
-"""For leaving the queue: a change that is over, or out of time, does not wait for an outage."""
+"""Limit for leaving the queue: a change that is over, or out of time, waits for no outage."""
 
 WAIT_MS_MAX = 60_000
-"""For a turn, in all; then the writer competes."""
+"""Limit of the whole wait for a turn; then the writer competes."""
 
 
 class _OverdueError(Exception):
@@ -51,14 +51,14 @@ class _OverdueError(Exception):
 
 
 class Retries:
-    """The retries of one machine: how often it failed, and its place in the queue."""
+    """The retries of one machine: its number of failures, and its place in the queue."""
 
     def __init__(self, store: LogStore, log_id: str, random: Random) -> None:
-        """No failure yet; costs nothing.
+        """Starts without a failure; sends no request.
 
         Args:
-            store: Of the log.
-            log_id: Of the log.
+            store: Store of the log.
+            log_id: Id of the log.
             random: Spreads the pauses.
         """
         self._queue = store.queue(log_id)
@@ -70,7 +70,7 @@ class Retries:
         self._has_waited = False
 
     async def after(self, outcome: MetadataOutcome, *, is_of_head: bool) -> None:
-        """Wait until it makes sense to try again.
+        """Wait until a retry makes sense.
 
         Args:
             outcome: Of the request that failed.
@@ -90,10 +90,10 @@ class Retries:
         self._began = loop.time()
 
     async def end(self) -> None:
-        """Give up the place in the queue, if there is one; nobody waits longer for that."""
+        """Leave the queue, if the writer is in it, so that others wait no longer for it."""
         name, self._name = self._name, None
         if name is not None:
-            # Else others take it out, or the session ends.
+            # Otherwise others remove it, or the session ends.
             with contextlib.suppress(LedgerLogError, _OverdueError):
                 async with Deadline(LEAVE_MS_MAX / 1e3, _OverdueError):
                     await self._queue.leave(name)
@@ -110,16 +110,16 @@ class Retries:
             await self._sleep(attempt_ms, max(beyond, 1))
 
     async def _wait_for_turn(self) -> None:
-        """Until all that joined before are gone; those that do nothing are taken out.
+        """Wait until all earlier members are gone; idle members are removed.
 
-        The member behind n others waits n times TURN_MS for the first of them. When that is still
-        there, those between did not take it out, so they do nothing either.
+        The member after n others waits n times TURN_MS for the first of them. If that one still
+        exists then, those in between did not remove it, so they are idle too.
         """
         self._name = await self._queue.join(f"{self._random.getrandbits(64):016x}")
         while True:
             members = list(await self._queue.members())
             if self._name not in members:
-                self._name = None  # others took it out, or the session was replaced
+                self._name = None  # others removed it, or the session was replaced
                 return
             before = members[: members.index(self._name)]
             if not before:

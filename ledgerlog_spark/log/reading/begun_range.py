@@ -1,4 +1,4 @@
-"""A range whose first entries are asked for before anybody takes them."""
+"""A range whose first entries are read before a caller takes them."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 
 class BegunRange:
-    """Batches of a range; the first is on its way from the start.
+    """Batches of a range; the first is read from the start.
 
-    All methods on the event loop that it was made on.
+    Call all methods on the event loop that it was made on.
     """
 
     def __init__(
         self, batches: AsyncGenerator[Sequence[Any], None], place: ReadPlace | None = None
     ) -> None:
-        """Begins to read; `aclose` or the end of the batches has to follow, whatever happens.
+        """Begins to read; `aclose` or the end of the batches has to follow in any case.
 
         Args:
-            batches: Of the range.
-            place: Bounds what this and other ranges hold; the range leaves it at its end.
+            batches: The batches of the range.
+            place: Bounds the bytes of this and other ranges; the range leaves it at its end.
         """
         self._batches = batches
         self._place = place
         self._first: asyncio.Task[Sequence[Any] | None] | None = asyncio.ensure_future(self._next())
 
     async def following(self) -> Sequence[Any] | None:
-        """The next batch, None at the end; raises what reading raised."""
+        """The next batch, None at the end; raises the errors of the read."""
         if self._place is not None:
             self._place.take_turn()
         first, self._first = self._first, None
@@ -43,7 +43,7 @@ class BegunRange:
         return batch
 
     async def aclose(self) -> None:
-        """Forget what is on its way, an error of it too; closing again is fine."""
+        """Drop entries that are being read, and their errors; closing twice does nothing."""
         first, self._first = self._first, None
         if first is not None:
             first.cancel()

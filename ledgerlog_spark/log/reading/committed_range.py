@@ -1,8 +1,8 @@
-"""Reads what a log lists (LOGS.md#R1, LOGS.md#R2, LOGS.md#R3).
+"""Reads listed ranges (LOGS.md#R1, LOGS.md#R2, LOGS.md#R3).
 
 A committed range is its own proof: its entries are on their ack quorum, whatever the ledger's state
-and its last add confirmed say. So nothing waits for either, and an absent entry is looked for again
-under fresh metadata before it is called lost.
+and its last add confirmed are. So nothing waits for either. An absent entry is looked for once more
+with fresh metadata before it counts as lost.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ async def read_range(
         last_entry_id: At most the listed range's last.
         sync: Makes later reads of metadata at least as new as now (`LogStore.sync`).
         log: For messages.
-        password: Of the ledger.
+        password: Password of the ledger.
         place: Bounds what this and other reads hold together; see `ReadHandle.read_batches`.
 
     Raises:
-        DataLossError: Every replica said twice that it does not have an entry, the second time
-            under metadata read after a sync that had not changed since; or the ledger was closed
-            below the range's end; or it is gone.
+        DataLossError: Every replica reported twice that it does not have an entry, the second time
+            with metadata that was read after a sync and had not changed since; or the ledger was
+            closed below the range's end; or it does not exist.
         EntryUnknownError: Some replica could not answer, and none had the entry.
         DigestMismatchError: No replica had a good copy.
     """
@@ -93,7 +93,7 @@ async def _metadata(
 def _loss_shown(
     metadata: LedgerMetadata | None, seen: LedgerMetadata | None, last_entry_id: int
 ) -> str:
-    """Why entries that no bookie has are lost, empty when they have to be looked for again."""
+    """The reason why entries that no bookie has are lost; empty when they need a second look."""
     if metadata is None:
         return "the ledger does not exist"
     if metadata.is_closed and metadata.last_entry_id < last_entry_id:

@@ -1,7 +1,7 @@
-"""Tells when a log may have more rows, without asking for it.
+"""Notifies when a log may have more rows, without polling.
 
-A transactional log's end moves with its head: one watch of that. A leader log's end moves with its
-open ledgers too: besides the head, the record and the last add confirmed of each of them are
+A transactional log's end moves with its head: one watch of the head. A leader log's end also moves
+with its open ledgers: besides the head, the record and the last add confirmed of each of them are
 watched, the latter on one bookie.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PAUSE_MS_FIRST = 50
 PAUSE_MS_MAX = 5_000
-"""Waits while the metadata store does not answer; what it says later is not missed."""
+"""Longest wait while the metadata store does not answer; later changes are not missed."""
 
 
 class EndWatch:
@@ -54,7 +54,7 @@ class EndWatch:
         self._refresh_soon()
 
     def cancel(self) -> None:
-        """Watch no more, and call nothing; cancelling again is fine."""
+        """End the watch and its calls; cancelling twice does nothing."""
         if self._is_cancelled:
             return
         self._is_cancelled = True
@@ -62,7 +62,7 @@ class EndWatch:
         self._cancel_head()
         self._forget()
         if self._refreshing is None:
-            self._refresh_soon()  # lets go of what is followed
+            self._refresh_soon()  # stops following the ledgers
 
     def _on_head(self) -> None:
         if self._is_cancelled:

@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 async def entry_holding(handle: LedgerReaderHandle, offset: int, end_entry_id: int) -> int:
-    """The first of the entries [0, end_entry_id) that ends behind `offset`, else `end_entry_id`.
+    """The first of the entries [0, end_entry_id) that ends after `offset`, else `end_entry_id`.
 
-    Looks at a few entries, at most as many as the logarithm of their number.
+    Reads a few entries, at most as many as the logarithm of their number.
     """
     low, high = 0, end_entry_id
     while low < high:
@@ -38,11 +38,11 @@ async def entry_holding(handle: LedgerReaderHandle, offset: int, end_entry_id: i
 
 
 class EntryCursor(ABC, Generic[T]):
-    """Turns entries into what they hold, from an offset on, and sees that nothing is missing.
+    """Decodes entries in order, from an offset on, and checks that nothing is missing.
 
     Attributes:
-        next_offset: Of the next record or row to be given; what comes before is passed over.
-        end_offset: Nothing from here on is given; None for no such end.
+        next_offset: Offset of the next record or row; earlier ones are skipped.
+        end_offset: First offset that is not returned; None for no end.
     """
 
     def __init__(
@@ -55,20 +55,20 @@ class EntryCursor(ABC, Generic[T]):
 
     @property
     def is_done(self) -> bool:
-        """Whether everything before `end_offset` was given."""
+        """Whether everything before `end_offset` was returned."""
         return self.end_offset is not None and self.next_offset >= self.end_offset
 
     @abstractmethod
     def take(self, ledger_id: int, entry: Any) -> list[T]:
-        """What the next entry of a ledger holds, without what is passed over.
+        """The records or rows of the ledger's next entry, without skipped ones.
 
         Raises:
-            DataLossError: Something is missing between what was given and this entry.
-            WireFormatError: The entry is none of this log.
+            DataLossError: Something is missing before this entry.
+            WireFormatError: The entry does not belong to this log.
         """
 
     def _kept(self, header: LeaderEntryHeader, ledger_id: int, entry_id: int) -> range:
-        """Which of the entry's records or rows are to be given, counted from its first."""
+        """The entry's records or rows to return, counted from its first."""
         first = header.first_offset
         skipped = self.next_offset - first
         if skipped < 0:
@@ -87,10 +87,10 @@ class EntryCursor(ABC, Generic[T]):
 
 
 class RecordCursor(EntryCursor[Record]):
-    """Turns entries into records; see `EntryCursor`."""
+    """Decodes entries to records; an `EntryCursor`."""
 
     def take(self, ledger_id: int, entry: Any) -> list[Record]:
-        """See `EntryCursor`."""
+        """Implements `EntryCursor.take`."""
         header, values = decode_entry(entry.payload)
         time_ms, entry_id = header.append_time_ms, entry.entry_id
         kept = self._kept(header, ledger_id, entry_id)
@@ -107,7 +107,7 @@ class RecordCursor(EntryCursor[Record]):
             repeat(self._log_id),
             strict=False,  # the repeated ones have no end
         )
-        # Half the price of calling the class.
+        # Half the cost of calling the class.
         records: list[Record] = list(map(tuple.__new__, repeat(Record), columns))
         self.next_offset = first + len(records)
         return records

@@ -1,4 +1,4 @@
-"""Rows of a listed range: decoded, checked to be those that the log lists, cut to those wanted.
+"""Rows of a listed range: decoded, compared with the list, and cut to the wanted ones.
 
 Scans, merging and `ledgerlog logs read` read listed ranges through this module.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class EntryForm(StrEnum):
-    """What the entries of a range are."""
+    """The form of the entries of a range."""
 
     ARROW_STREAM = "arrow stream"
     """Record batches, the schema is entry 0 of the ledger: transactional logs."""
@@ -29,7 +29,7 @@ class EntryForm(StrEnum):
 
     @classmethod
     def of(cls, kind: LogKind, content: LogContent) -> EntryForm:
-        """Of a log's entries."""
+        """The form of a log's entries."""
         if kind is LogKind.TRANSACTIONAL:
             return cls.ARROW_STREAM
         return cls.LEADER_RECORDS if content is LogContent.RECORDS else cls.LEADER_ROWS
@@ -40,10 +40,10 @@ class DecodedRows(NamedTuple):
 
     Attributes:
         batch: The rows.
-        first_row: Place of the first of them in the listed range; negative where no writer of
-            ours wrote the entry.
-        entries: Of each entry how many rows it has, and when they came into the log in ms since
-            the epoch; None where the range says when they were committed.
+        first_row: Place of the first row in the listed range; negative where a foreign writer
+            wrote the entry.
+        entries: For each entry its number of rows, and the time when they came into the log, in ms
+            since the epoch; None where the range has their commit times.
     """
 
     batch: pa.RecordBatch
@@ -59,14 +59,14 @@ def decoded_rows(
     range_offset: int,
     columns: Sequence[str] | None = None,
 ) -> Iterator[DecodedRows]:
-    """The rows of a range's entries, as `decode_entries` and its like decode them.
+    """The rows of a range's entries, decoded by `decode_entries` or its counterparts.
 
     Args:
-        form: Of the entries.
+        form: Form of the entries.
         schema: Schema message of the rows; records have none.
-        payloads: Of the entries, in order.
+        payloads: Payloads of the entries, in order.
         range_offset: Offset of the listed range's first row.
-        columns: Names of those to decode; None for all.
+        columns: Names of the columns to decode; None for all.
     """
     if form is EntryForm.ARROW_STREAM:
         for entry in decode_entries(schema, payloads, columns=columns):
@@ -82,10 +82,10 @@ def decoded_rows(
 
 
 class RowCutter:
-    """Cuts the rows of a range's entries to those wanted; each entry has to follow the last one.
+    """Cuts the rows of a range's entries to the wanted ones; the entries have to come in order.
 
     Attributes:
-        next_entry_id: Of the entry whose rows come next.
+        next_entry_id: The entry whose rows come next.
     """
 
     def __init__(
@@ -103,10 +103,10 @@ class RowCutter:
         Args:
             log: Name, for messages.
             ledger_id: The ledger.
-            entry_ids: Those that are read, without the index entry.
+            entry_ids: The entries that are read, without the index entry.
             range_offset: Offset of the listed range's first row.
-            rows: Rows of the listed range that the entries hold, half-open; None when not known.
-            wanted: Offsets.
+            rows: Rows of the listed range that the entries hold, half-open; None when unknown.
+            wanted: Wanted offsets.
         """
         self.next_entry_id = entry_ids.start
         self._log = log
@@ -131,8 +131,8 @@ class RowCutter:
 
         Args:
             first_row: Place of the first of them in the listed range.
-            rows: How many there are.
-            entries: That hold them.
+            rows: Number of rows.
+            entries: Number of entries that hold them.
 
         Raises:
             WireFormatError: They are not the rows that follow.
@@ -155,7 +155,7 @@ class RowCutter:
         return range(begin, max(begin, min(rows, self._wanted.stop - first)))
 
     def finish(self) -> None:
-        """Returns when all rows that are listed have come; else raises WireFormatError."""
+        """Raise WireFormatError unless all listed rows have come."""
         if self._end_row is not None and self._next_row != self._end_row:
             raise WireFormatError(
                 f"entries {self._entry_ids.start} to {self._entry_ids.stop - 1} of ledger "
@@ -166,7 +166,7 @@ class RowCutter:
 
     @property
     def _fields(self) -> dict[str, Any]:
-        """Of an error."""
+        """Fields of an error."""
         return {
             "log": self._log,
             "ledger_id": self._ledger_id,

@@ -27,7 +27,7 @@ async def read_view(
     known_schemas: Collection[int],
     is_fresh: bool,
 ) -> LogView:
-    """See `Log.view`."""
+    """Implements `Log.view`."""
 
     async def viewed() -> LogView:
         machine = ViewMachine(
@@ -39,7 +39,7 @@ async def read_view(
         )
         view = await driver.run(machine)
         is_leader_log = view.kind is LogKind.LEADER
-        # A list that may be older than what was seen proves nothing about its open ledgers.
+        # A list that may be older than `seen_offset` proves nothing about its open ledgers.
         seen = seen_offset if is_fresh else 0
         return await _with_open_ends(view, ledgers, first_offset, seen) if is_leader_log else view
 
@@ -49,7 +49,7 @@ async def read_view(
 async def _with_open_ends(
     view: LogView, ledgers: Ledgers, first_offset: int, seen_offset: int
 ) -> LogView:
-    """What an open ledger holds is known to its bookies alone: they are asked."""
+    """Reads the ends of open ledgers from their bookies, which alone have them."""
     end_offset, items = await open_items(
         ledgers,
         view.open_ledgers,

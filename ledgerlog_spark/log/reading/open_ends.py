@@ -1,11 +1,11 @@
-"""What the open ledgers of a leader log hold now (LOGS.md#G9).
+"""The readable entries of a leader log's open ledgers (LOGS.md#G9).
 
-The head lists them without an end, because nobody but their bookies knows it. Here each is cut at
-the last add confirmed as it is now, and becomes an item like any other; a ledger behind one that is
-still appended to is not looked at, so that what is seen never has a gap.
+The head lists these ledgers without an end, because only their bookies have it. Here each one ends
+at its present last add confirmed, and becomes an item like any other. A ledger after one that still
+gets appends is not read, so the result never has a gap.
 
-Whoever saw the log end at an offset proves that everything before it was acknowledged. Bookies that
-answer now may not have been told that yet, so the entries up to there are read from them.
+A reader that saw the log end at an offset proves that everything before it was acknowledged. The
+bookies that answer may not have that LAC yet, so the entries up to there are read from them.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
 
 LISTINGS_MAX = 5
-"""Times that a list is read anew because a ledger that it named was gone."""
+"""Reads of a list because a ledger of the list before was deleted."""
 
 ENTRIES_FIRST = 64
 ENTRIES_MAX = 4_096
-"""Entries behind the last add confirmed that are asked for at once: more each time."""
+"""Entries after the last add confirmed that are read in one step: more each time."""
 
 T = TypeVar("T")
 
 
 async def with_open_ends(snapshot: LogSnapshot, ledgers: Ledgers) -> LogSnapshot:
-    """The snapshot with an item for each open ledger that has entries, and its end behind them.
+    """The snapshot with an item for each open ledger that has entries, and its new end.
 
-    Its commit time is that of the last entry, if that is later than what the head says. Errors
-    as of `open_items`.
+    Its commit time is that of the last entry, if that is later than the head's. Errors as of
+    `open_items`.
     """
     interval = snapshot.interval
     end_offset, items = await open_items(
@@ -76,23 +76,23 @@ async def open_items(
     log: str,
     seen_offset: int = 0,
 ) -> tuple[int, list[Item]]:
-    """The offset behind what is readable now, and the items of open ledgers up to there.
+    """The end of the readable records, and the items of open ledgers up to there.
 
     Args:
         ledgers: The client.
-        open_ledgers: Of the head, oldest first.
-        end_offset: Of the head: where the oldest begins.
-        schema_id: Of the head.
+        open_ledgers: Open ledgers of the head, oldest first.
+        end_offset: End offset of the head: where the oldest begins.
+        schema_id: Schema of the head.
         log: Name, for messages.
-        seen_offset: Where the log was seen to end before, by anybody: it ends no earlier now. The
+        seen_offset: A known earlier end of the log, from any reader: it ends no earlier now. The
             list and the records of the ledgers must be younger than that: entries of a ledger that
             was closed by then are not the log's.
 
     Raises:
-        LedgerNotFoundError: A ledger is gone: the head has moved, so read it again.
-        EntryUnknownError: Too few bookies answered to know how far a ledger is confirmed, or an
+        LedgerNotFoundError: A ledger was deleted: the head has moved, so read it once more.
+        EntryUnknownError: Too few bookies answered to find how far a ledger is confirmed, or an
             entry before `seen_offset` could not be read; retriable.
-        DataLossError: A ledger ends before what is listed in front of it.
+        DataLossError: A ledger ends before the listed entries before it.
     """
     items: list[Item] = []
     for ledger in open_ledgers:
@@ -111,10 +111,10 @@ async def open_items(
 
 
 async def while_ledgers_go(read: Callable[[], Awaitable[T]]) -> T:
-    """What `read` returns, read anew while ledgers that its list names are gone.
+    """The result of `read`, retried while ledgers of its list are deleted.
 
     Raises:
-        LedgerNotFoundError: The list keeps naming a ledger that is gone.
+        LedgerNotFoundError: The list keeps naming a deleted ledger.
     """
     for _ in range(LISTINGS_MAX - 1):
         with contextlib.suppress(LedgerNotFoundError):
@@ -142,7 +142,7 @@ async def _last_entry(handle: LedgerReaderHandle, end_offset: int, seen_offset: 
                         if end_offset >= seen_offset:
                             return last
         except EntryNotFoundError:
-            break  # what was seen is lost: where the log ends now says so
+            break  # the seen entries are lost: the present end of the log shows that
         count = min(2 * count, ENTRIES_MAX)
     return last
 

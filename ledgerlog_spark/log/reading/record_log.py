@@ -1,4 +1,4 @@
-"""A log as any Python program reads it."""
+"""The API for reading a log in any Python program."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class RecordLog:
     Attributes:
         name: The name it was opened under.
         log_id: Its id; another log of the same name later has another.
-        kind: Who writes it.
-        content: What its entries hold.
+        kind: Its writers: jobs that commit, or one leader at a time.
+        content: Rows or records.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class RecordLog:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Of the rows as it was when the log was opened; None of records."""
+        """Schema of the rows when the log was opened; None for records."""
         if self._schema is None:
             return None
         from ledgerlog_spark.arrow.stream_codec import decode_schema
@@ -71,9 +71,9 @@ class RecordLog:
         return await self._log.state()
 
     async def snapshot(self) -> LogSnapshot:
-        """What is readable now, as ranges of ledgers.
+        """The records or rows that are readable now, as ranges of ledgers.
 
-        Each open ledger of a leader log is a range that is cut at its last add confirmed.
+        Each open ledger of a leader log is a range that ends at its last add confirmed.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -88,12 +88,12 @@ class RecordLog:
         """The records from `start` (inclusive) to `end` (exclusive), in order.
 
         Args:
-            start: A position or an offset; None for the oldest record there is.
-            end: The same; None for all that is readable now.
+            start: A position or an offset; None for the oldest record.
+            end: The same; None for the present end.
 
         Raises:
-            PositionNotAvailableError: `start` was truncated away, or the next record was while the
-                caller took its time; or one of them lies behind what is readable now. Has
+            PositionNotAvailableError: `start` was truncated, or the next record was truncated
+                before the caller took it; or one of them is after the present end. Has
                 `oldest_offset` and `end_offset`.
             LogKindError: A log of rows, or one that Spark wrote.
             DataLossError: A listed record cannot be found.
@@ -110,12 +110,12 @@ class RecordLog:
         acknowledgement, also when nothing is appended after it.
 
         Args:
-            start: A position or an offset; one behind the end is waited for. None for the end as
-                it is now.
+            start: A position or an offset; one after the end is waited for. None for the present
+                end.
 
         Raises:
-            PositionNotAvailableError: `start` was truncated away, or the next record was while the
-                caller took its time; has `oldest_offset`.
+            PositionNotAvailableError: `start` was truncated, or the next record was truncated
+                before the caller took it; has `oldest_offset`.
             LogNotFoundError: The log was deleted.
             LogKindError: A log of rows, or one that Spark wrote.
             DataLossError: A listed record cannot be found.
@@ -130,15 +130,14 @@ class RecordLog:
     ) -> AsyncGenerator[RowBatch, None]:
         """The rows from `start` (inclusive) to `end` (exclusive), in order, cut to the row.
 
-        A batch is what one entry holds of them. Arguments and errors as of `read`, of a log of
-        rows.
+        A batch has the rows of one entry. Arguments and errors as of `read`, for a log of rows.
         """
         return _each(self._row_reader().read(self._offset(start), self._offset(end)))
 
     def tail_rows(self, start: Position | int | None = None) -> AsyncGenerator[RowBatch, None]:
         """All rows from `start` on, and each later one soon after it was acknowledged.
 
-        Waits by watches, and never ends by itself. Arguments and errors as of `tail`, of a log of
+        Waits by watches, and never ends by itself. Arguments and errors as of `tail`, for a log of
         rows.
         """
         return _each(self._row_reader().tail(self._offset(start)))

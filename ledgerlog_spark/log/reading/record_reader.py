@@ -1,8 +1,8 @@
-"""Reads the records or rows of a leader log: a part of it, or on and on.
+"""Reads the records or rows of a leader log: a part of it, or without end.
 
 Closed ledgers are read as listed. An open one is read up to its last add confirmed and followed
-until it is closed; the ledger behind it is not touched before that, so that records come in order
-and without a gap, whatever leaders do (LOGS.md#J13).
+until it is closed. The ledger after it is not read before that, so that records come in order and
+without a gap, whatever leaders do (LOGS.md#J13).
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TOLD_SIZE_BYTES_MAX = 64 << 10
-"""Of new entries that come with the news of them, which saves a lone record a request."""
+"""Bytes of new entries that come with a notification, which saves a lone record a request."""
 
 PAUSE_MS_FIRST = 50
 PAUSE_MS_MAX = 2_000
-"""Between attempts to read the list while the metadata store does not answer."""
+"""Pause between attempts to read the list while the metadata store does not answer."""
 
 LISTINGS_MAX = 5
-"""Times that a list is read anew without a record in between, because what it names is gone."""
+"""Reads of a list without a record in between, because its ledgers were deleted."""
 
 
 class _Changes:
-    """What a tail waits for.
+    """The changes that a tail waits for.
 
     Attributes:
         is_list_stale: The list may have changed since it was last read.
-        is_log_doubtful: The same since it was last seen that the log is there.
+        is_log_doubtful: The log may have been deleted since it was last seen.
     """
 
     def __init__(self, ledgers: Ledgers) -> None:
@@ -60,16 +60,16 @@ class _Changes:
         self._changed = asyncio.Event()
 
     def on_list(self) -> None:
-        """The list may have changed."""
+        """Note that the list may have changed."""
         self.is_list_stale = self.is_log_doubtful = True
         self._changed.set()
 
     def on_ledger(self) -> None:
-        """A ledger that is followed may have changed, or the client was closed."""
+        """Note that a followed ledger may have changed, or the client was closed."""
         self._changed.set()
 
     async def following(self) -> None:
-        """Wait for a change after the last one that was waited for.
+        """Wait for a change after the previous wait.
 
         Raises:
             LocalProtocolError: The client was closed.
@@ -80,16 +80,16 @@ class _Changes:
 
 
 class RecordReader(Generic[T]):
-    """Reads one leader log, of records or of batches of rows: here both are records.
+    """Reads one leader log, of records or of batches of rows: here both are called records.
 
     Args:
-        name: Of the log.
-        log_id: Of the log.
-        cursor_of: Makes what decodes its entries.
-        store: Whose watches say when the list changed.
+        name: Name of the log.
+        log_id: Id of the log.
+        cursor_of: Makes the cursor that decodes its entries.
+        store: Its watches notify of changes of the list.
         ledgers: The client.
         listed: Reads the list from an offset on: items, and open ledgers without their ends.
-        ended: The same, with the open ledgers as items that are cut where they end now.
+        ended: The same, with the open ledgers as items that end where they end now.
     """
 
     def __init__(
@@ -115,18 +115,18 @@ class RecordReader(Generic[T]):
         """The records from `start` (inclusive) to `end` (exclusive), in batches and in order.
 
         Args:
-            start: An offset; None for the oldest record there is.
-            end: An offset; None for all that is readable now.
+            start: An offset; None for the oldest record.
+            end: An offset; None for the present end.
 
         Raises:
-            PositionNotAvailableError: `start` was truncated away, or the next record was while the
-                caller took its time; or one of them lies behind what is readable now. Has
+            PositionNotAvailableError: `start` was truncated, or the next record was truncated
+                before the caller took it; or one of them is after the present end. Has
                 `oldest_offset` and `end_offset`.
             ConfigurationError: `end` comes before `start`.
             DataLossError: A listed record cannot be found.
             LogNotFoundError: The log was deleted.
-            MetadataUnavailableError: The list could not be read, so nobody can tell yet whether a
-                record that was not found is lost; retriable.
+            MetadataUnavailableError: The list could not be read, so it is unknown whether a
+                missing record is lost; retriable.
             EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
         """
         view = await self._ended(start or 0)
@@ -158,15 +158,15 @@ class RecordReader(Generic[T]):
     async def tail(self, start: int | None) -> AsyncGenerator[list[T], None]:
         """All records from `start` on, and each later one soon after it was acknowledged.
 
-        Waits by watches and never ends by itself. While nothing is appended it asks nobody
+        Waits by watches and never ends by itself. While nothing is appended it sends no request
         (LOGS.md#H5).
 
         Args:
-            start: An offset; None for the end as it is now. One behind the end is waited for.
+            start: An offset; one after the end is waited for. None for the present end.
 
         Raises:
-            PositionNotAvailableError: `start` was truncated away, or the next record was while
-                the caller took its time; has `oldest_offset`.
+            PositionNotAvailableError: `start` was truncated, or the next record was truncated
+                before the caller took it; has `oldest_offset`.
             LogNotFoundError: The log was deleted.
             DataLossError: A listed record cannot be found.
             EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
@@ -195,12 +195,12 @@ class RecordReader(Generic[T]):
                     while not changes.is_list_stale:
                         await changes.following()
                 except MetadataUnavailableError:
-                    pass  # it comes back, and a watch tells what happened meanwhile
+                    pass  # it comes back, and a watch notifies of changes in between
                 except DataLossError:
                     self._check_is_kept(cursor, await self._relisted(cursor))
                     raise
                 except LedgerNotFoundError as error:
-                    # Truncated meanwhile, in which case the list says so: look at it again.
+                    # If it was truncated, the list shows that: read it once more.
                     listings = 1 if cursor.next_offset > before else listings + 1
                     if listings > LISTINGS_MAX:
                         raise self._loss(error, cursor) from error
@@ -211,7 +211,7 @@ class RecordReader(Generic[T]):
                 cancel()
 
     async def _relisted(self, cursor: EntryCursor[T]) -> LogView:
-        """The list as it is now, as soon as the metadata store answers."""
+        """The present list, as soon as the metadata store answers."""
         pause_ms = PAUSE_MS_FIRST
         while True:
             self._ledgers.check_open()
@@ -224,7 +224,7 @@ class RecordReader(Generic[T]):
     async def _forward(
         self, view: LogView, cursor: EntryCursor[T], finished: set[int], changes: _Changes
     ) -> AsyncGenerator[list[T], None]:
-        """Everything that the list names; ends when each ledger is closed and read to its end."""
+        """All listed records; ends when each ledger is closed and read to its end."""
         for item in view.items:
             if item.end_offset > cursor.next_offset:
                 async with contextlib.aclosing(self._records_of(item, cursor)) as batches:
@@ -267,7 +267,7 @@ class RecordReader(Generic[T]):
     async def _range(
         self, ledger_id: int, first_entry_id: int, last_entry_id: int, cursor: EntryCursor[T]
     ) -> AsyncGenerator[list[T], None]:
-        """Entries that are acknowledged for certain; what is missing is looked for twice."""
+        """Entries that are certainly acknowledged; missing ones are looked for twice."""
         batches = read_range(
             self._ledgers,
             ledger_id,
@@ -320,7 +320,7 @@ class RecordReader(Generic[T]):
     async def _acknowledged(
         self, handle: LedgerReaderHandle, first: int, last: int, cursor: EntryCursor[T]
     ) -> AsyncGenerator[list[T], None]:
-        """Entries of the ledger that is followed, by its own handle as long as that has them."""
+        """Entries of the followed ledger, by its own handle as long as that has them."""
         next_entry_id = first
         for entry in handle.told_entries(first, last):
             next_entry_id = entry.entry_id + 1
@@ -349,10 +349,10 @@ class RecordReader(Generic[T]):
         )
 
     def _check_is_kept(self, cursor: EntryCursor[T], view: LogView) -> None:
-        """What was not found is lost only if a list that was read after that still has it.
+        """A record that was not found is lost only if a list that was read later still has it.
 
         Raises:
-            PositionNotAvailableError: It was truncated away meanwhile.
+            PositionNotAvailableError: It was truncated in between.
         """
         if cursor.next_offset < view.start_offset:
             raise self._not_available(cursor.next_offset, view)

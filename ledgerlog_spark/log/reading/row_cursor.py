@@ -17,13 +17,13 @@ class RowBatch(NamedTuple):
     """Consecutive rows of a leader log, of one entry.
 
     Attributes:
-        offset: Of the first row; the others follow without a gap. Dense, never reused.
-        rows: As they were appended, with the columns of the log.
-        append_time_ms: When their leader took them, by the store's clock, ms since the epoch;
+        offset: Offset of the first row; the others follow without a gap. Dense, never reused.
+        rows: The appended rows, with the columns of the log.
+        append_time_ms: When their leader accepted them, by the store's clock, ms since the epoch;
             never falls from one batch to the next.
-        ledger_id: That they are stored in.
-        entry_id: That they are stored in, perhaps with others.
-        log_id: Of the log.
+        ledger_id: The ledger that stores them.
+        entry_id: The entry that stores them, perhaps with others.
+        log_id: Id of the log.
     """
 
     offset: int
@@ -35,17 +35,17 @@ class RowBatch(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """Behind the last row (exclusive): where reading on begins."""
+        """The offset after the last row: where the next read begins."""
         return self.offset + int(self.rows.num_rows)
 
     @property
     def position(self) -> Position:
-        """Where the first row is."""
+        """Position of the first row."""
         return Position(self.log_id, self.offset, self.ledger_id, self.entry_id)
 
 
 class RowCursor(EntryCursor[RowBatch]):
-    """Turns entries into batches of rows; see `EntryCursor`."""
+    """Decodes entries to batches of rows; an `EntryCursor`."""
 
     def __init__(
         self,
@@ -58,12 +58,12 @@ class RowCursor(EntryCursor[RowBatch]):
     ) -> None:
         """A cursor over rows of the schema in that schema record."""
         super().__init__(log, log_id, next_offset=next_offset, end_offset=end_offset)
-        # One stream for all entries: to begin one for each costs three times the decoding.
+        # One stream for all entries: a new one for each costs three times the decoding.
         self._payloads: list[Any] = []
         self._decoded = decode_row_entries(schema, iter(self._payloads.pop, None))
 
     def take(self, ledger_id: int, entry: Any) -> list[RowBatch]:
-        """See `EntryCursor`; one batch at most."""
+        """Implements `EntryCursor.take`; one batch at most."""
         header = decode_entry_header(entry.payload)
         kept = self._kept(header, ledger_id, entry.entry_id)
         if not kept:

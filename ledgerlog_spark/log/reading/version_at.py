@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def version_at(log: str, history: Sequence[VersionInterval], timestamp_ms: int) -> VersionInterval:
-    """The version that was the newest at `timestamp_ms`; of a time to come, the newest there is.
+    """The version that was the newest at `timestamp_ms`; the present one for a future time.
 
     Args:
         log: Name, for messages.
