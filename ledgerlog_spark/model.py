@@ -1,6 +1,6 @@
-"""The values that every layer speaks of: quorums, fragments, ledger metadata, outcome codes.
+"""The values that every layer uses: quorums, fragments, ledger metadata, outcome codes.
 
-Frozen, standard library only, no behaviour beyond what follows from the fields.
+Frozen, standard library only, no behaviour except results of the fields.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NO_ENTRY = -1
-"""Stands where an entry id would: an empty ledger's last entry, a LAC before the first add."""
+"""In place of an entry id: an empty ledger's last entry, a LAC before the first add."""
 
 SERVICE_URI_VARIABLE = "LEDGERLOG_METADATA_SERVICE_URI"
 """The environment variable that names a cluster's ZooKeeper."""
@@ -30,11 +30,11 @@ FRAME_SIZE_BYTES_MAX = 5_253_120
 RUN_ENTRIES_MAX = 4_096
 RUN_SIZE_BYTES_MAX = 1 << 20
 PASSWORD_SIZE_BYTES_MAX = 1_024
-"""Of new ledgers: each one's record has it. Those of other programs may have a longer one."""
+"""Longest password of new ledgers, since each record contains it. Other programs may use longer."""
 
 
 class Code(Enum):
-    """What became of one request to one bookie, as the protocol sees it.
+    """The outcome of one request to one bookie, for the protocol.
 
     `OK`, `NO_ENTRY` and `NO_LEDGER` are knowledge. `FENCED`, `UNAUTHORIZED`, `READ_ONLY` and
     `BAD_REQUEST` are refusals: the request changed nothing. All others are *unknown*: the request
@@ -57,7 +57,7 @@ class Code(Enum):
 
     @property
     def is_absent(self) -> bool:
-        """Whether this is an explicit "I do not have it"."""
+        """Whether this is an explicit report of absence."""
         return self in (Code.NO_ENTRY, Code.NO_LEDGER)
 
 
@@ -79,10 +79,10 @@ class LedgerState(IntEnum):
 
 
 def check_type(name: str, value: object, kind: type) -> None:
-    """Returns when `value` is of that type; a bool is no int.
+    """Raise unless `value` has that type; a bool is not an int.
 
     Raises:
-        ConfigurationError: It is not; names it and what was given.
+        ConfigurationError: It has another type; the message has the name and the value.
     """
     if not isinstance(value, kind) or isinstance(value, bool):
         raise ConfigurationError(
@@ -210,13 +210,13 @@ class LedgerMetadata:
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a log: of one record, for ever. Positions of one log are ordered by offset.
+    """A place in a log, of one record for ever. Positions of one log are ordered by offset.
 
     Attributes:
-        log_id: Of the log; a log made anew under the same name has another.
-        offset: Of the record; dense, never reused.
-        ledger_id: Where the record was stored. Where it lies says nothing about which it is, so
-            this and `entry_id` are not compared.
+        log_id: Id of the log; a later log of the same name has another id.
+        offset: Offset of the record; dense, never reused.
+        ledger_id: Where the record was stored. The place does not identify the record, so this
+            and `entry_id` are not compared.
         entry_id: The entry that holds it.
     """
 
@@ -240,7 +240,7 @@ class Version:
     """Opaque version of a record; never equal across a deletion and a new creation.
 
     Attributes:
-        incarnation: Which life of the path this is (ZooKeeper's creation transaction id).
+        incarnation: Identifies one life of the path (ZooKeeper's creation transaction id).
         number: Counts the writes of that life.
     """
 
@@ -258,7 +258,7 @@ class Versioned(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class BookieInfo:
-    """How to reach a bookie, from its registration record.
+    """The addresses of a bookie, from its registration record.
 
     Attributes:
         host: IP address or name of the v2 endpoint.

@@ -1,6 +1,6 @@
 """Leases on a tree of nodes: an ephemeral node for each lease that is held.
 
-A lease saves work, it does not protect it: what its holder does stays guarded by versions.
+A lease saves work and protects nothing: the changes of its holder stay guarded by versions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 class Leases:
     """Named leases, each held by at most one live session.
 
-    They are beside a ledgers root, where Apache's tools never meet them.
+    They are beside a ledgers root, where Apache's tools never find them.
     """
 
     def __init__(self, tree: ZnodeTree, root: str) -> None:
@@ -48,7 +48,7 @@ class Leases:
     async def acquire(self, name: str, holder: Mapping[str, str]) -> bool:
         """Take the lease if it is free; True when this session now holds it.
 
-        A lost reply is settled by whose the node is.
+        After a lost reply, the owner of the node shows the outcome.
         """
         path = self._path(name)
         data = json.dumps(dict(holder), sort_keys=True).encode()
@@ -70,7 +70,7 @@ class Leases:
         return False
 
     async def release(self, name: str) -> None:
-        """Give the lease back; fine when it is not held."""
+        """Give the lease back; does nothing when it is not held."""
         path = self._path(name)
         for attempt in range(1, ATTEMPTS_MAX + 1):
             stat = await self._synced_stat(path)
@@ -87,7 +87,7 @@ class Leases:
                 return
 
     async def holder(self, name: str) -> Mapping[str, str] | None:
-        """What the holder said of itself, None when the lease is free."""
+        """The data of the holder about itself, None when the lease is free."""
         path = self._path(name)
         try:
             record = await self._tree.get(path)
@@ -102,7 +102,7 @@ class Leases:
         return {str(key): str(value) for key, value in said.items()}
 
     def watch(self, name: str, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after the lease changed hands or was lost."""
+        """Call `on_change` after the lease got another holder or was lost."""
         return self._tree.watch(self._path(name), on_change)
 
     async def _synced_stat(self, path: str) -> NodeStat | None:

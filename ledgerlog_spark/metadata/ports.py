@@ -1,9 +1,9 @@
-"""What all stores of metadata have in common, on any tree of nodes.
+"""The common interface of all stores of metadata, on any tree of nodes.
 
 All methods of stores are coroutines on the client's event loop. Reads may be stale until `sync`. A
-write raises `MetadataVersionError` (definite) when it lost, `MetadataUnavailableError` (definite)
-when nothing was sent, and `MetadataUnknownError` (not definite) when the connection went after
-sending: the caller settles it, never guesses.
+write raises `MetadataVersionError` (definite) after a conflict, `MetadataUnavailableError`
+(definite) when nothing was sent, and `MetadataUnknownError` (not definite) when the connection was
+lost after sending: the caller finds out the outcome and never guesses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 OnChange = Callable[[], None]
-"""Called on the event loop after something watched changed; read again to see what."""
+"""Called on the event loop after a watched node changed; read it to see the change."""
 
 CancelWatch = Callable[[], None]
 
@@ -22,7 +22,7 @@ class Session(Protocol):
 
     @property
     def is_connected(self) -> bool:
-        """Whether requests go out at once; may be asked on any thread."""
+        """Whether requests are sent immediately; any thread may call it."""
 
     async def is_orphaned(self) -> bool:
         """Whether another store answers at this address than the one of this session."""

@@ -17,7 +17,7 @@ LAYOUTS = {
     "zk+hierarchical": "hierarchical",
     "zk+longhierarchical": "longhierarchical",
 }
-"""Scheme to the layout that it asks for; None takes what the cluster's LAYOUT node says."""
+"""Scheme to its layout; None takes the layout of the cluster's LAYOUT node."""
 
 _URI = re.compile(r"(?P<scheme>[^:/]+)://(?P<hosts>[^/]*)(?P<root>.*)", re.DOTALL)
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
@@ -31,7 +31,7 @@ class ServiceUri:
     Attributes:
         hosts: `host:port` of each server.
         root: Path of the ledgers root, such as `/ledgers`.
-        layout: The layout asked for by name, None for the cluster's own.
+        layout: The layout that the scheme names, None for the cluster's own.
     """
 
     hosts: tuple[str, ...]
@@ -40,7 +40,7 @@ class ServiceUri:
 
     @property
     def connect_string(self) -> str:
-        """All servers, divided by commas."""
+        """All servers, separated by commas."""
         return ",".join(self.hosts)
 
     def __str__(self) -> str:
@@ -49,10 +49,10 @@ class ServiceUri:
 
 
 def parse_service_uri(text: str) -> ServiceUri:
-    """What a URI says.
+    """The parts of a URI.
 
     Raises:
-        ConfigurationError: It says nothing we know; names what is wrong with it.
+        ConfigurationError: The URI is invalid; the message has the fault.
     """
     if not isinstance(text, str):
         raise _wrong(text, "it is not of type str")

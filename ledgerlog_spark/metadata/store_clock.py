@@ -1,9 +1,9 @@
-"""What the store's clock shows, without asking the store each time (LOGS.md#G12).
+"""Estimates the store's clock without a request each time (LOGS.md#G12).
 
-The store dates each write by its own clock and says so in the answer. The time since then is taken
-from a clock of this machine that only measures how long something took. So a wall clock that is
-wrong changes nothing, and the estimate is never ahead of the store, because an answer comes after
-the write that it dates.
+The store dates each write by its own clock, and the answer contains the date. The time since then
+comes from a clock of this machine that only measures durations. So a wrong wall clock changes
+nothing, and the estimate is never ahead of the store, because an answer comes after the write that
+it dates.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ class Clock(Protocol):
     """The store's clock, as far as it is known here."""
 
     def estimate_ms(self, age_ms_max: int | None = None) -> int | None:
-        """What it shows now or a little later, ms since the epoch.
+        """The store's present time or a little less, ms since the epoch.
 
         Args:
-            age_ms_max: How long ago the store may have said it; None for any time.
+            age_ms_max: Greatest age of the store's last answer; None for any age.
 
         Returns:
-            None when the store did not say it, or too long ago.
+            None when there is no answer yet, or it is too old.
         """
 
 
 def elapsed_ns() -> int:
-    """A clock that only rises, and where there is one goes on while the machine is suspended."""
+    """A clock that only rises; if possible, it continues while the machine is suspended."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     return time.monotonic_ns()
 
 
 class StoreClock:
-    """A `Clock` that is told of each answer to a write."""
+    """A `Clock` that gets the date of each answer to a write."""
 
     __slots__ = ("_elapsed_ns", "_noted_ns", "_store_ms")
 
     def __init__(self, elapsed: Callable[[], int] = elapsed_ns) -> None:
-        """Not told anything yet."""
+        """Starts without an answer."""
         self._elapsed_ns = elapsed
         self._store_ms: int | None = None
         self._noted_ns = 0
 
     def note(self, store_ms: int) -> None:
-        """The store dated a write so, whose answer has come.
+        """Add the store's date of a write whose answer has come.
 
-        The newest answer counts, also when it is lower: another server of the store, or its clock
-        was set.
+        The newest answer counts, even if it is lower: it came from another server of the store, or
+        the store's clock was set.
         """
         self._store_ms = store_ms
         self._noted_ns = self._elapsed_ns()
 
     def estimate_ms(self, age_ms_max: int | None = None) -> int | None:
-        """See `Clock.estimate_ms`."""
+        """Implements `Clock.estimate_ms`."""
         if self._store_ms is None:
             return None
         age_ms = (self._elapsed_ns() - self._noted_ns) // 1_000_000

@@ -57,7 +57,7 @@ class MetadataStores:
         await self.registration.initialize(self.layout)
 
     async def close(self) -> None:
-        """End the session: registrations and leases go with it."""
+        """End the session: registrations and leases end with it."""
         try:
             await self.registration.close()
             await self.ledgers.close()
@@ -72,20 +72,20 @@ async def open_metadata(
     connect_timeout_ms: int = 15_000,
     request_timeout_ms: int = 15_000,
 ) -> MetadataStores:
-    """The stores of the cluster that a metadata service URI names; there need not be one yet.
+    """The stores of the cluster of a metadata service URI; the cluster need not exist yet.
 
     Args:
         uri: Such as `zk://127.0.0.1:2181/ledgers`.
         session_timeout_ms: How long ephemeral nodes outlive the process.
-        connect_timeout_ms: Until the first connection stands.
+        connect_timeout_ms: Limit for the first connection.
         request_timeout_ms: For each request, waiting for a connection included.
 
     Raises:
-        ConfigurationError: The URI is wrong, or asks for another layout than the cluster has.
+        ConfigurationError: The URI is wrong, or its layout is not the cluster's.
         MetadataUnavailableError: ZooKeeper did not answer.
-        MetadataFormatError: The cluster keeps its ledgers in a way that we do not know.
+        MetadataFormatError: The cluster has an unknown layout of ledgers.
     """
-    # kazoo takes 60 ms to import, and only those who speak to a ZooKeeper need it.
+    # kazoo takes 60 ms to import, and only clients of a ZooKeeper need it.
     from ledgerlog_spark.metadata.zookeeper.session import ZookeeperSession
 
     parsed = parse_service_uri(uri) if isinstance(uri, str) else uri

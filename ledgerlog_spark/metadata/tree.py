@@ -1,4 +1,4 @@
-"""A tree of small versioned nodes, as ZooKeeper offers it: what all metadata stores are written on.
+"""A tree of small versioned nodes, as ZooKeeper has it: the base of all metadata stores.
 
 Two trees implement `ZnodeTree`: `zookeeper.session.ZookeeperSession`, `testing.memory.MemoryTree`;
 `tests/contract/test_metadata_tree.py` holds both to this page.
@@ -12,7 +12,7 @@ Every write ends in one of four ways, on every tree:
 - `MetadataUnknownError`: it was sent, and it may have happened or may still happen.
 
 Reads may be stale until `sync`. Those of one tree never go back, also when its session is replaced:
-each server is told the newest transaction that was seen, and one that is behind refuses. A
+each server gets the newest transaction id that was seen, and a server without it refuses. A
 read whose reply is lost is repeated until the tree's own deadline, so it ends with a value or with
 `MetadataUnavailableError`. Nothing waits for ever.
 """
@@ -63,9 +63,9 @@ class TransactionFailedError(MetadataError):
 
 
 class NodeKind(Enum):
-    """How long a node lives and who names it.
+    """The lifetime of a node, and how it gets its name.
 
-    A sequential node's path is continued with ten decimal digits, from a counter of its parent.
+    A sequential node's path ends with ten decimal digits, from a counter of its parent.
     """
 
     PERSISTENT = "persistent"
@@ -75,7 +75,7 @@ class NodeKind(Enum):
 
     @property
     def is_ephemeral(self) -> bool:
-        """Whether the node goes when the session that made it ends."""
+        """Whether the node is deleted when the session that made it ends."""
         return self in (NodeKind.EPHEMERAL, NodeKind.EPHEMERAL_SEQUENTIAL)
 
     @property
@@ -86,11 +86,11 @@ class NodeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeStat:
-    """What is known of a node beside its data.
+    """The metadata of a node.
 
     Attributes:
-        owner: Session id that an ephemeral node goes with, 0 for a persistent one.
-        size_bytes: Of the data.
+        owner: Session id of an ephemeral node, 0 for a persistent one.
+        size_bytes: Size of the data.
         children_count: Direct children.
         created_ms: By the store's own clock, ms since the epoch.
         changed_ms: The last write of the data, same clock.
@@ -114,7 +114,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class CheckNode:
-    """Within a transaction: fail unless the node is at `version.number`."""
+    """Within a transaction: fail unless the node has `version.number`."""
 
     path: str
     version: Version
@@ -131,7 +131,7 @@ class CreateNode:
 
 @dataclass(frozen=True, slots=True)
 class SetNode:
-    """Within a transaction: replace the data; `version` None means whatever it is at."""
+    """Within a transaction: replace the data; `version` None means any version."""
 
     path: str
     data: bytes
@@ -140,7 +140,7 @@ class SetNode:
 
 @dataclass(frozen=True, slots=True)
 class DeleteNode:
-    """Within a transaction: delete a node; `version` None means whatever it is at."""
+    """Within a transaction: delete a node; `version` None means any version."""
 
     path: str
     version: Version | None = None
@@ -158,7 +158,7 @@ class ZnodeTree(Session, Protocol):
 
     @property
     def address(self) -> str:
-        """Where the store is, for messages."""
+        """The address of the store, for messages."""
 
     @property
     def session_id(self) -> int:
@@ -170,17 +170,17 @@ class ZnodeTree(Session, Protocol):
 
     @property
     def session_secret(self) -> bytes:
-        """What `end_session` takes: whoever has it can end the present session."""
+        """The secret that `end_session` takes; its owner can end the present session."""
 
     @property
     def clock(self) -> Clock:
-        """The store's clock; every write of this session that succeeded tells it."""
+        """The store's clock; every successful write of this session updates it."""
 
     async def get(self, path: str) -> Versioned[bytes]:
         """Data and version.
 
         Raises:
-            NodeMissingError: No such node, as far as this replica of the store knows.
+            NodeMissingError: The node does not exist in this replica of the store.
         """
 
     async def stat(self, path: str) -> NodeStat | None:
@@ -210,14 +210,15 @@ class ZnodeTree(Session, Protocol):
         """
 
     async def set(self, path: str, data: bytes, version: Version | None) -> Version:
-        """Replace the data if the node is still at `version` (None: whatever it is at).
+        """Replace the data if the node still has `version` (None: any version).
 
         The incarnation is compared too. ZooKeeper itself compares only the number, so there the
-        incarnation is read first: that is proof enough only for paths that are never made twice
-        while somebody holds a version of theirs.
+        incarnation is read first. That is enough only for paths that are never made twice while a
+        client holds a version of them.
 
         Raises:
-            MetadataVersionError: It is not.
+            MetadataVersionError: It has another version.
+            NodeMissingError: It was deleted.
             NodeMissingError: It is gone.
         """
 
@@ -225,13 +226,13 @@ class ZnodeTree(Session, Protocol):
         """Delete the node, with the same condition as `set`.
 
         Raises:
-            MetadataVersionError: It is at another version.
-            NodeMissingError: It is gone already.
+            MetadataVersionError: It has another version.
+            NodeMissingError: It is deleted already.
             NodeNotEmptyError: It has children.
         """
 
     async def transact(self, operations: Sequence[NodeOperation]) -> list[Created | Version | None]:
-        """Carry out all or none. Versions are compared by number only.
+        """Run all operations or none. Versions are compared by number only.
 
         Returns:
             For each operation: `Created` of a create, the new version of a set, else None.
@@ -252,7 +253,7 @@ class ZnodeTree(Session, Protocol):
         """
 
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after children came or went, with the same promises as `watch`."""
+        """Call `on_change` after children were made or deleted; promises as of `watch`."""
 
     async def until_gone(self, path: str) -> bool:
         """Wait, with one request, until the node is gone or may have changed; leaves no watch.
@@ -268,19 +269,19 @@ class ZnodeTree(Session, Protocol):
         """
 
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
-        """Call `on_replaced` after the session was lost (ephemeral nodes with it) and replaced."""
+        """Call `on_replaced` after the session was lost, with its ephemeral nodes, and replaced."""
 
     async def end_session(self, secret: bytes) -> None:
-        """End another session, whose ephemeral nodes go at once; fine when it has ended before.
+        """End another session and its ephemeral nodes immediately; does nothing when it has ended.
 
-        If its owner lives, that one's session is replaced: only end what is known to be dead.
+        If its owner lives, the owner gets a new session: only end sessions of dead processes.
 
         Raises:
             MetadataUnavailableError: The store did not answer; the session ends by its timeout.
         """
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes go, what was pending fails. Idempotent."""
+        """End the session and its ephemeral nodes; pending requests fail. Idempotent."""
 
 
 def parent_of(path: str) -> str:
@@ -305,17 +306,17 @@ async def make_persistent(tree: ZnodeTree, path: str) -> None:
 
 
 class WriteAttempts:
-    """WriteAttempts at one write, whose lost answers are settled by writing again.
+    """Attempts of one write; lost answers are settled by writing once more.
 
-    Each is a `with` block. One whose answer is lost ends there, and the next begins.
+    Each attempt is a `with` block. It ends when its answer is lost, and the next one begins.
 
     Attributes:
-        lost: The newest lost answer. While there is one, a store that is out of reach leaves the
-            outcome unknown.
+        lost: The newest lost answer. While there is one, an unavailable store leaves the outcome
+            unknown.
     """
 
     def __init__(self, attempts_max: int, *, settles: bool = True) -> None:
-        """Attempts up to the limit; without `settles` a lost answer is raised at once."""
+        """Attempts up to the limit; without `settles` a lost answer is raised immediately."""
         self.lost: MetadataUnknownError | None = None
         self._attempts_max = attempts_max
         self._settles = settles
@@ -337,7 +338,7 @@ class WriteAttempts:
 
 
 def checked_path(path: str) -> str:
-    """`path`, when it is one.
+    """`path`, when it is valid.
 
     Raises:
         LocalProtocolError: It is relative, has empty or dot segments, or a slash at the end.
@@ -349,10 +350,10 @@ def checked_path(path: str) -> str:
 
 
 def checked_size(path: str, size_bytes: int) -> None:
-    """Returns when data of this size can be stored.
+    """Raise unless data of this size can be stored.
 
     Raises:
-        LocalProtocolError: It is above NODE_SIZE_BYTES_MAX, which ZooKeeper answers by hanging up.
+        LocalProtocolError: It exceeds NODE_SIZE_BYTES_MAX; ZooKeeper would close the connection.
     """
     if size_bytes > NODE_SIZE_BYTES_MAX:
         raise LocalProtocolError(

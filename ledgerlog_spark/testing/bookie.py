@@ -1,4 +1,4 @@
-"""A bookie's storage in memory: what a connection can see of it.
+"""A bookie's storage in memory, as a connection sees it.
 
 `tests/contract/test_transport.py` holds it and the real storage to the same promises.
 """
@@ -16,7 +16,7 @@ LAC_AT = 16
 
 
 class MemoryLedger:
-    """What one bookie holds of a ledger.
+    """The state of a ledger on one bookie.
 
     Attributes:
         entries: Stored entries by their ids.
@@ -35,7 +35,7 @@ class MemoryStorage:
     """The storage of one bookie, in memory, with the keys and fences of a bookie.
 
     Attributes:
-        ledgers: By ledger id; what a test takes out is lost.
+        ledgers: By ledger id; a ledger that a test removes is lost.
         adds_seen: All requests to add, in order.
     """
 
@@ -64,7 +64,7 @@ class MemoryStorage:
         on_done(Code.OK)
 
     def read(self, request: Any, on_done: Callable[[Code, bytes | None], None]) -> None:
-        """Give one stored entry; fences first when the request has a key."""
+        """Return one stored entry; fences first when the request has a key."""
         ledger = self.ledgers.get(request.ledger_id)
         if request.fence_key is not None:
             if ledger is None:
@@ -83,7 +83,7 @@ class MemoryStorage:
         on_done(Code.NO_ENTRY if entry is None else Code.OK, entry)
 
     def read_batch(self, request: Any, on_done: Callable[[Code, Sequence[bytes]], None]) -> None:
-        """Give consecutive stored entries, up to the first that is missing."""
+        """Return consecutive stored entries, up to the first missing one."""
         ledger = self.ledgers.get(request.ledger_id)
         if ledger is None:
             on_done(Code.NO_LEDGER, ())
@@ -100,7 +100,7 @@ class MemoryStorage:
         on_done(Code.OK if found else Code.NO_ENTRY, found)
 
     def read_lac(self, ledger_id: int, on_done: Callable[[Code, int], None]) -> None:
-        """Give the largest last add confirmed that is known."""
+        """Return the largest known last add confirmed."""
         ledger = self.ledgers.get(ledger_id)
         if ledger is None:
             on_done(Code.NO_LEDGER, NO_ENTRY)
@@ -125,7 +125,7 @@ class MemoryStorage:
             self._raise_lac(ledger_id, lac)
 
     def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
-        """Call `on_change` whenever the last add confirmed grows; returns what ends that."""
+        """Call `on_change` whenever the LAC grows; returns a function that ends it."""
         watchers = self.watchers.setdefault(ledger_id, [])
         watchers.append(on_change)
         return lambda: watchers.remove(on_change) if on_change in watchers else None

@@ -22,7 +22,8 @@ def memory_metadata(nodes: MemoryNodes | None = None, *, root: str = ROOT) -> Me
     """The metadata stores of a cluster in memory, on a session of their own.
 
     Args:
-        nodes: Of the cluster; sessions with the same nodes see the same cluster. None makes some.
+        nodes: Nodes of the cluster; sessions with the same nodes share a cluster. None makes new
+            ones.
         root: Path of the ledgers root.
     """
     return MetadataStores.on(MemoryTree(nodes), root)
@@ -32,7 +33,7 @@ class MemoryCluster:
     """Bookies and metadata in memory, for the event loop that it is entered on.
 
     Attributes:
-        bookies: The storages by bookie id. What a test takes out of a storage is lost.
+        bookies: The storages by bookie id. An entry that a test removes is lost.
         nodes: The metadata.
     """
 
@@ -66,7 +67,7 @@ class MemoryCluster:
 
         Args:
             settings: Time-outs and limits; None for the defaults.
-            seed: Of the random numbers that place ledgers and spread retries.
+            seed: Seed of the random numbers that place ledgers and spread retries.
         """
         stores = memory_metadata(self.nodes)
         transport = InProcessTransport(self.bookies)

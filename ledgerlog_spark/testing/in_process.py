@@ -87,7 +87,7 @@ BY_ATTRIBUTES: Final = StorageRequests()
 
 
 class BookieStorage(Protocol):
-    """What a bookie's storage looks like from here.
+    """The interface of a bookie's storage.
 
     Callbacks come exactly once, on the event loop's thread, possibly before the method returned.
     """
@@ -342,7 +342,7 @@ class _PendingLac(Pending):
 
 
 ReadEntries = Callable[[int, int, Callable[[Sequence[bytes]], None]], None]
-"""Gives the third what there is of the entries from the first to the second, both inclusive."""
+"""Passes to the third the present entries from the first to the second, both inclusive."""
 
 
 class _Watch:

@@ -45,9 +45,9 @@ class Announcement:
         """Announces nothing yet.
 
         Args:
-            tree: The session whose nodes they are.
-            info: What is announced.
-            place: Where.
+            tree: The session that owns the nodes.
+            info: The announced data.
+            place: The path of the node.
             other_place: Where the same bookie must not be at the same time.
         """
         self._tree = tree
@@ -58,9 +58,9 @@ class Announcement:
         self._keeper: asyncio.Task[None] | None = None
 
     async def announce(self) -> None:
-        """Returns when our node is there and no other of this bookie.
+        """Returns when our node exists and no other node of this bookie.
 
-        The node of an older session of the bookie is waited out: it goes within that session's
+        A node of an older session of the bookie is waited for: it is deleted within that session's
         timeout, unless the session is alive.
 
         Raises:
@@ -92,7 +92,7 @@ class Announcement:
                 cancel()
 
     async def withdraw(self) -> None:
-        """Returns when no node of ours is there."""
+        """Returns when no node of ours exists."""
         for path in (self._place, self._other_place):
             stat = await self._synced_stat(path)
             if stat is not None and stat.owner == self._tree.session_id:
@@ -100,7 +100,7 @@ class Announcement:
                     await self._tree.delete(path, stat.version)
 
     def keep(self) -> None:
-        """From now on announce again whenever the session is replaced or the node is gone."""
+        """From now on repeat it whenever the session is replaced or the node is deleted."""
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     async def stop_keeping(self) -> None:
@@ -113,7 +113,7 @@ class Announcement:
     async def _keep(self) -> None:
         changed = asyncio.Event()
         cancel = self._tree.watch(self._place, changed.set)
-        # Looks once at the start: the node may have gone before the watch was set.
+        # Checks once at the start: the node may have been deleted before the watch was set.
         changed.set()
         try:
             while True:
@@ -129,7 +129,7 @@ class Announcement:
             cancel()
 
     async def _try(self) -> int | None:
-        """One attempt or more; None when announced, else the other session in the way."""
+        """At least one attempt; None when announced, else the other session in the way."""
         while True:
             here = await self._synced_stat(self._place)
             there = await self._tree.stat(self._other_place)
@@ -148,14 +148,14 @@ class Announcement:
                 elif not isinstance(failure.cause, NodeExistsError | MetadataVersionError):
                     raise failure.cause from failure
             except MetadataUnknownError:
-                continue  # the next look tells
+                continue  # the next read shows it
             else:
                 return None
 
     async def _operations(
         self, here: NodeStat | None, there: NodeStat | None
     ) -> list[NodeOperation]:
-        """What is left to do, given nodes that are ours or not there."""
+        """The remaining operations; existing nodes are ours."""
         operations: list[NodeOperation] = []
         if there is not None:
             operations.append(DeleteNode(self._other_place, there.version))

@@ -1,4 +1,4 @@
-"""Which bookies there are, on a tree of nodes: `available`, `cookies`, `INSTANCEID`, `LAYOUT`."""
+"""The bookies of a cluster on a tree of nodes: `available`, `cookies`, `INSTANCEID`, `LAYOUT`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BOOKIE_ID = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
 
 
 class Registration:
-    """Which bookies the cluster at one root has, and who they are."""
+    """The bookies of the cluster at one root, with their addresses and cookies."""
 
     def __init__(self, tree: ZnodeTree, root: str) -> None:
         """Bookies at `root` of `tree`."""
@@ -51,10 +51,10 @@ class Registration:
     async def register(self, info: BookieInfo, *, read_only: bool = False) -> None:
         """Announce a bookie for as long as this session lives.
 
-        The bookie stays announced until `unregister` or `close`: a lost session or a deleted node
-        is answered by a new one. Calling it again changes what is announced.
+        The bookie stays announced until `unregister` or `close`: when the session is lost or the
+        node is deleted, a new node is made. A second call changes the announced data.
 
-        A node that an older session of the same bookie left behind is waited out.
+        A node of an older session of the same bookie is waited for.
 
         Raises:
             LocalProtocolError: Another live session holds the bookie id.
@@ -72,7 +72,7 @@ class Registration:
         announcement.keep()
 
     async def unregister(self, bookie_id: str) -> None:
-        """Withdraw the announcement; fine when there is none."""
+        """Withdraw the announcement; does nothing when there is none."""
         announcement = self._announcements.pop(_checked(bookie_id), None)
         if announcement is not None:
             await announcement.stop_keeping()
@@ -91,14 +91,14 @@ class Registration:
         return await self._names(self._cookies)
 
     async def info(self, bookie_id: str) -> BookieInfo:
-        """How to reach a bookie.
+        """The addresses of a bookie.
 
         Raises:
             BookieUnavailableError: It is not registered.
         """
         name = _checked(bookie_id)
         for directory in (self._available, self._read_only, self._available):
-            # The third look finds a bookie that became writable between the first two.
+            # The third read finds a bookie that became writable between the first two.
             try:
                 record = await self._tree.get(f"{directory}/{name}")
             except NodeMissingError:
@@ -145,7 +145,7 @@ class Registration:
             ) from None
 
     async def delete_cookie(self, bookie_id: str, version: Version) -> None:
-        """Forget a bookie."""
+        """Delete a bookie's cookie."""
         try:
             await self._tree.delete(self._cookie_path(bookie_id), version)
         except NodeMissingError:
@@ -154,7 +154,7 @@ class Registration:
             ) from None
 
     async def instance_id(self) -> str:
-        """The cluster's UUID; cookies carry it."""
+        """The cluster's UUID; cookies contain it."""
         path = f"{self._root}/INSTANCEID"
         try:
             record = await self._tree.get(path)
@@ -170,7 +170,7 @@ class Registration:
             raise MetadataFormatError(f"{path} is not text", path=path) from error
 
     async def initialize(self, layout: Layout = HIERARCHICAL) -> None:
-        """Make the cluster's nodes (LAYOUT, INSTANCEID, available, cookies) where missing.
+        """Make the missing nodes of the cluster (LAYOUT, INSTANCEID, available, cookies).
 
         Args:
             layout: Written when the cluster has none yet.
@@ -186,7 +186,7 @@ class Registration:
         await self._tree.sync(self._root)
 
     async def close(self) -> None:
-        """Stop announcing anew. The nodes go when the session ends, which stays open here."""
+        """Stop announcing. The nodes are deleted when the session ends, which stays open here."""
         announcements, self._announcements = self._announcements, {}
         for announcement in announcements.values():
             await announcement.stop_keeping()

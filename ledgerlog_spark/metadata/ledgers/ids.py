@@ -1,8 +1,8 @@
 """New ledger ids, from the counter that Apache BookKeeper's clients use too.
 
-A counter of our own would hand out ids that a Java client gets again. An id is the number of an
+A counter of our own would give out ids that a Java client gets too. An id is the number of an
 EPHEMERAL_SEQUENTIAL node under `idgen`; a block of them is one transaction. When the 31 bits of
-that counter are used up, ids are made of the number of a directory `idgen-long/HOB-<n>` (high 32
+that counter are used up, an id consists of the number of a directory `idgen-long/HOB-<n>` (high 32
 bits) and of a node's below it (low 31 bits), as Apache does from then on.
 """
 
@@ -37,7 +37,7 @@ HIGH_PREFIX = "HOB-"
 
 
 class LedgerIds:
-    """Ids that nobody was or will be given; those not used are lost."""
+    """Ids that are never given out twice; unused ones are lost."""
 
     def __init__(self, tree: ZnodeTree, root: str) -> None:
         """Counts below `root`."""
@@ -64,12 +64,13 @@ class LedgerIds:
             numbers = await self._numbers(self._short, count)
             if numbers is not None:
                 return numbers
-            # Used up for everybody, and for good: the counter would go round and repeat itself.
+            # Used up for all clients, and for good: the counter would overflow and repeat its
+            # numbers.
             self._is_short = False
         return await self._take_long(count)
 
     async def close(self) -> None:
-        """Returns when the names of ids already given out are gone, or cannot be removed."""
+        """Returns when the nodes of used ids are deleted, or cannot be deleted."""
         while self._removals:
             await asyncio.gather(*self._removals, return_exceptions=True)
 
@@ -88,7 +89,7 @@ class LedgerIds:
         raise RemoteProtocolError(f"the ledger id counters below {self._long} are all used up")
 
     async def _highest(self) -> int:
-        """Number of the directory that ids come from now; 1 when there is none."""
+        """Number of the directory of new ids; 1 when there is none."""
         await self._tree.sync(self._root)
         try:
             names = await self._tree.children(self._long)
@@ -126,7 +127,7 @@ class LedgerIds:
         )
 
     def _remove_later(self, paths: list[str]) -> None:
-        """Ephemeral names go with the session anyway; this only keeps the directory small."""
+        """Delete ephemeral names before the session's end, to keep the directory small."""
         task = asyncio.get_running_loop().create_task(self._remove(paths))
         self._removals.add(task)
         task.add_done_callback(self._removals.discard)
@@ -137,10 +138,10 @@ class LedgerIds:
 
 
 async def require_cluster(tree: ZnodeTree, root: str) -> None:
-    """Returns when there is a cluster at `root`.
+    """Raise MetadataError unless there is a cluster at `root`.
 
     Raises:
-        MetadataError: There is none; says what to do.
+        MetadataError: There is none; the message has the remedy.
     """
     if await tree.stat(root) is None:
         await tree.sync(root)

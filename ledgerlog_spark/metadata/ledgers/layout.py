@@ -1,4 +1,4 @@
-"""Which paths ledgers have below a root, by the cluster's LAYOUT."""
+"""Paths of ledgers below a root, by the cluster's LAYOUT."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class LedgerLayout:
     """Paths of ledgers; the long layout writes every id with nineteen digits.
 
     Attributes:
-        levels: For each tree below the root, in rising order of ids, what its names look like.
+        levels: The form of the names in each tree below the root, in rising order of ids.
     """
 
     def __init__(self, layout: Layout = HIERARCHICAL) -> None:
-        """One of the layouts that we know."""
+        """One of the known layouts."""
         self._is_long = layout == LONG_HIERARCHICAL
         self.levels: Sequence[tuple[re.Pattern[str], ...]] = (
             (LONG_LEVELS,) if self._is_long else (SHORT_LEVELS, LONG_LEVELS)
@@ -77,7 +77,7 @@ async def read_layout(tree: ZnodeTree, root: str) -> Layout | None:
     """The cluster's layout, None when it has no LAYOUT node.
 
     Raises:
-        MetadataFormatError: The node cannot be read, or names a layout that we do not know.
+        MetadataFormatError: The node cannot be read, or names an unknown layout.
     """
     path = f"{root}/LAYOUT"
     try:
@@ -99,7 +99,7 @@ async def read_layout(tree: ZnodeTree, root: str) -> Layout | None:
 
 
 def settled_layout(stored: Layout | None, asked: str | None, root: str) -> Layout:
-    """The layout to use, from what the cluster has and what the URI asks for.
+    """The layout to use, from the cluster's LAYOUT node and the URI.
 
     Raises:
         ConfigurationError: They differ.

@@ -1,8 +1,8 @@
 """Metadata records of ledgers on a tree of nodes, in Apache BookKeeper's paths and formats.
 
-Ledger ids are never given out twice, so the path of a ledger is never made twice. That is what
-makes the version number alone a sound condition of a write; incarnations are
-compared all the same wherever one is seen.
+Ledger ids are never given out twice, so the path of a ledger is never made twice. So the version
+number alone is a sound condition of a write. Incarnations are still compared wherever one is
+seen.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ class LedgerStore:
         self._ids = LedgerIds(tree, root)
 
     def path(self, ledger_id: int) -> str:
-        """Where a ledger's record is, for transactions that hold more than the record."""
+        """The path of a ledger's record, for transactions that contain more than the record."""
         return self._root + self._layout.path(ledger_id)
 
     async def new_ids(self, count: int = 1) -> Sequence[int]:
-        """`count` (1 to 64) ledger ids that nobody was or will be given; unused ones are lost."""
+        """`count` (1 to 64) ledger ids that are never given out twice; unused ones are lost."""
         return await self._ids.take(count)
 
     async def create(self, ledger_id: int, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
         """Create the record.
 
-        A lost reply is settled by creating again: either the record appears now, or it is there,
-        and `metadata.token` says whose it is.
+        After a lost reply the create is retried: either the record appears now, or it exists, and
+        `metadata.token` shows its owner.
 
         Raises:
-            LedgerExistsError: The id is taken by somebody else.
-            MetadataUnknownError: Not settled; abandon the id.
+            LedgerExistsError: Another client has the id.
+            MetadataUnknownError: The outcome is unknown; abandon the id.
         """
         path, data = self.path(ledger_id), encode_ledger_metadata(metadata)
         attempts = WriteAttempts(CREATE_ATTEMPTS_MAX, settles=metadata.token is not None)
@@ -90,7 +90,7 @@ class LedgerStore:
         """The record, possibly stale.
 
         Raises:
-            LedgerNotFoundError: There is none (as far as this replica of the store knows).
+            LedgerNotFoundError: It does not exist (in this replica of the store).
             MetadataFormatError: It cannot be read.
         """
         try:
@@ -110,9 +110,9 @@ class LedgerStore:
         """Replace the record if it is still at `version`.
 
         Raises:
-            MetadataVersionError: It is not.
+            MetadataVersionError: It has another version.
             LedgerNotFoundError: It was deleted.
-            MetadataUnknownError: The outcome is not known.
+            MetadataUnknownError: The outcome is unknown.
         """
         data = encode_ledger_metadata(metadata)
         try:
@@ -122,7 +122,7 @@ class LedgerStore:
         return Versioned(metadata, written)
 
     async def delete(self, ledger_id: int, version: Version | None = None) -> None:
-        """Delete the record; deleting what is not there is fine when `version` is None."""
+        """Delete the record; when `version` is None, a missing record is no error."""
         try:
             await self._tree.delete(self.path(ledger_id), version)
         except NodeMissingError:
@@ -130,7 +130,7 @@ class LedgerStore:
                 raise _not_found(ledger_id) from None
 
     async def ids(self) -> AsyncIterator[int]:
-        """All ledger ids, rising; a snapshot of no single moment. An error ends it loudly."""
+        """All ledger ids, rising; not a snapshot of one moment. An error ends the iteration."""
         try:
             names = await self._tree.children(self._root)
         except NodeMissingError:
@@ -151,18 +151,18 @@ class LedgerStore:
         await self._tree.sync(self._root)
 
     async def close(self) -> None:
-        """Finish what runs in the background. The tree stays open."""
+        """Finish background work. The tree stays open."""
         await self._ids.close()
 
     async def _settle(
         self, ledger_id: int, metadata: LedgerMetadata, lost: MetadataUnknownError | None
     ) -> Versioned[LedgerMetadata]:
-        """The record at a taken id, if it is the one we made.
+        """The record at a taken id, if this client made it.
 
         Raises:
-            LedgerExistsError: Somebody else made it.
+            LedgerExistsError: Another client made it.
             MetadataUnavailableError: The record cannot be read.
-            MetadataUnknownError: A request of ours is lost, and the record has gone since.
+            MetadataUnknownError: A request was lost, and the record was deleted since.
         """
         try:
             await self.sync()
@@ -180,7 +180,7 @@ class LedgerStore:
     ) -> AsyncIterator[str]:
         """Paths of ledgers in a directory, rising. A name that does not belong there is an error.
 
-        A directory that went meanwhile held no ledger.
+        A directory that is deleted in between held no ledger.
         """
         try:
             names = await self._tree.children(self._root + directory)

@@ -1,7 +1,7 @@
-"""The turns of commits that were overtaken: a sequential ephemeral node for each that waits.
+"""The turns of commits with conflicts: a sequential ephemeral node for each waiting writer.
 
-Names are `<token>-<ten digits>`; the digits, which the tree counts, say who is first. A member's
-node goes with its session, so a process that dies keeps its place for a session timeout at most.
+Names are `<token>-<ten digits>`. The tree counts the digits; the lowest number is first. A member's
+node is deleted with its session, so a dead process keeps its place for a session timeout at most.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class CommitQueue:
         self._directory = directory
 
     async def join(self, token: str) -> str:
-        """Wait behind all that joined before; the member's name.
+        """Join after all present members; returns the member's name.
 
-        A lost reply is settled by the token in the name.
+        After a lost reply, the token in the name shows the outcome.
 
         The place ends with the session, or with `leave`.
 
@@ -47,7 +47,8 @@ class CommitQueue:
             try:
                 created = await self._tree.create(path, kind=NodeKind.EPHEMERAL_SEQUENTIAL)
             except NodeMissingError:
-                # A log of an earlier release. Without ancestors: a removed log must not come back.
+                # A log of an earlier release. Without ancestors: a removed log must not be made
+                # once more.
                 with contextlib.suppress(NodeExistsError):
                     await self._tree.create(self._directory)
                 created = await self._tree.create(path, kind=NodeKind.EPHEMERAL_SEQUENTIAL)
@@ -60,7 +61,7 @@ class CommitQueue:
         return created.path.rpartition("/")[2]
 
     async def members(self) -> Sequence[str]:
-        """Names of all members, the first one first."""
+        """Names of all members, in the order of their turns."""
         with contextlib.suppress(NodeMissingError):
             names = await self._tree.children(self._directory)
             return sorted(names, key=lambda name: name.rpartition("-")[2])
@@ -71,6 +72,6 @@ class CommitQueue:
         return await self._tree.until_gone(f"{self._directory}/{name}")
 
     async def leave(self, name: str) -> None:
-        """End a member's place, anybody's; fine when it has ended."""
+        """End the place of any member; does nothing when it has ended."""
         with contextlib.suppress(NodeMissingError):
             await self._tree.delete(f"{self._directory}/{name}")

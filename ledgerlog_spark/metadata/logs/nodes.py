@@ -1,4 +1,4 @@
-"""The nodes of all logs of one cluster: where they are, and what is done with them everywhere."""
+"""The nodes of all logs of one cluster: their paths, and common operations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LogNodes:
 
     Attributes:
         tree: The session.
-        paths: Where they are.
+        paths: Their paths.
     """
 
     def __init__(self, tree: ZnodeTree, root: str) -> None:
@@ -38,24 +38,24 @@ class LogNodes:
         self.paths = LogPaths(root)
 
     async def children(self, path: str) -> list[str]:
-        """Names of the children, none when there is no such node."""
+        """Names of the children; empty when the node does not exist."""
         with contextlib.suppress(NodeMissingError):
             return await self.tree.children(path)
         return []
 
     async def delete(self, path: str) -> None:
-        """Delete a node; one that is gone or has children is left."""
+        """Delete a node; does nothing if it does not exist or has children."""
         with contextlib.suppress(NodeMissingError, NodeNotEmptyError):
             await self.tree.delete(path)
 
     async def delete_below(self, path: str) -> None:
-        """Delete all that is below a node."""
+        """Delete everything below a node."""
         for child in await self.children(path):
             await self.delete_below(f"{path}/{child}")
             await self.delete(f"{path}/{child}")
 
     async def transact(self, operations: Sequence[NodeOperation]) -> list[Created | Version | None]:
-        """Carry out all or none.
+        """Run all operations or none.
 
         Raises:
             MetadataVersionError: One operation failed, so another process was first.
@@ -69,7 +69,7 @@ class LogNodes:
 
 
 async def asked_of_each(ask: Callable[[V], Awaitable[T]], values: Sequence[V]) -> list[T]:
-    """The answer for each value, in their order; some are asked for at the same time."""
+    """The result of `ask` for each value, in their order; some calls run in parallel."""
     answers: list[T] = []
     for first in range(0, len(values), REQUESTS_AT_ONCE):
         answers += await asyncio.gather(*map(ask, values[first : first + REQUESTS_AT_ONCE]))
@@ -77,6 +77,6 @@ async def asked_of_each(ask: Callable[[V], Awaitable[T]], values: Sequence[V]) -
 
 
 def version_of(result: Created | Version | None) -> Version:
-    """The version that an operation of a transaction left behind."""
+    """The version after an operation of a transaction."""
     assert result is not None
     return result.version if isinstance(result, Created) else result

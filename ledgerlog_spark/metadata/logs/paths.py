@@ -1,4 +1,4 @@
-"""Where a log's records are: `<root>-logs`, beside the ledgers root.
+"""Paths of a log's records: `<root>-logs`, beside the ledgers root.
 
     names/<name>                                log id
     ids/<id>                                    empty
@@ -93,5 +93,5 @@ class LogPaths:
         return f"{self.ids}/{log_id}/clock"
 
     def deleted(self, log_id: str) -> str:
-        """The node that says since when a log is deleted."""
+        """The node with the time when a log was deleted."""
         return f"{self.ids}/{log_id}/deleted"

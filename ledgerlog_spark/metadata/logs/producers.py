@@ -1,6 +1,6 @@
-"""Producers of logs: their records, the ledgers that they registered, and what is let go of those.
+"""Producers of logs: their records, their registered ledgers, and the marks of unlisted ledgers.
 
-A ledger that no version names any more, or never did, has a *mark*: the sweeper deletes it.
+A ledger that no version lists any more, or never did, has a *mark*: the sweeper deletes it.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 
 ATTEMPTS_MAX = 5
 LISTED, STAGED, MADE = b"listed", b"staged", b"made"
-"""What a mark says that its ledger was; a leader made it, and may list it still."""
+"""The earlier state of a marked ledger. A leader made a `made` one, and may still list it."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedLedger:
-    """A ledger that no version names, and since when by the store's clock.
+    """A ledger that no version lists, and since when by the store's clock.
 
     Attributes:
         is_staged: It was never listed, so no reader can be using it.
-        is_made: A leader made it, and may list it still.
+        is_made: A leader made it, and may still list it.
     """
 
     ledger_id: int
@@ -74,7 +74,7 @@ class LogProducers:
         self._ledgers = ledgers
 
     async def read_producer(self, log_id: str, app: str) -> Versioned[ProducerRecord] | None:
-        """The producer record, None when there is none (as far as this replica knows)."""
+        """The producer record, None when it does not exist (in this replica)."""
         with contextlib.suppress(NodeMissingError):
             node = await self._tree.get(self._paths.producer(log_id, app))
             return Versioned(decode_producer(node.value), node.version)
@@ -96,11 +96,11 @@ class LogProducers:
     ) -> Version:
         """Create (`version` None) or replace a producer record, and end registrations with it.
 
-        Each ledger deregistered gets a mark (`marked`), as never listed unless it has one. Those
-        released, which are listed, get none.
+        Each deregistered ledger gets a mark (`marked`), as never listed unless it has one. Released
+        ledgers, which are listed, get none.
 
         Raises:
-            MetadataVersionError: It exists, or is at another version. Nothing was changed.
+            MetadataVersionError: It exists, or has another version. Nothing was changed.
         """
         path, data = self._paths.producer(log_id, app), encode_producer(producer)
         operations: list[NodeOperation]
@@ -120,12 +120,12 @@ class LogProducers:
         deregistered: Sequence[int] = (),
         released: Sequence[int] = (),
     ) -> None:
-        """Forget a producer and end its last registrations. Its name must never be used again.
+        """Delete a producer and end its last registrations. Its name must never be used again.
 
-        What becomes of the ledgers is as of `write_producer`.
+        The ledgers get marks as in `write_producer`.
 
         Raises:
-            MetadataVersionError: It is at another version, or has other registrations. Nothing was
+            MetadataVersionError: It has another version, or has other registrations. Nothing was
                 changed.
         """
         path = self._paths.producer(log_id, app)
@@ -148,13 +148,13 @@ class LogProducers:
         return sorted(map(int, await self._nodes.children(self._paths.registrations(log_id, app))))
 
     async def registered_before(self, log_id: str, app: str, epoch: int) -> Sequence[int]:
-        """Those of them that were registered under an epoch before `epoch`."""
+        """The registered ledgers of epochs before `epoch`."""
         ledger_ids = await self.registered(log_id, app)
         epochs = await asked_of_each(partial(self._epoch_of, log_id, app), ledger_ids)
         return [i for i, found in zip(ledger_ids, epochs, strict=True) if -1 < found < epoch]
 
     async def staged(self, log_id: str, app: str) -> Sequence[StagedRegistration]:
-        """The same, and when each was registered by the store's clock."""
+        """The registered ledgers, with the time of their registration by the store's clock."""
         return [
             StagedRegistration(ledger_id, created_ms)
             async for ledger_id, created_ms, _ in self._ledgers_below(
@@ -173,20 +173,20 @@ class LogProducers:
     ) -> Versioned[LedgerMetadata]:
         """Create a ledger's record and its registration in one transaction.
 
-        A lost reply is settled by the token in `metadata` and by the registration.
+        After a lost reply, the token in `metadata` and the registration show the outcome.
 
         Args:
-            log_id: Of the log.
+            log_id: Id of the log.
             app: The producer.
-            epoch: Of its record, kept with the registration.
-            version: Of its record, which has to be still at it.
+            epoch: Epoch of its record, kept with the registration.
+            version: Required version of its record.
             ledger_id: From `LedgerStore.new_ids`.
             metadata: With a token.
 
         Raises:
-            MetadataVersionError: The producer record moved. Nothing was created.
-            LedgerExistsError: The id is taken by somebody else.
-            MetadataUnknownError: Not settled; abandon the id.
+            MetadataVersionError: The producer record has another version. Nothing was created.
+            LedgerExistsError: Another client has the id.
+            MetadataUnknownError: The outcome is unknown; abandon the id.
         """
         path = self._ledgers.path(ledger_id)
         registration = self._paths.registration(log_id, app, ledger_id)
@@ -202,11 +202,11 @@ class LogProducers:
     ) -> Versioned[LedgerMetadata]:
         """Create the record of a ledger of a leader, and a mark (`is_made`), in one transaction.
 
-        The change of the head that lists the ledger takes the mark away. A lost reply is settled as
-        of `register_ledger`, with the same errors, and:
+        The change of the head that lists the ledger deletes the mark. A lost reply is handled as in
+        `register_ledger`, with the same errors, and:
 
         Raises:
-            LogNotFoundError: The log is gone. Nothing was created.
+            LogNotFoundError: The log was deleted. Nothing was created.
         """
         mark = self._paths.mark(log_id, ledger_id)
         record = CreateNode(self._ledgers.path(ledger_id), encode_ledger_metadata(metadata))
@@ -214,9 +214,9 @@ class LogProducers:
         return await self._create_ledger(operations, mark, ledger_id, metadata)
 
     async def claim_made(self, log_id: str, ledger_id: int) -> None:
-        """Make the mark of a ledger that was made a staged one: it cannot be listed any more.
+        """Turn the mark of a made ledger into that of a staged one: it cannot be listed any more.
 
-        Fine when it has no such mark (any more).
+        Does nothing when it has no such mark (any more).
         """
         path = self._paths.mark(log_id, ledger_id)
         with contextlib.suppress(NodeMissingError, MetadataVersionError):
@@ -231,7 +231,7 @@ class LogProducers:
         ledger_id: int,
         metadata: LedgerMetadata,
     ) -> Versioned[LedgerMetadata]:
-        """Carry them out; the second one makes the record, and `proof` stands as long as it counts.
+        """Run the operations; the second makes the record, and `proof` exists as long as it counts.
 
         Raises:
             As of `register_ledger` and `make_ledger`.
@@ -255,7 +255,7 @@ class LogProducers:
         )
 
     async def created_ms(self, ledger_ids: Sequence[int]) -> Sequence[int | None]:
-        """When the record of each ledger was made, by the store's clock; None when it is gone."""
+        """When the record of each ledger was made, by the store's clock; None if it was deleted."""
         stats = await asked_of_each(self._tree.stat, list(map(self._ledgers.path, ledger_ids)))
         return [None if stat is None else stat.created_ms for stat in stats]
 
@@ -275,17 +275,17 @@ class LogProducers:
         return None if stat is None else stat.changed_ms
 
     async def forget_mark(self, log_id: str, ledger_id: int) -> None:
-        """Take back the mark of a ledger that is gone; fine when there is none."""
+        """Delete the mark of a deleted ledger; does nothing when there is none."""
         await self._nodes.delete(self._paths.mark(log_id, ledger_id))
 
     async def _was(self, log_id: str, ledger_id: int) -> bytes | None:
-        """What a ledger's mark says that it was, None when the mark is gone."""
+        """The earlier state of a ledger by its mark, None when the mark is deleted."""
         with contextlib.suppress(NodeMissingError):
             return (await self._tree.get(self._paths.mark(log_id, ledger_id))).value
         return None
 
     async def _epoch_of(self, log_id: str, app: str, ledger_id: int) -> int:
-        """The epoch that the ledger is registered under, -1 when it is not any more."""
+        """The epoch of the ledger's registration, -1 when it has none any more."""
         with contextlib.suppress(NodeMissingError):
             path = self._paths.registration(log_id, app, ledger_id)
             return int((await self._tree.get(path)).value)
@@ -299,7 +299,7 @@ class LogProducers:
         metadata: LedgerMetadata,
         lost: MetadataUnknownError | None,
     ) -> Versioned[LedgerMetadata]:
-        """Ours, when an earlier transaction got through and what it made besides still stands."""
+        """Our record, if an earlier transaction succeeded and its other node still exists."""
         await self._tree.sync()
         if lost is not None and await self._tree.stat(proof) is not None:
             with contextlib.suppress(LedgerNotFoundError):
@@ -323,9 +323,9 @@ class LogProducers:
     async def marks(
         self, log_id: str, ledger_ids: Sequence[int], was: bytes
     ) -> list[NodeOperation]:
-        """Marks for these ledgers; one that is there begins its time of grace anew.
+        """Marks for these ledgers; the grace of an existing mark starts over.
 
-        The longer this takes, the more often a commit crosses the change that it is part of.
+        The longer this takes, the more often a commit conflicts with the change that it belongs to.
         """
         operations: list[NodeOperation] = []
         paths = [self._paths.mark(log_id, ledger_id) for ledger_id in ledger_ids]
@@ -339,7 +339,7 @@ class LogProducers:
     async def listings(
         self, log_id: str, ledger_ids: Sequence[int], head_version: Version
     ) -> list[NodeOperation]:
-        """The end of the marks of ledgers that are listed now; errors as of `write_head`."""
+        """Deletions of the marks of ledgers that are listed now; errors as of `write_head`."""
         return [await self._listing(log_id, each, head_version) for each in ledger_ids]
 
     async def _listing(self, log_id: str, ledger_id: int, head_version: Version) -> NodeOperation:
@@ -351,8 +351,8 @@ class LogProducers:
                 mark = await self._tree.get(path)
                 if mark.value == MADE:
                     return DeleteNode(path, mark.version)
-        # What takes a mark off that was made is the listing of its ledger, which changes the head
-        # too, or the sweeper: so under the same head the ledger was not listed, and never will be.
+        # Only the listing of a made ledger, which changes the head too, or the sweeper deletes its
+        # mark: so under the same head the ledger was not listed, and never will be.
         head = await self._tree.stat(self._paths.head(log_id))
         if head is None or head.version != head_version:
             raise MetadataVersionError(

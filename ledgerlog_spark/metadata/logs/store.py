@@ -65,10 +65,10 @@ if TYPE_CHECKING:
 
 TRANSACTION_SIZE_BYTES_MAX = 900_000
 CLOCK_AGE_MS_MAX = 600_000
-"""How long the store's clock is counted on from its last answer; a machine's clock that measures
-how long things take is wrong by some 30 ms in that time."""
+"""How long the store's clock is estimated from its last answer. A machine's clock that measures
+durations is wrong by about 30 ms in that time."""
 CLOCK_ATTEMPTS_MAX = 3
-"""Lost answers of the store's clock after which it counts as out of reach."""
+"""Lost answers of the store's clock after which it counts as unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +80,16 @@ class PagesNode:
 
 
 class LogStore:
-    """Logs beside the ledgers at one root: names, heads, pages, and who writes them."""
+    """Logs beside the ledgers at one root: names, heads, pages, producers and their ledgers."""
 
     def __init__(self, tree: ZnodeTree, root: str, ledgers: LedgerStore) -> None:
-        """Of the cluster at `root`; `ledgers` is the store of the same tree and root."""
+        """Logs of the cluster at `root`; `ledgers` is the store of the same tree and root."""
         self._tree = tree
         self._root = root
         self._nodes = nodes = LogNodes(tree, root)
         self._paths = nodes.paths
         self._producers = producers = LogProducers(nodes, ledgers)
-        # Who writes, and into which ledgers: the calls of `LogProducers`.
+        # The calls of `LogProducers`: producers and their ledgers.
         self.read_producer = producers.read_producer
         self.producers = producers.producers
         self.write_producer = producers.write_producer
@@ -108,11 +108,11 @@ class LogStore:
     async def create_log(self, head: LogHead, pages: Sequence[bytes]) -> Versioned[LogHead]:
         """Make a log under `head.name` and `head.log_id`, in one transaction.
 
-        A lost reply is settled by asking again: the id says whose log it is.
+        After a lost reply the log is read: its id shows the owner.
 
         Raises:
             LogExistsError: The name is taken.
-            MetadataUnknownError: Not settled; creating the same log again is safe.
+            MetadataUnknownError: The outcome is unknown; a retry with the same log is safe.
         """
         paths, log_id = self._paths, head.log_id
         token_node = [CreateNode(paths.pages(log_id, head.token))] if pages else []
@@ -161,7 +161,7 @@ class LogStore:
         """The id of the log of that name; "not found" only after a sync.
 
         Raises:
-            LogNotFoundError: There is none.
+            LogNotFoundError: It does not exist.
             MetadataError: There is no cluster at the root.
         """
         for is_synced in (False, True):
@@ -181,11 +181,11 @@ class LogStore:
         return await self._nodes.children(self._paths.names)
 
     async def ids(self) -> Sequence[str]:
-        """Ids of all logs, deleted ones whose ledgers are not gone yet included, sorted."""
+        """Ids of all logs, sorted; includes deleted logs whose ledgers still exist."""
         return await self._nodes.children(self._paths.ids)
 
     async def delete_log(self, head: LogHead, version: Version) -> Version:
-        """Free the name and replace the head (which says that it is deleted) in one transaction.
+        """Free the name and replace the head, which then marks the deletion, in one transaction.
 
         Raises:
             MetadataVersionError: The head is at another version, or the name is not this log's.
@@ -209,13 +209,13 @@ class LogStore:
         return version_of(done[0])
 
     async def remove_log(self, log_id: str) -> bool:
-        """Remove a deleted log's last records; fine when they are gone.
+        """Remove a deleted log's last records; does nothing when they are removed.
 
         Returns:
-            False when a ledger is still marked: the head and the marks are there.
+            False when a ledger is still marked: the head and the marks stay.
 
         Raises:
-            MetadataVersionError: A ledger is still registered, or a producer came back.
+            MetadataVersionError: A ledger is still registered, or a producer was made.
         """
         paths = self._paths
         if await self._nodes.children(paths.marks(log_id)):
@@ -236,8 +236,9 @@ class LogStore:
             pass
         except NodeNotEmptyError:
             return False
-        # First the head: without it the rest is only to be removed, whoever dies on the way, while
-        # a head whose pages are gone says nothing of its ledgers. Last what says why it is gone.
+        # First the head. Without it all other nodes will be removed, also if this process dies
+        # here. A head without its pages has no list of its ledgers. Last the node that marks the
+        # deletion.
         await self._nodes.delete(paths.head(log_id))
         for name in await self._nodes.children(paths.log(log_id)):
             path = f"{paths.log(log_id)}/{name}"
@@ -249,12 +250,12 @@ class LogStore:
         return True
 
     async def deleted_ms(self, log_id: str) -> int | None:
-        """When the log was deleted by the store's clock, None while it lives."""
+        """When the log was deleted by the store's clock, None while it exists."""
         stat = await self._tree.stat(self._paths.deleted(log_id))
         return None if stat is None else stat.created_ms
 
     async def read_head(self, log_id: str) -> Versioned[LogHead] | None:
-        """The head, None when there is none (as far as this replica of the store knows)."""
+        """The head, None when it does not exist (in this replica of the store)."""
         with contextlib.suppress(NodeMissingError):
             node = await self._tree.get(self._paths.head(log_id))
             return Versioned(decode_head(node.value), node.version)
@@ -297,7 +298,7 @@ class LogStore:
         return version or version_of(done[0])
 
     async def write_head(self, log_id: str, write: WriteHead) -> Version:
-        """Carry out the transaction that `write` describes; the head's new version.
+        """Run the transaction that `write` describes; returns the head's new version.
 
         Raises:
             MetadataVersionError: Head, producer record or pages' node moved. Nothing was changed.
@@ -320,10 +321,10 @@ class LogStore:
         return version_of((await self._nodes.transact(operations))[0])
 
     async def touch_pages(self, log_id: str, token: str) -> Version:
-        """Change the pages' node, whatever it is at, so that a commit that checks it fails.
+        """Change the pages' node at any version, so that a commit that checks it fails.
 
         Raises:
-            MetadataVersionError: There is no such node.
+            MetadataVersionError: The node does not exist.
         """
         done = await self._nodes.transact(
             [SetNode(self._paths.pages(log_id, token), b"swept", None)]
@@ -331,7 +332,7 @@ class LogStore:
         return version_of(done[0])
 
     async def delete_pages(self, log_id: str, token: str, kept: Sequence[int]) -> None:
-        """Delete the pages but those numbers, and the node when none is kept."""
+        """Delete the pages except those numbers, and the node when none is kept."""
         above = self._paths.pages(log_id, token)
         for number in await self._nodes.children(above):
             if int(number) not in kept:
@@ -351,12 +352,12 @@ class LogStore:
         ]
 
     async def now_ms(self, log_id: str) -> int:
-        """The store's clock, of which all times of this port are; costs a write.
+        """The store's clock, which all times of this class follow; costs a write.
 
-        Never ahead of the store: what is deleted or dropped by age is measured with it.
+        Never ahead of the store: ages for deletions are measured with it.
 
         Raises:
-            LogNotFoundError: The log is gone.
+            LogNotFoundError: The log was deleted.
         """
         try:
             await self._ask_clock(self._paths.clock(log_id))
@@ -365,10 +366,10 @@ class LogStore:
         return self.clock_ms()
 
     async def recent_ms(self) -> int:
-        """The store's clock as its last answer to this process told it, and the time since.
+        """The store's clock, estimated from its last answer and the time since.
 
-        Never ahead of the store. What is written is dated with it. Costs nothing, or a write when
-        the last answer is more than 10 minutes old.
+        Never ahead of the store. New records are dated with it. Costs nothing, or a write when the
+        last answer is more than 10 minutes old.
 
         Raises:
             MetadataError: There is no cluster at the root, or the store failed.
@@ -389,7 +390,7 @@ class LogStore:
         return self._tree.clock.estimate_ms() or 0
 
     def queue(self, log_id: str) -> CommitQueue:
-        """The log's writers that wait for their turn; costs no request."""
+        """The queue of the log's waiting writers; costs no request."""
         return CommitQueue(self._tree, self._paths.queue(log_id))
 
     def watch_head(self, log_id: str, on_change: OnChange) -> CancelWatch:
@@ -397,7 +398,7 @@ class LogStore:
         return self._tree.watch(self._paths.head(log_id), on_change)
 
     def watch_names(self, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after a name came or went, and after a session was replaced."""
+        """Call `on_change` after a name was made or deleted, and after a session was replaced."""
         return self._tree.watch_children(self._paths.names, on_change)
 
     async def sync(self) -> None:
@@ -405,7 +406,7 @@ class LogStore:
         await self._tree.sync()
 
     async def _ask_clock(self, path: str) -> None:
-        """Write a node that only dates; again while answers are lost, as reads are."""
+        """Write a node only to get the store's time; retries lost answers, as reads do."""
         for _ in range(CLOCK_ATTEMPTS_MAX):
             with contextlib.suppress(MetadataUnknownError):
                 await self._tree.set(path, b"", None)

@@ -1,4 +1,4 @@
-"""Asks a ZooKeeper ensemble for its newest transaction, in a session of its own."""
+"""Reads the newest transaction id of a ZooKeeper ensemble, in a session of its own."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _logger.addHandler(logging.NullHandler())
 def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
     """The id of the newest transaction of the ensemble at `hosts`; blocks.
 
-    The server that answers has caught up with its leader first, so an id below one seen before
-    means that the transactions seen are gone: it is another ensemble, or one that lost its data.
+    The server that answers has caught up with its leader first. So an id below one that was seen
+    before means that transactions are lost: it is another ensemble, or one that lost its data.
 
     Returns:
-        None when nobody answers in time.
+        None when no server answers in time.
     """
     client = KazooClient(hosts=hosts, timeout=timeout_seconds, logger=_logger)
     try:
@@ -34,7 +34,7 @@ def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
 
 def stop(client: KazooClient) -> None:
     """End the session and its threads; blocks, up to a session timeout if the server is silent."""
-    # kazoo raises what it meets while it stops; there is nothing left to save.
+    # kazoo raises its errors while it stops; there is nothing left to save.
     with contextlib.suppress(Exception):
         client.stop()
     with contextlib.suppress(Exception):

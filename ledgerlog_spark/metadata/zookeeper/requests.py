@@ -1,7 +1,7 @@
-"""What kazoo is asked and what its answers mean: requests, results and the classes of failure.
+"""Requests to kazoo and the meaning of its answers: results and the classes of failure.
 
-kazoo's own transaction answers a create with a path alone. `Multi` asks with the newer create,
-whose answer carries the node's stat, so that a node made in a transaction has a version at once.
+kazoo's own transaction answers a create with a path alone. `Multi` sends the newer create, whose
+answer contains the node's stat, so that a node made in a transaction has a version immediately.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ LOST = (
 """The request was sent, or may have been, and no answer will come."""
 
 NOT_CARRIED_OUT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-"""What operations of a failed transaction answer when another one was to blame."""
+"""Results of operations in a transaction that failed because of another operation."""
 
 
 class Multi(Transaction):  # type: ignore[misc]
@@ -92,7 +92,7 @@ class Multi(Transaction):  # type: ignore[misc]
 
     @staticmethod
     def unchroot(_client: object, response: list[Any]) -> list[Any]:
-        """Paths as they are: no client of ours has a chroot."""
+        """Paths as they are: no client of this package has a chroot."""
         return response
 
 
@@ -143,7 +143,7 @@ def stat_of(stat: Any) -> NodeStat:
 def outcomes_of(
     operations: Sequence[NodeOperation], results: Sequence[Any]
 ) -> list[Created | Version | None]:
-    """What a transaction returned, one outcome for each operation.
+    """The result of a transaction, one outcome for each operation.
 
     Raises:
         TransactionFailedError: One failed, so all were rolled back.
@@ -160,7 +160,7 @@ def outcomes_of(
 
 
 def written_ms_of(results: Sequence[Any]) -> int | None:
-    """When ZooKeeper carried out a transaction, None when no result of it says."""
+    """When ZooKeeper ran a transaction, None when no result of it has the time."""
     stats = (result[1] if isinstance(result, tuple) else result for result in results)
     return next((stat.mtime for stat in stats if hasattr(stat, "mtime")), None)
 
@@ -177,7 +177,7 @@ def _outcome_of(operation: NodeOperation, result: Any) -> Created | Version | No
 
 
 def error_of(failure: BaseException, path: str) -> Exception:
-    """Our error for a definite refusal by the server."""
+    """This package's error for a definite refusal by the server."""
     for kind, error, says in _REFUSALS:
         if isinstance(failure, kind):
             return error(f"{path} {says}", path=path)

@@ -2,8 +2,8 @@
 
 Every wait has an end. When ZooKeeper is away, a request waits for the connection up to the
 request timeout and then fails with `MetadataUnavailableError`, nothing sent. A write that was
-handed to kazoo and got no answer is `MetadataUnknownError`: kazoo does not say whether it left
-the machine. A read is simply asked again.
+passed to kazoo and got no answer is `MetadataUnknownError`: kazoo does not report whether it left
+the machine. A read is simply retried.
 """
 
 from __future__ import annotations
@@ -65,15 +65,16 @@ RECONNECT_DELAY_SECONDS_MAX = 1.0
 SESSION_ID_SIZE_BYTES = 8
 PROBE_SECONDS = 2.0
 
-# kazoo tells of each failed attempt to connect; what matters of it reaches callers as an error.
+# kazoo logs each failed attempt to connect; the important ones reach callers as errors.
 _logger = logging.getLogger(__name__)
 _logger.addHandler(logging.NullHandler())
 
 
 class _Client(KazooClient):  # type: ignore[misc]
-    """Shows the servers of a new session what the one before it saw: those behind it refuse it.
+    """Sends a new session's server the newest transaction id of the previous session.
 
-    Without that a read could be older than a sync that an earlier session had answered.
+    A server without that transaction refuses the session. Otherwise a read could be older than a
+    sync of an earlier session.
     """
 
     def _reset(self) -> None:
@@ -85,11 +86,11 @@ class _Client(KazooClient):  # type: ignore[misc]
 class ZookeeperSession:
     """One session with a ZooKeeper ensemble; make it with `connect`, end it with `close`.
 
-    A lost session is replaced by itself: `session_id` changes, ephemeral nodes are gone, watches
-    and `watch_session` are called.
+    A lost session is replaced automatically: `session_id` changes, ephemeral nodes are deleted,
+    watches and `watch_session` are called.
 
     Attributes:
-        clock: ZooKeeper's.
+        clock: ZooKeeper's clock.
     """
 
     def __init__(self, hosts: str, *, session_timeout_ms: int, request_timeout_ms: int) -> None:
@@ -135,9 +136,9 @@ class ZookeeperSession:
         """A connected session.
 
         Args:
-            hosts: `host:port`, several divided by commas.
-            session_timeout_ms: Asked for; the server may grant another.
-            connect_timeout_ms: Until the first connection stands.
+            hosts: `host:port`, several separated by commas.
+            session_timeout_ms: The requested timeout; the server may grant another.
+            connect_timeout_ms: Limit for the first connection.
             request_timeout_ms: For one request, waiting for the connection included.
 
         Raises:
@@ -158,24 +159,24 @@ class ZookeeperSession:
 
     @property
     def address(self) -> str:
-        """`host:port`, several divided by commas."""
+        """`host:port`, several separated by commas."""
         return self._hosts
 
     @property
     def session_id(self) -> int:
-        """The present session, or the last one while none stands."""
+        """The present session, or the last one while there is none."""
         return self._session_id
 
     @property
     def session_timeout_ms(self) -> int:
-        """As asked for; servers bound it to 2 to 20 of their ticks."""
+        """The requested timeout; servers bound it to 2 to 20 of their ticks."""
         return self._session_timeout_ms
 
     @property
     def session_secret(self) -> bytes:
-        """See `ZnodeTree.session_secret`: id (8 bytes, signed), then ZooKeeper's password for it.
+        """Implements `ZnodeTree.session_secret`: id (8 bytes, signed), then ZooKeeper's password.
 
-        Empty while no session stands.
+        Empty while there is no session.
         """
         client_id: tuple[int, bytes] | None = self._client.client_id
         if client_id is None:
@@ -186,21 +187,21 @@ class ZookeeperSession:
     def requests_sent(self) -> int:
         """Requests so far, each a round trip: reads, writes, transactions, syncs, watches set.
 
-        Pings and what makes a session are left out.
+        Pings and the requests that make a session are not counted.
         """
         return self._requests_sent + self._watches.requests_sent
 
     @property
     def is_connected(self) -> bool:
-        """Whether requests go out at once."""
+        """Whether requests are sent immediately."""
         return self._connected.is_set() and not self._is_closed
 
     async def is_orphaned(self) -> bool:
         """Whether another ensemble answers at this address than the one of this session.
 
-        ZooKeeper refuses a session that saw later transactions than it has, for as long as it has
-        not caught up: behind an address that was given to a new cluster, a session would wait for
-        hours. Asked of a connected session, this costs nothing; else up to `PROBE_SECONDS`.
+        ZooKeeper refuses a session that saw later transactions than it has, until it has caught up.
+        So at an address that was given to a new cluster, a session would wait for hours. For a
+        connected session this costs nothing; else up to `PROBE_SECONDS`.
         """
         if self.is_connected or self._is_closed:
             return False
@@ -210,19 +211,19 @@ class ZookeeperSession:
         return not self._connected.is_set()
 
     async def get(self, path: str) -> Versioned[bytes]:
-        """See `ZnodeTree.get`."""
+        """Implements `ZnodeTree.get`."""
         checked_path(path)
         data, stat = await self._read(path, lambda: self._client.get_async(path))
         return Versioned(bytes(data), version_of(stat))
 
     async def stat(self, path: str) -> NodeStat | None:
-        """See `ZnodeTree.stat`."""
+        """Implements `ZnodeTree.stat`."""
         checked_path(path)
         stat = await self._read(path, lambda: self._client.exists_async(path))
         return None if stat is None else stat_of(stat)
 
     async def children(self, path: str) -> list[str]:
-        """See `ZnodeTree.children`."""
+        """Implements `ZnodeTree.children`."""
         checked_path(path)
         return sorted(await self._read(path, lambda: self._client.get_children_async(path)))
 
@@ -234,7 +235,7 @@ class ZookeeperSession:
         kind: NodeKind = NodeKind.PERSISTENT,
         make_parents: bool = False,
     ) -> Created:
-        """See `ZnodeTree.create`."""
+        """Implements `ZnodeTree.create`."""
         checked_path(path)
         checked_size(path, len(data))
         if make_parents:
@@ -253,7 +254,7 @@ class ZookeeperSession:
         return Created(created, version_of(stat))
 
     async def set(self, path: str, data: bytes, version: Version | None) -> Version:
-        """See `ZnodeTree.set`."""
+        """Implements `ZnodeTree.set`."""
         checked_path(path)
         checked_size(path, len(data))
         await self._refuse_later_incarnation(path, version)
@@ -271,13 +272,13 @@ class ZookeeperSession:
         return version_of(stat)
 
     async def delete(self, path: str, version: Version | None = None) -> None:
-        """See `ZnodeTree.delete`."""
+        """Implements `ZnodeTree.delete`."""
         checked_path(path)
         await self._refuse_later_incarnation(path, version)
         await self._write(path, lambda: self._client.delete_async(path, number_of(version)))
 
     async def transact(self, operations: Sequence[NodeOperation]) -> list[Created | Version | None]:
-        """See `ZnodeTree.transact`."""
+        """Implements `ZnodeTree.transact`."""
         if not operations:
             return []
         path = operations[0].path
@@ -299,20 +300,20 @@ class ZookeeperSession:
         return outcomes
 
     async def sync(self, path: str = "/") -> None:
-        """See `ZnodeTree.sync`."""
+        """Implements `ZnodeTree.sync`."""
         checked_path(path)
         await self._read(path, lambda: self._client.sync_async(path))
 
     def watch(self, path: str, on_change: OnChange) -> CancelWatch:
-        """See `ZnodeTree.watch`."""
+        """Implements `ZnodeTree.watch`."""
         return self._watches.add(checked_path(path), on_change, is_of_children=False)
 
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
-        """See `ZnodeTree.watch_children`."""
+        """Implements `ZnodeTree.watch_children`."""
         return self._watches.add(checked_path(path), on_change, is_of_children=True)
 
     async def until_gone(self, path: str) -> bool:
-        """See `ZnodeTree.until_gone`.
+        """Implements `ZnodeTree.until_gone`.
 
         A read that finds no node sets no watch in ZooKeeper, and a watch ends with its node.
         """
@@ -332,15 +333,15 @@ class ZookeeperSession:
             self._pending.discard(happened)
 
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
-        """See `ZnodeTree.watch_session`."""
+        """Implements `ZnodeTree.watch_session`."""
         key = next(self._keys)
         self._session_watches[key] = on_replaced
         return lambda: self._session_watches.pop(key, None) and None
 
     async def end_session(self, secret: bytes) -> None:
-        """See `ZnodeTree.end_session`: a connection takes the session up again and closes it."""
+        """Implements `ZnodeTree.end_session`: a connection resumes the session and closes it."""
         session_id = int.from_bytes(secret[:SESSION_ID_SIZE_BYTES], "big", signed=True)
-        # A session that has ended is answered by a new one, which is closed instead.
+        # If the session has ended, the server makes a new one, which is closed instead.
         client = KazooClient(
             hosts=self._hosts,
             timeout=self._session_timeout_ms / 1000,
@@ -355,11 +356,11 @@ class ZookeeperSession:
             await asyncio.to_thread(stop, client)
 
     async def close(self) -> None:
-        """See `ZnodeTree.close`."""
+        """Implements `ZnodeTree.close`."""
         if self._is_closed:
             return
         self._is_closed = True
-        self._connected.set()  # wakes those who wait for it, to be told of the end
+        self._connected.set()  # wakes the waiters, which then see the end
         self._watches.disconnected()
         self._watches.clear()
         self._session_watches.clear()
@@ -376,7 +377,7 @@ class ZookeeperSession:
         stop(self._client)
 
     async def _refuse_later_incarnation(self, path: str, version: Version | None) -> None:
-        """Transaction ids rise, so only a *later* incarnation than ours shows a path made again.
+        """Raise if the path was made twice: transaction ids rise, so a *later* incarnation shows it.
 
         An earlier one, or none, is a stale read: the write itself will find out.
         """
@@ -392,14 +393,14 @@ class ZookeeperSession:
             )
 
     async def _read(self, path: str, send: Callable[[], Any]) -> Any:
-        """The answer to a request that changes nothing, asked again while replies are lost."""
+        """The answer to a request that changes nothing, retried while replies are lost."""
         deadline = self._loop.time() + self._request_timeout
         while True:
             await self._wait_until_connected(deadline)
             try:
                 return await self._answer(path, send, deadline)
             except LOST:
-                # The loss may be known here before the connection's state is: let it arrive.
+                # The loss may be known here before the connection's state changes: wait for that.
                 await asyncio.sleep(RECONNECT_DELAY_SECONDS)
             except (TimeoutError, KazooTimeoutError):
                 raise self._unavailable(self._request_timeout) from None
@@ -454,7 +455,7 @@ class ZookeeperSession:
         )
 
     def _on_loop(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call on the loop, from any thread; nothing when the loop is gone."""
+        """Call on the loop, from any thread; does nothing when the loop is closed."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
 

@@ -1,4 +1,4 @@
-"""Watches that last, from ZooKeeper's, which fire once and are lost with the connection."""
+"""Lasting watches on top of ZooKeeper's, which fire once and are lost with the connection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Watched:
-    """One path, and who wants to know of it. Equal only to itself."""
+    """One path and its callbacks. Equal only to itself."""
 
     path: str
     is_of_children: bool
@@ -30,9 +30,9 @@ class _Watched:
 class ZookeeperWatches:
     """All watches of one session.
 
-    A watch that fired is set again *before* its callbacks run, so that what they read is followed
-    by another call when it changes. After each reconnection everything is set again and called:
-    nobody knows what happened in between.
+    A watch that fired is set *before* its callbacks run, so that a change after their reads
+    causes another call. After each reconnection all watches are set and called: changes in
+    between may have been missed.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class ZookeeperWatches:
         """No watches yet, not connected.
 
         Args:
-            client: Asked only while connected.
+            client: Used only while connected.
             loop: Where callbacks run.
             on_loop: Calls a function on `loop` from any thread.
         """
@@ -74,17 +74,17 @@ class ZookeeperWatches:
         return cancel
 
     def connected(self) -> None:
-        """Set and call all: the connection stands (again)."""
+        """Set and call all watches: the connection is established."""
         self._is_connected = True
         for watched in list(self._watched.values()):
             self._arm(watched, announce=True)
 
     def disconnected(self) -> None:
-        """Set nothing until connected again."""
+        """Set no watch until connected."""
         self._is_connected = False
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all watches."""
         for watched in self._watched.values():
             watched.callbacks.clear()
         self._watched.clear()
@@ -110,7 +110,7 @@ class ZookeeperWatches:
             # No node has no children to watch: wait for the node itself.
             self._arm(watched, announce=True, by_existence=True)
         elif by_existence and failure is None and result.value is not None:
-            # It was made between the two requests, and its children are what is asked for.
+            # It was made between the two requests; the watch is for its children.
             self._arm(watched, announce=True)
         elif failure is None and announce:
             for key in list(watched.callbacks):

@@ -1,4 +1,4 @@
-"""The nodes behind `MemoryTree`: what a ZooKeeper ensemble would hold, in one dictionary.
+"""The nodes of `MemoryTree`: the contents of a ZooKeeper ensemble, in one dictionary.
 
 Synchronous and single-threaded. Sessions are only owners of ephemeral nodes here; `tree` has the
 delays and failures that a session sees.
@@ -47,7 +47,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """What a watch may wait for: a node's own change, or one among its children."""
+    """A change that a watch may wait for: of a node itself, or among its children."""
 
     path: str
     is_of_children: bool
@@ -85,7 +85,7 @@ class NodeMap:
         return sorted(self.names.get(path, ()))
 
     def stat(self, path: str) -> NodeStat | None:
-        """What `ZnodeTree.stat` answers."""
+        """The result of `ZnodeTree.stat`."""
         node = self.nodes.get(path)
         if node is None:
             return None
@@ -146,7 +146,7 @@ class MemoryNodes:
         return self._last_session_id
 
     def listen(self, on_commit: Callable[[list[NodeChange]], None]) -> Callable[[], None]:
-        """Call `on_commit` with the changes of each transaction; returns how to end that."""
+        """Call `on_commit` with the changes of each transaction; returns a function to end it."""
         self._listeners.append(on_commit)
         return lambda: self._listeners.remove(on_commit)
 
@@ -175,7 +175,7 @@ class MemoryNodes:
         return outcomes
 
     def expire(self, session_id: int) -> None:
-        """Make the owner of a session lose it; fine when it has ended."""
+        """Make the owner of a session lose it; does nothing when it has ended."""
         self._owners.get(session_id, lambda: None)()
 
     def end_session(self, session_id: int) -> None:

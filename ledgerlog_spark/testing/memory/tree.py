@@ -183,7 +183,7 @@ class MemoryTree:
         return _add(self._session_watches, next(self._keys), on_replaced)
 
     async def end_session(self, secret: bytes) -> None:
-        """End another session, whose ephemeral nodes go at once; fine when it has ended before."""
+        """End another session and its ephemeral nodes; does nothing when it has ended."""
         await self._view()
         self.nodes.expire(int.from_bytes(secret, "big"))
 
@@ -197,7 +197,7 @@ class MemoryTree:
             self.nodes.end_session(self._session_id)
 
     def inject(self, *faults: Fault) -> None:
-        """The next writes meet these faults, one each, in this order."""
+        """The next writes get these faults, one each, in this order."""
         self._faults.extend(faults)
 
     def deliver_delayed(self) -> None:
@@ -229,7 +229,7 @@ class MemoryTree:
         self._call_all_watches()
 
     def expire_session(self) -> None:
-        """Lose the session and get another: ephemeral nodes go, watches are called."""
+        """Lose the session and get another: ephemeral nodes are deleted, watches are called."""
         old = self._session_id
         self._session_id = self.nodes.new_session_id(self.expire_session)
         self._delayed.clear()
