@@ -1,6 +1,6 @@
 """The upkeep service: merges, sweeps and applies retention to the logs of a cluster.
 
-- `service`, `background`: who does it: a process of its own, or a part of another one.
+- `service`, `background`: the two forms of the service: a process of its own, or a part of another.
 - `upkeep`: one pass over all logs. `merge_plan`: which ranges are worth merging. `merging`: merges
   them. `restoring`: copies merged ranges for a restored version. `rows`: reads and writes ranges.
 

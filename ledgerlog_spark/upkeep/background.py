@@ -1,4 +1,4 @@
-"""Who does upkeep without being asked: a process beside a local cluster, a stream's driver."""
+"""Runs upkeep in the background: in a process beside a local cluster, or in a stream's driver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 INTERVAL_SECONDS = 60.0
 COMMITS_BETWEEN = 256
-"""A stream's driver thinks of upkeep whenever the log's version is a multiple of this."""
+"""A stream's driver considers upkeep when the log's version is a multiple of this."""
 
 _LOGGER = logging.getLogger("ledgerlog_spark.upkeep")
 
@@ -39,7 +39,7 @@ async def keep_up(
     on_error: Callable[[LedgerLogError], None] = _warn,
     begins_at_once: bool = False,
 ) -> None:
-    """Pass after pass, an interval apart; an error waits for the next one.
+    """Pass after pass, an interval apart; an error waits for the next pass.
 
     When `stop` is set it ends immediately, also in the middle of a pass, which is safe.
 
@@ -47,9 +47,9 @@ async def keep_up(
         client: Composed with logs and leases.
         stop: Ends it.
         interval_seconds: Between the end of a pass and the start of the next one.
-        on_log: Called with what a pass did for a log.
-        on_pass: Called after a pass: false when another process has the lease, nothing was done.
-        on_error: Called after a pass that failed; the next one comes all the same.
+        on_log: Called with the result of a pass for a log.
+        on_pass: Called after a pass; false when another process has the lease and nothing was done.
+        on_error: Called after a failed pass; later passes still run.
         begins_at_once: Without a first interval.
     """
     upkeep = Upkeep(client, on_log=on_log)
@@ -93,7 +93,7 @@ class _Passes:
         self._thread: threading.Thread | None = None
 
     def begin(self, client: BlockingClient, log: str) -> bool:
-        """False when one is under way. After a fork there is none: threads are not inherited."""
+        """False when a pass is running. After a fork none is: threads are not inherited."""
         if self._thread is not None and self._thread.is_alive():
             return False
         self._thread = threading.Thread(
@@ -103,7 +103,7 @@ class _Passes:
         return True
 
     def join(self) -> None:
-        """Wait for the pass that is under way."""
+        """Wait for the running pass."""
         if self._thread is not None:
             self._thread.join()
 
@@ -112,17 +112,16 @@ passes = _Passes()
 
 
 def upkeep_after_commit(client: BlockingClient, log: str, version: int | None) -> bool:
-    """Begin a pass over one log now and then; returns at once, and costs nothing when not due.
+    """Begin a pass over one log now and then; does not wait, and costs nothing when not due.
 
-    For the process that commits the batches of a stream. It needs no memory of earlier calls:
-    whether a pass is due follows from the log's version alone.
+    For the process that commits the batches of a stream. It needs no state of earlier calls: the
+    log's version alone determines whether a pass is due.
 
-    The client stays open for the length of the process; `version` is None when the commit made
-    none.
+    The client stays open while the process lives; `version` is None when the commit made none.
 
     Returns:
-        Whether a pass was begun. It does nothing when another process is at it, and an error in it
-        is logged and left to the next pass.
+        Whether a pass was begun. It does nothing when another process runs upkeep. An error is
+        logged and left to the next pass.
     """
     if not version or version % COMMITS_BETWEEN:
         return False

@@ -1,8 +1,8 @@
 """Which listed ranges are worth merging (LOGS.md#U14). Pure.
 
-A merge writes every byte of its ranges again, so a background merge only takes a run in which even
-the largest range is at most a quarter: each row is then written again once for every fourfold
-growth of its range, a few times in all, however long the log lives.
+A merge copies every byte of its ranges. So a background merge only takes a run in which even the
+largest range is at most a quarter: each row is then copied once for every fourfold growth of its
+range, a few times in all, however long the log exists.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 TARGET_BYTES_DEFAULT = 256 << 20
 BACKGROUND_RANGES_MIN = 64
 RUN_LEDGERS_MAX = 1_000
-"""Ledgers that one switch marks, so that its transaction stays far below the store's 1 MiB."""
+"""Ledgers that one switch marks; keeps its transaction far below the store's 1 MiB."""
 
 RUN_RANGES_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class MergePolicy:
-    """What is worth merging.
+    """Limits of the merges that are worth their cost.
 
     Attributes:
-        target_bytes: A merged range has at most so many payload bytes; ranges of more than half of
-            it are left alone.
-        ranges_min: Fewer ranges in a run are left alone; at least 2.
-        growth: The run has at least so many times the bytes of its largest range; 1 for no matter.
+        target_bytes: Most payload bytes of a merged range; ranges of more than half of it are not
+            merged.
+        ranges_min: Shorter runs are not merged; at least 2.
+        growth: A run has at least this many times the bytes of its largest range; 1 for no limit.
 
     Raises:
-        ConfigurationError: Values that cannot be.
+        ConfigurationError: Invalid values.
     """
 
     target_bytes: int = TARGET_BYTES_DEFAULT
@@ -51,17 +51,17 @@ class MergePolicy:
 
 
 BACKGROUND = MergePolicy(ranges_min=BACKGROUND_RANGES_MIN, growth=4)
-"""For upkeep that nobody asked for."""
+"""For upkeep that no user started."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeableLedger:
-    """What makes ranges of a ledger fit to be merged with those of another.
+    """The properties of a ledger that decide with which others its ranges can be merged.
 
     Attributes:
-        is_closed: Nobody writes it any more: a range that is merged away lets go of its ledger,
-            which must not be one that the next batch goes into.
-        password: Ranges are only merged under one password.
+        is_closed: It has no writer any more. A merge removes the ledgers of its ranges, so the
+            next batch must not go into one of them.
+        password: Only ranges with the same password are merged.
     """
 
     is_closed: bool
@@ -73,8 +73,8 @@ def plan_merges(
 ) -> list[tuple[Item, ...]]:
     """Runs of neighbours, each to become one range; oldest first.
 
-    `items` are those of the newest version; ranges of ledgers that are not in `ledgers` are left
-    alone.
+    `items` are those of the newest version; ranges of ledgers that are not in `ledgers` are not
+    merged.
     """
     found: list[tuple[Item, ...]] = []
     for stretch in _stretches(items, ledgers, policy):
@@ -86,7 +86,7 @@ def plan_merges(
 def _stretches(
     items: Sequence[Item], ledgers: Mapping[int, MergeableLedger], policy: MergePolicy
 ) -> Iterator[list[Item]]:
-    """Neighbours that may be merged with each other, as long as they come."""
+    """Sequences of neighbours that may be merged with each other, as long as possible."""
     stretch: list[Item] = []
     fits: tuple[int, bytes] | None = None
     for item in items:
@@ -107,7 +107,7 @@ def _stretches(
 
 
 def _cut(stretch: Sequence[Item], policy: MergePolicy) -> Iterator[list[Item]]:
-    """In runs that one merge can take."""
+    """Runs of a size that one merge can take."""
     run: list[Item] = []
     ledger_ids: set[int] = set()
     size_bytes = 0
@@ -124,7 +124,7 @@ def _cut(stretch: Sequence[Item], policy: MergePolicy) -> Iterator[list[Item]]:
 
 
 def _worth_it(run: Sequence[Item], policy: MergePolicy) -> list[tuple[Item, ...]]:
-    """The run, or the parts of it beside ranges that are large already."""
+    """The run, or its parts beside ranges that are large already."""
     found: list[tuple[Item, ...]] = []
     waiting = [list(run)]
     while waiting:

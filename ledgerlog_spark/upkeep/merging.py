@@ -41,23 +41,23 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.log import Log
 
 READ_AHEAD = 16
-"""Ranges whose first entries are on their way before their turn."""
+"""Ranges whose first entries are read before their turn."""
 
 METADATA_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What merging one log did.
+    """The result of merging one log.
 
     Attributes:
         log: Its name.
         ranges_before: Listed in the newest version when it began.
-        ranges_after: What these are now; what others committed meanwhile is not counted.
-        rows: Written again.
-        size_bytes: Of the new ranges.
-        ledgers: New ones.
-        lost: Merges that came to nothing because the log's list was changed meanwhile.
+        ranges_after: Number of these ranges now; concurrent commits of others are not counted.
+        rows: Number of copied rows.
+        size_bytes: Size of the new ranges.
+        ledgers: Number of new ledgers.
+        lost: Merges that failed because the log's list was changed at the same time.
     """
 
     log: str
@@ -71,19 +71,19 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class MergeProgress:
-    """How far merging one log is: ranges copied, and those to be copied in all."""
+    """Progress of merging one log: ranges copied, and all ranges to copy."""
 
     ranges: int
     ranges_total: int
 
 
 def is_merged(head: LogHead) -> bool:
-    """Whether ranges of such a log are merged at all (LOGS.md#U14)."""
+    """Whether ranges of this log can be merged (LOGS.md#U14)."""
     return head.kind is LogKind.TRANSACTIONAL and head.content is LogContent.ROWS
 
 
 def check_merged(head: LogHead) -> None:
-    """Raise LogKindError unless ranges of such a log are merged."""
+    """Raise LogKindError unless ranges of this log can be merged."""
     if not is_merged(head):
         raise LogKindError(
             f"log {head.name!r} is a {head.kind.name.lower()} log of "
@@ -121,9 +121,9 @@ class LogMerger:
         self._ranges_total = 0
 
     async def merge(self) -> Merged:
-        """Merge what is worth it, one run after the other; each counts as soon as it is done.
+        """Merge all runs that are worth it, one after the other; each takes effect immediately.
 
-        Nothing is worth it in a leader log: see `check_merged`.
+        A leader log has no such run: see `check_merged`.
         """
         head = (await self._log.state()).head
         if not is_merged(head):
@@ -163,7 +163,7 @@ class LogMerger:
             ranges_min=self._policy.ranges_min,
             growth=self._policy.growth,
         )
-        # Planned twice, because the records of ledgers are only worth reading for what may follow.
+        # Planned twice, because the records of ledgers are worth reading only for possible runs.
         ids = dict.fromkeys(item.ledger_id for item in snapshot.items)
         perhaps = plan_merges(snapshot.items, dict.fromkeys(ids, MergeableLedger(True)), policy)
         wanted = list(dict.fromkeys(item.ledger_id for run in perhaps for item in run))
@@ -187,7 +187,7 @@ class LogMerger:
         return metadata
 
     async def _merge_run(self, snapshot: LogSnapshot, run: Sequence[Item]) -> StagedRange | None:
-        """The range that stands for the run now; None when the list was changed meanwhile."""
+        """The new range of the run; None when the list was changed at the same time."""
         try:
             metadata = await self._client.ledger_metadata(run[0].ledger_id)
         except LedgerNotFoundError as error:
@@ -223,7 +223,7 @@ class LogMerger:
         return all(listed.get(item.first_offset) == item for item in run)
 
     async def _copy(self, job: Job, snapshot: LogSnapshot, run: Sequence[Item]) -> StagedRange:
-        # Imported here: without anything to merge upkeep does without Arrow.
+        # Imported here: without merges, upkeep does not need Arrow.
         from ledgerlog_spark.upkeep.rows import RowWriter, rows_of
 
         schema = snapshot.schemas[run[0].schema_id]

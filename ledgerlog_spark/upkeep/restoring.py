@@ -29,7 +29,7 @@ async def restore(
 
     `overwrite_if_changed` also replaces rows that others commit during this call.
     """
-    # Imported here: a restore that copies nothing does without Arrow.
+    # Imported here: a restore that copies nothing does not need Arrow.
     from ledgerlog_spark.upkeep.rows import RowWriter, rows_of
 
     schemas = (await log.snapshot(version)).schemas

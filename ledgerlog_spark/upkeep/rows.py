@@ -1,4 +1,4 @@
-"""Rows of listed ranges, read and written again as new ranges, without Spark."""
+"""Reads rows of listed ranges and copies them to new ranges, without Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMPUTES = "the thread computes: it waits for nothing"
 class RowWriter:
     """Writes one range of rows into a new ledger of a job.
 
-    Encoding runs on another thread: the event loop is the client's, and others are waiting for it.
+    Encoding runs on another thread, since other coroutines use the client's event loop.
     """
 
     def __init__(self, writer: RangeWriter, splitter: EntrySplitter) -> None:
@@ -44,7 +44,7 @@ class RowWriter:
 
     @property
     def rows(self) -> int:
-        """Taken so far."""
+        """Number of rows so far."""
         return self._splitter.rows
 
     async def add(self, batch: pa.RecordBatch) -> None:
@@ -57,11 +57,11 @@ class RowWriter:
         splitting = asyncio.to_thread(lambda: list(self._splitter.finish()))
         entries = await forever(splitting, COMPUTES)
         await self._append(entries[:-1])
-        index = entries[-1].payload if entries else None  # nothing at all without rows
+        index = entries[-1].payload if entries else None  # no entry at all without rows
         return await self._writer.finish(index, statistics=self._splitter.statistics)
 
     def abandon(self) -> None:
-        """Stop at once; the ledger is left to the sweeper."""
+        """Stop immediately; the ledger is left to the sweeper."""
         self._writer.abandon()
 
     async def _append(self, entries: Iterable[EncodedEntry]) -> None:
@@ -78,15 +78,15 @@ async def rows_of(
     start_offset: int | None = None,
     end_offset: int | None = None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The rows of a listed range in order, every one of them, or of a part of it.
+    """The rows of a listed range, or of a part of it, in order.
 
     Args:
         item: The range.
-        schema: Of its ledger, as a schema message.
+        schema: Schema of its ledger, as a schema message.
         entries: The range, being read; closed here.
         log: Name, for messages.
-        start_offset: First row that is wanted; None for the first.
-        end_offset: Behind the last row that is wanted; None for all.
+        start_offset: First wanted row; None for the first.
+        end_offset: The offset after the last wanted row; None for all.
     """
     start = item.first_offset if start_offset is None else start_offset
     end = item.end_offset if end_offset is None else end_offset
@@ -106,7 +106,7 @@ async def rows_of(
 
 @contextlib.contextmanager
 def _loss_of_other_rows() -> Iterator[None]:
-    """Rows that are not the listed ones are lost to who merges: other ranges are still merged."""
+    """Rows that differ from the list count as lost for the merge: other ranges are still merged."""
     try:
         yield
     except WireFormatError as error:

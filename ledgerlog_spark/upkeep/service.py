@@ -1,9 +1,9 @@
 """Upkeep as a process of its own, until SIGTERM: `ledgerlog upkeep run`.
 
-It writes one JSON object a line on standard output, and only when something happened: it started, a
-log was changed or could not be kept up, a pass failed, another process has the lease (once, until
-that changes), ZooKeeper cannot be reached, it ended. Several such processes may run: the lease lets
-one work. A standard output that takes nothing holds up no pass, or nobody would do any.
+It writes one JSON object a line on standard output, and only after an event: it started, a log was
+changed or could not be maintained, a pass failed, another process has the lease (once, until that
+changes), ZooKeeper cannot be reached, it ended. Several such processes may run: the lease allows
+one to work. A blocked standard output stops no pass: otherwise no process would do any.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ WriteLine = Callable[[str], object]
 
 @contextlib.contextmanager
 def standard_output(*, drain_seconds: float | None = DRAIN_SECONDS) -> Iterator[WriteLine]:
-    """Writes lines on standard output, and never waits for it: beyond 1 MiB they are dropped.
+    """Writes lines on standard output without waiting: beyond 1 MiB they are dropped.
 
-    Writing raises `BrokenPipeError` once nobody reads the pipe any more.
+    Writing raises `BrokenPipeError` after the reader of the pipe has ended.
 
     Args:
-        drain_seconds: How long the end waits for lines that are not written; None for ever.
+        drain_seconds: How long the end waits for unwritten lines; None for ever.
     """
-    if sys.__stdout__ is None:  # it is closed, and its number may be another file's by now
+    if sys.__stdout__ is None:  # it is closed, and another file may have its number by now
         yield lambda _: None
         return
     lines = LogLines(STANDARD_OUTPUT, lambda count: _line("lines_dropped", count=count))
@@ -65,12 +65,12 @@ def standard_output(*, drain_seconds: float | None = DRAIN_SECONDS) -> Iterator[
 
 
 class UpkeepService:
-    """One process that keeps up all logs of a cluster."""
+    """One process that maintains all logs of a cluster."""
 
     def __init__(self, uri: str | None, write_line: WriteLine) -> None:
         """A service that does nothing yet.
 
-        Without `uri` it takes the environment's.
+        Without `uri` it takes the URI of the environment.
         """
         self._uri = uri
         self._write_line = write_line
@@ -89,7 +89,7 @@ class UpkeepService:
         return FAILED if self._has_failed else DONE
 
     async def run(self, *, interval_seconds: float) -> int:
-        """Pass after pass until SIGTERM or SIGINT; tries again while the cluster is away."""
+        """Pass after pass until SIGTERM or SIGINT; retries while the cluster is away."""
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)

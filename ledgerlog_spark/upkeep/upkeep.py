@@ -1,8 +1,8 @@
 """One pass of upkeep over the logs of a cluster: retention, merging, sweeping (LOGS.md#U18).
 
-One process at a time does it, under a lease of the cluster. The lease saves work and protects
-nothing: every step is safe next to any other, and whoever dies leaves what he did not finish to
-the next pass.
+One process at a time runs it, under a lease of the cluster. The lease saves work and protects
+nothing: every step is safe next to any other. The next pass finishes the work of a process that
+died.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ T = TypeVar("T")
 LEASE = "upkeep"
 LEASE_POLL_SECONDS = 0.5
 RELEASE_SECONDS_MAX = 30.0
-"""How long giving the lease back is tried; an outage is over then, or the session is."""
+"""How long the release of the lease is retried; then an outage is over, or the session is."""
 
 RETENTION_STEPS_MAX = 100
-"""In one pass over one log, each of some 8,000 ranges; the next pass goes on."""
+"""Steps in one pass over one log, each of about 8,000 ranges; the next pass continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What one pass did for one log.
+    """The result of one pass for one log.
 
     Attributes:
         log: Its name, or the id of a deleted log.
-        truncated: What retention left; None when that failed, when there was no such log any more,
+        truncated: Result of retention; None when that failed, when the log did not exist any more,
             or when nothing can have been due since the last pass of this process.
         merged: None when that failed, or there was nothing to merge in; or as of `truncated`.
         swept: None when that failed.
-        errors: Of the steps that failed; the others were done all the same.
+        errors: Errors of the failed steps; the others were done.
     """
 
     log: str
@@ -72,7 +72,7 @@ class Kept:
 
     @property
     def did_something(self) -> bool:
-        """Whether anything was dropped, merged or deleted, or should have been."""
+        """Whether anything was deleted or merged, or should have been."""
         dropped = self.truncated is not None and bool(self.truncated.unlisted)
         merged = self.merged is not None and self.merged.ledgers > 0
         swept = self.swept
@@ -118,7 +118,7 @@ class Upkeep:
         It waits for another process for `wait_seconds`.
 
         Returns:
-            None when another process is at it: nothing was done.
+            None when another process has the lease: nothing was done.
         """
         async with leased(self._client, wait_seconds=wait_seconds) as is_held:
             if not is_held:
@@ -140,7 +140,7 @@ class Upkeep:
         return [self._logs.open_by_id(log_id, log_id) for log_id in log_ids]
 
     async def _keep(self, log: Log, clock: PassClock) -> Kept:
-        """One log; of one for which nothing is due the head is read, and nothing else."""
+        """One log; when nothing is due, only the head is read."""
         errors: list[LedgerLogError] = []
         name, truncated, merged, swept = log.name, None, None, None
         head = await _tried(self._logs.store.read_head(log.log_id), errors)
@@ -156,7 +156,7 @@ class Upkeep:
     async def _keep_rows(
         self, log: Log, head: Versioned[LogHead], clock: PassClock, errors: list[LedgerLogError]
     ) -> tuple[Truncated | None, Merged | None]:
-        """Retention and merging, unless they found nothing to do in this very head."""
+        """Retention and merging, unless they found nothing to do in this same head."""
         due = self._memory.of(log.log_id, head.value)
         now_ms = await _tried(clock.now_ms(log.log_id), errors)
         if now_ms is None:
@@ -180,7 +180,7 @@ class Upkeep:
 
 
 async def _retained(log: Log, due: LogDue, errors: list[LedgerLogError]) -> Truncated | None:
-    """Retention, step after step while more is due; None when there was none."""
+    """Retention in steps, while more is due; None when there was none."""
     done: Truncated | None = None
     for _ in range(RETENTION_STEPS_MAX):
         retained = log.retain(page_sizes=due.page_sizes, untimed_to=due.untimed_to)
@@ -196,7 +196,7 @@ async def _retained(log: Log, due: LogDue, errors: list[LedgerLogError]) -> Trun
 
 
 async def _tried(step: Awaitable[T], errors: list[LedgerLogError]) -> T | None:
-    """A step that fails does not keep the others waiting; a deleted log is no failure."""
+    """Run a step; its failure does not stop the others, and a deleted log is no failure."""
     try:
         return await step
     except LogNotFoundError:
@@ -208,14 +208,14 @@ async def _tried(step: Awaitable[T], errors: list[LedgerLogError]) -> T | None:
 
 @contextlib.asynccontextmanager
 async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncIterator[bool]:
-    """Whether this process is the one that does upkeep, for as long as the block lasts.
+    """Whether this process has the lease of upkeep, during the block.
 
     It waits for another process for `wait_seconds`.
     """
     leases = _leases_of(client)
     try:
         is_held = await _acquired(leases, wait_seconds)
-    except (MetadataUnknownError, asyncio.CancelledError) as error:  # it may be ours
+    except (MetadataUnknownError, asyncio.CancelledError) as error:  # this process may have it
         await _released_after(leases, error)
         raise
     if not is_held:
@@ -241,14 +241,14 @@ async def _acquired(leases: Leases, wait_seconds: float) -> bool:
 
 async def _released_after(leases: Leases, error: BaseException) -> None:
     is_cancelled = isinstance(error, asyncio.CancelledError)
-    # Who cancels does not wait for an outage to end.
+    # A cancelled caller does not wait for an outage to end.
     await _released(leases, seconds=0 if is_cancelled else RELEASE_SECONDS_MAX)
 
 
 async def _released(leases: Leases, seconds: float = RELEASE_SECONDS_MAX) -> None:
     """Give the lease back, also after a short outage; else it ends with the session.
 
-    Until then other processes do nothing, and this one may have nothing more to do.
+    Until then other processes do nothing, and this one may have nothing left to do.
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds
@@ -264,7 +264,7 @@ async def _released(leases: Leases, seconds: float = RELEASE_SECONDS_MAX) -> Non
 
 
 async def holder(client: LedgerClient) -> Mapping[str, str] | None:
-    """Which process does upkeep now (`host`, `pid`), None when none does."""
+    """The process that runs upkeep now (`host`, `pid`), None when none does."""
     return await _leases_of(client).holder(LEASE)
 
 

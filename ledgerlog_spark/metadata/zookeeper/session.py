@@ -377,7 +377,7 @@ class ZookeeperSession:
         stop(self._client)
 
     async def _refuse_later_incarnation(self, path: str, version: Version | None) -> None:
-        """Raise if the path was made twice: transaction ids rise, so a *later* incarnation shows it.
+        """Raise if the path was made twice: transaction ids rise, so a *later* incarnation is it.
 
         An earlier one, or none, is a stale read: the write itself will find out.
         """
