@@ -41,22 +41,9 @@ STILL_IN: Final[dict[str, str]] = {
         "behind-after so-many again anew chance way-of take-back argument-of-the"
     ),
     "ledgerlog_spark/lines.py": "nobody says way-of",
-    "ledgerlog_spark/log": (
-        "what-subject what-object who-subject nobody says told knows asks let-go let-pass "
-        "behind-after face so-many again anew way-of take-back argument-of-the see-only"
-    ),
-    "ledgerlog_spark/metadata": (
-        "what-subject what-object who-subject whose-subject nobody says told knows asks "
-        "let-go behind-after again anew way-of take-back argument-of-the see-only"
-    ),
-    "ledgerlog_spark/model.py": "what-subject says anew",
     "ledgerlog_spark/transport": (
         "what-subject who-subject nobody says told knows asks hears behind-after again "
         "anew see-only"
-    ),
-    "ledgerlog_spark/upkeep": (
-        "what-subject what-object who-subject nobody told asks let-go let-pass "
-        "behind-after so-many again way-of of-which"
     ),
     "ledgerlog_spark/waits.py": "what-subject nobody says told let-pass",
     "ledgerlog_spark/wire": (

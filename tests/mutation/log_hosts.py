@@ -297,7 +297,7 @@ _WATCHES = [
         "end_watch_keeps_what_it_followed",
         f"{LOG}/reading/end_watch.py",
         "        if self._refreshing is None:\n"
-        "            self._refresh_soon()  # lets go of what is followed\n",
+        "            self._refresh_soon()  # stops following the ledgers\n",
         "",
         "followers of a watch that was cancelled go on",
     ),

@@ -377,9 +377,9 @@ class ZookeeperSession:
         stop(self._client)
 
     async def _refuse_later_incarnation(self, path: str, version: Version | None) -> None:
-        """Raise if the path was made twice: transaction ids rise, so a *later* incarnation is it.
+        """Raise if the path was made twice: a *later* incarnation shows it.
 
-        An earlier one, or none, is a stale read: the write itself will find out.
+        Transaction ids rise. An earlier one, or none, is a stale read: the write will find out.
         """
         if version is None:
             return
