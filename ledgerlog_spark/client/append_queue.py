@@ -1,8 +1,8 @@
 """Appends of one writer, from their call until they are acknowledged or failed.
 
-`AppendQueue` gathers appends into runs, decides when a run is sent, bounds what waits, and
-completes or fails the appends. Its owner, the handle of a ledger or the leader of a log, gives each
-run to its machine and reports what became of it. All methods on the thread of the event loop.
+`AppendQueue` gathers appends into runs, decides when a run is sent, bounds the waiting appends, and
+completes or fails them. Its owner, the handle of a ledger or the leader of a log, gives each run to
+its machine and reports the outcome. All methods on the thread of the event loop.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ledgerlog_spark.protocol.ledger.messages import Payload
 from ledgerlog_spark.waits import forever
 
 BACKLOGS_MAX = 16
-"""Times the settings' backlog that may wait to be sent; beyond it appends are refused."""
+"""Multiple of the settings' backlog that may wait to be sent; beyond it appends are refused."""
 
 PENDING_ENDS = "`WriterSettings.add_quorum_timeout_ms` ends pending appends"
 
 
 class Waiter(Protocol):
-    """The part of a future that an append completes: asyncio's and concurrent's both have it."""
+    """The part of a future that an append completes, common to asyncio and concurrent futures."""
 
     def done(self) -> bool:
         """Whether it was completed or cancelled."""
@@ -49,21 +49,21 @@ class AppendListener(Protocol):
 
 
 class RunMachine(Protocol):
-    """The part of a machine that bounds what is in flight."""
+    """The part of a machine that bounds the runs in flight."""
 
     @property
     def can_add(self) -> bool:
-        """Whether the machine takes one more run now."""
+        """Whether the machine accepts one more run now."""
 
 
 class Gathered:
     """Payloads of one run, and the appends that end in it.
 
     Attributes:
-        payloads: In the order they were appended.
+        payloads: In the order of their appends.
         waiters: (future, offset of the append's last payload in the run, entries of a batch or 0).
-        size_bytes: Of the payloads.
-        continues: Whether the first payload belongs to a batch that began in the run before.
+        size_bytes: Payload bytes of the run.
+        continues: Whether the first payload belongs to a batch that began in the previous run.
         body: Free for the owner: a leader keeps the entry here.
     """
 
@@ -96,16 +96,17 @@ class Gathered:
 class AppendQueue:
     """Appends in order, cut into runs of a bounded size (or one larger entry).
 
-    What is appended within one turn of the loop travels together. A run that could take more is
-    sent at once while few runs are in flight; else it waits for company, the linger at most.
+    Appends within one turn of the loop are sent together. A run with room for more is sent
+    immediately while few runs are in flight; otherwise it waits for further appends, at most for
+    the linger.
 
     Attributes:
-        entries: Waiting to be sent.
-        size_bytes: Payload bytes of the same.
-        in_flight: Runs that were sent and are not acknowledged, oldest first. The owner removes
-            a run when it is acknowledged.
-        refusal: Makes the error of each further append; None while appends are taken.
-        listener: Has the futures that `add` and `add_batch` are given; None for asyncio's.
+        entries: Number of entries that wait to be sent.
+        size_bytes: Their payload bytes.
+        in_flight: Runs that were sent and are not acknowledged, oldest first. The owner removes a
+            run when it is acknowledged.
+        refusal: Makes the error of each further append; None while appends are accepted.
+        listener: Completes the futures of `add` and `add_batch`; None for asyncio futures.
     """
 
     def __init__(
@@ -122,13 +123,13 @@ class AppendQueue:
         """An empty queue.
 
         Args:
-            window: Bounds what is in flight.
+            window: Bounds the runs in flight.
             send: Gives a run to the machine. The run is in `in_flight` then.
             settings: Linger and backlog.
             few_in_flight: With fewer runs in flight nothing lingers.
             nothing: The result of an append of no payloads.
-            entries_max: Of one run.
-            size_bytes_max: Of one run.
+            entries_max: Limit of one run.
+            size_bytes_max: Limit of one run.
         """
         self.entries = 0
         self.size_bytes = 0
@@ -153,21 +154,21 @@ class AppendQueue:
 
     @property
     def is_lingering(self) -> bool:
-        """Whether appends wait for company, and are sent later without another call."""
+        """Whether appends wait for others, and are sent later without another call."""
         return self._linger_timer is not None
 
     @property
     def has_backlog(self) -> bool:
-        """Whether as much waits to be sent as the settings allow."""
+        """Whether the settings' backlog is full."""
         return self._exceeds(1)
 
     # --- appends ---
 
     def append(self, payload: Payload, *, at_once: bool = False) -> asyncio.Future[Any]:
-        """A future of what one checked payload becomes.
+        """A future of the result of one checked payload.
 
         Args:
-            payload: To be appended.
+            payload: The payload.
             at_once: Send it in this call, if the window allows; else at the end of this turn.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -184,7 +185,7 @@ class AppendQueue:
     def append_batch(
         self, payloads: Sequence[Payload], *, at_once: bool = False
     ) -> asyncio.Future[Any]:
-        """A future of what checked payloads become; like `append`."""
+        """A future of the result of checked payloads; like `append`."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if not payloads:
             future.set_result(self._nothing)
@@ -200,7 +201,7 @@ class AppendQueue:
         return future
 
     def add(self, payload: Payload, waiter: Waiter) -> None:
-        """Take one checked payload, which the next `send_now` may send."""
+        """Queue one checked payload, which the next `send_now` may send."""
         size = len(payload)
         if self.refusal is not None:
             self._refuse(waiter, 1, size)
@@ -217,7 +218,7 @@ class AppendQueue:
             self._cut()
 
     def add_batch(self, payloads: Sequence[Payload], waiter: Waiter) -> None:
-        """Take at least one checked payload; a batch may span runs, and completes with its last."""
+        """Queue at least one checked payload; a batch may span runs, and ends with its last."""
         count = len(payloads)
         size = sum(map(len, payloads))
         if self.refusal is not None:
@@ -238,7 +239,7 @@ class AppendQueue:
             self._cut()
 
     async def drain(self) -> None:
-        """Wait until what waits to be sent is below the settings' backlog."""
+        """Wait until less than the settings' backlog waits to be sent."""
         while self.has_backlog and self.refusal is None:
             await self._wait_in(self._room)
 
@@ -252,7 +253,7 @@ class AppendQueue:
     # --- sending ---
 
     def send_now(self) -> None:
-        """Send what was appended, as far as window and linger allow."""
+        """Send queued appends, as far as window and linger allow."""
         if self._is_sending:
             return
         if self.entries:
@@ -268,7 +269,7 @@ class AppendQueue:
             _wake(self._room)
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
-        """Give futures their results, in order; those of runs that left `in_flight`."""
+        """Give futures their results, in order; they are of runs that left `in_flight`."""
         if self.listener is not None:
             self.listener.complete(results)
         else:
@@ -279,13 +280,13 @@ class AppendQueue:
             _wake(self._idle)
 
     def fail(self, error: LedgerLogError, *, unknown: range | None = None) -> None:
-        """Fail everything that is pending; `refusal` was set before.
+        """Fail all pending appends; `refusal` was set before.
 
-        What may have been stored fails with `error`, the rest with the refusal. A batch may have
-        been stored when one of its parts may have been.
+        Appends that may have been stored fail with `error`, the others with the refusal. A batch
+        may have been stored when one of its parts may have been.
 
         Args:
-            error: The one of appends that may have been stored.
+            error: The error of appends that may have been stored.
             unknown: Places in `in_flight` of the runs that may have been stored; None for all.
         """
         assert self.refusal is not None
@@ -383,7 +384,7 @@ class AppendQueue:
         )
 
     def _exceeds(self, backlogs: int) -> bool:
-        """Whether as much waits to be sent as this many backlogs of the settings."""
+        """Whether this many backlogs of the settings wait to be sent."""
         settings = self._settings
         return (
             self.entries >= backlogs * settings.backlog_entries_max
@@ -405,7 +406,7 @@ class AppendQueue:
             self.listener.on_sent(entries, size_bytes)
 
     async def _wait_in(self, line: deque[asyncio.Future[None]]) -> None:
-        """Until `_wake` comes to the line; who gives up leaves it."""
+        """Wait until `_wake` reaches this waiter; a cancelled waiter leaves the line."""
         woken: asyncio.Future[None] = self._loop.create_future()
         line.append(woken)
         try:

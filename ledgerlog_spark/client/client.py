@@ -49,7 +49,7 @@ from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery
 from ledgerlog_spark.waits import Deadline
 
 LOADS_AT_ONCE = 100
-"""Records that `recent_records` reads at the same time."""
+"""Ledgers whose metadata `recent_records` reads at the same time."""
 
 
 class LedgerClient:
@@ -57,13 +57,13 @@ class LedgerClient:
 
     Attributes:
         services: The transport and the stores, shared by all handles; `log/` uses them too.
-        ends_first: Has something leave before this client is closed; see `Users.add`.
+        ends_first: Objects that leave before this client is closed; see `Users.add`.
     """
 
     def __init__(
         self, services: Services, *, on_close: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """A client of `services`; `on_close` ends what it was composed of."""
+        """A client of `services`; `on_close` closes its components."""
         self.services = services
         self._on_close = on_close
         self._writers: weakref.WeakSet[WriteHandle] = weakref.WeakSet()
@@ -88,25 +88,25 @@ class LedgerClient:
         explicit_lac: bool = False,
         changes_ensemble: bool = True,
     ) -> WriteHandle:
-        """The handle of a new ledger, whose record is in the metadata store.
+        """The handle of a new ledger, whose metadata is in the metadata store.
 
         Args:
             ensemble_size: Bookies it is spread over (E).
             write_quorum: Copies of each entry (Qw), at most E.
             ack_quorum: Copies on disk before an append is acknowledged (Qa), at most Qw.
             digest_type: CRC32C, CRC32, HMAC or DUMMY.
-            password: Asked of everybody who reads or seals; at most 1,024 bytes, in the clear.
-            custom_metadata: Kept with the record.
-            explicit_lac: Whenever the writer is idle it tells bookies its last add confirmed,
+            password: Required to read or seal the ledger; at most 1,024 bytes, stored in the clear.
+            custom_metadata: Kept with the metadata.
+            explicit_lac: Whenever the writer is idle, it writes its last add confirmed to bookies,
                 through their control service, so that readers see its last entry within 100 ms
-                without another append. Kept with the record, as custom metadata `ledgerlog.lac`.
-            changes_ensemble: Replace bookies that fail; else the first one ends the handle.
+                without another append. Kept as custom metadata `ledgerlog.lac`.
+            changes_ensemble: Replace failed bookies; else the first failure ends the handle.
 
         Raises:
             ConfigurationError: A bad argument, before any I/O.
             NotEnoughBookiesError: At once, with `wanted` and `available`.
             MetadataUnavailableError: Nothing was created.
-            MetadataUnknownError: An empty ledger that nobody knows of may remain.
+            MetadataUnknownError: An empty ledger with an unknown id may remain.
         """
         self.check_open()
         spec = LedgerSpec(
@@ -131,15 +131,16 @@ class LedgerClient:
         """The handle of a new ledger that is registered elsewhere in the same transaction.
 
         Args:
-            create: Creates the record, and what belongs to it.
-            spec: What the ledger is to be.
+            create: Creates the metadata, and the nodes that belong to it.
+            spec: Describes the new ledger.
             ledger_id: One of `new_ledger_ids`, which is used up by this; None draws one.
             listener: Receives the progress of the handle; None for callers on the event loop.
-            on_failed: Gets why it takes no more appends, unless it is closed.
+            on_failed: Gets the reason why appends are no longer accepted, unless the handle is
+                closed.
 
         Raises:
             LocalProtocolError: `ledger_id` was not drawn by this client, or was used before.
-            LedgerLogError: As of `create_ledger`, and whatever `create` raises.
+            LedgerLogError: As in `create_ledger`, and the errors of `create`.
         """
         self.check_open()
         drawn_id = None if ledger_id is None else self._drawn.use(ledger_id)
@@ -168,7 +169,7 @@ class LedgerClient:
         return handle
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        """Ids that nobody was or will be given, rising; at most 64.
+        """Ids that no other call gets, rising; at most 64.
 
         For `create_registered_ledger` of this client, each once.
 
@@ -188,24 +189,25 @@ class LedgerClient:
         is_listed: bool = False,
         may_be_outdated: bool = False,
     ) -> ReadHandle:
-        """A handle for reading, in whatever state the ledger is. Never fences, changes nothing.
+        """A handle for reading a ledger in any state. Never fences, changes nothing.
 
         Its end is never before one that this client saw, as long as that is among the last 10,000.
 
         Args:
-            ledger_id: Of the ledger.
-            password: Of the ledger.
-            is_listed: Only ranges that a durable list names will be read: no bookie is asked for
-                the last add confirmed, which is then NO_ENTRY, or what this client saw before.
-            may_be_outdated: The record may be one that this client read in the last 60 s; reads
-                that find it outdated load it again.
+            ledger_id: Id of the ledger.
+            password: The password that the ledger was created with.
+            is_listed: Only ranges that a durable list names will be read: no bookie gets a request
+                for the last add confirmed, which is then NO_ENTRY, or the value that this client
+                saw before.
+            may_be_outdated: The metadata may be up to 60 s old, as this client read it; reads that
+                find it outdated load it again.
 
         Raises:
             ConfigurationError: No ledger can have that id.
-            LedgerNotFoundError: No such ledger, also after a sync.
+            LedgerNotFoundError: The ledger does not exist, also after a sync.
             UnauthorizedError: Wrong password; no bookie was contacted.
-            EntryUnknownError: Too few bookies answered to know the last add confirmed.
-            MetadataUnavailableError: The record could not be read.
+            EntryUnknownError: Too few bookies answered to determine the last add confirmed.
+            MetadataUnavailableError: The metadata could not be read.
         """
         self.check_open()
         metadata = self._recent.get(ledger_id) if may_be_outdated else None
@@ -230,24 +232,24 @@ class LedgerClient:
     async def seal(
         self, ledger_id: int, *, password: bytes = b"", floor_entry_id: int = NO_ENTRY
     ) -> LedgerMetadata:
-        """The closed record: fences the ledger, recovers what was acknowledged, closes. Idempotent.
+        """The closed metadata: fences the ledger, recovers its entries and closes it. Idempotent.
 
-        Everything that was ever acknowledged is in it, on an ack quorum.
+        Every entry that was ever acknowledged is in it, on an ack quorum.
 
         Args:
-            ledger_id: Of the ledger.
-            password: Of the ledger.
+            ledger_id: Id of the ledger.
+            password: The password that the ledger was created with.
             floor_entry_id: Highest entry that something durable refers to.
 
         Raises:
             ConfigurationError: No ledger can have that id.
-            LedgerNotFoundError: No such ledger, also after a sync.
+            LedgerNotFoundError: The ledger does not exist, also after a sync.
             UnauthorizedError: Wrong password; no bookie was contacted.
             LedgerRecoveryError: An entry could be shown neither present nor absent; it stays
                 IN_RECOVERY, and sealing it again is safe.
             NotEnoughBookiesError: Too few bookies to write back to; retriable.
             NeedsOperatorError: Closing would cut off `floor_entry_id`.
-            MetadataUnavailableError: The record could not be read or written; retriable.
+            MetadataUnavailableError: The metadata could not be read or written; retriable.
         """
         loaded = await self._load_checked(ledger_id, password, sync_first=True)
         if loaded.value.is_closed:
@@ -257,7 +259,7 @@ class LedgerClient:
         return self._ends.newest(ledger_id, sealed)
 
     async def delete_ledger(self, ledger_id: int) -> None:
-        """Delete the record, so that bookies drop the entries later. Deleting twice is fine.
+        """Delete the metadata, so that bookies delete the entries later. Idempotent.
 
         Raises:
             ConfigurationError: No ledger can have that id.
@@ -278,19 +280,19 @@ class LedgerClient:
             yield ledger_id
 
     async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
-        """The record as it is now; no password is asked.
+        """The current metadata; needs no password.
 
         Raises:
             ConfigurationError: No ledger can have that id.
-            LedgerNotFoundError: No such ledger, also after a sync.
+            LedgerNotFoundError: The ledger does not exist, also after a sync.
             MetadataUnavailableError: It could not be read.
         """
         return (await self._load(ledger_id)).value
 
     async def recent_records(self, ledger_ids: Iterable[int]) -> dict[int, LedgerMetadata]:
-        """Records that are at most 60 s old, without those of ledgers that are gone.
+        """Metadata that is at most 60 s old, without ledgers that do not exist.
 
-        Those that come first, as many as fit 16 MiB: further ones are not read.
+        Only the first ledgers whose metadata fits into 16 MiB: further ones are not read.
 
         Raises:
             MetadataUnavailableError: One could not be read.
@@ -318,7 +320,7 @@ class LedgerClient:
         return records
 
     def remember(self, records: Mapping[int, LedgerMetadata]) -> None:
-        """Keep records that another client has read, for handles that may be outdated."""
+        """Keep metadata that another client has read, for handles that may be outdated."""
         for ledger_id, record in records.items():
             if self._recent.get(ledger_id) is None:
                 self._recent.put(ledger_id, record)
@@ -331,9 +333,9 @@ class LedgerClient:
         The digest is not verified; a bookie verifies its own checksums before it answers OK.
 
         Args:
-            ledger_id: The ledger.
-            metadata: Its record.
-            entry_id: The entry.
+            ledger_id: Id of the ledger.
+            metadata: Its metadata.
+            entry_id: Id of the entry.
 
         Raises:
             LocalProtocolError: The client is closed.
@@ -342,7 +344,7 @@ class LedgerClient:
         return await entry_copies(self.services, ledger_id, metadata, entry_id)
 
     async def check_bookies(self, quorum: Quorum) -> None:
-        """Returns when a ledger of `quorum` could be placed now; nothing is changed.
+        """Raise unless a ledger of `quorum` could be placed now; nothing is changed.
 
         Raises:
             MetadataError: There is no cluster at the path of the service URI.
@@ -358,10 +360,10 @@ class LedgerClient:
             raise
 
     async def aclose(self) -> None:
-        """End all connections. Ledgers that are still written stay open: seal them later.
+        """End all connections. Ledgers that are being written stay open: seal them later.
 
-        Leaders stop without closing, and drop what they made and have not listed: that takes at
-        most 5 s, and `close_timeout_ms` of the settings. The next leader seals the rest.
+        Leaders stop without closing, and delete ledgers that they created and have not listed: that
+        takes at most 5 s, and `close_timeout_ms` of the settings. The next leader seals the rest.
         """
         try:
             await self._users.leave(self.services.settings.close_timeout_ms)
@@ -382,7 +384,7 @@ class LedgerClient:
             await self._on_close()
 
     def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
-        """Call `on_closed` when this client is closed; returns what takes that back.
+        """Call `on_closed` when this client is closed; returns a function that unregisters it.
 
         Raises:
             LocalProtocolError: It is closed already: `on_closed` would never be called.
@@ -392,7 +394,7 @@ class LedgerClient:
         return lambda: self._closing.discard(on_closed)
 
     def check_open(self) -> None:
-        """Return if this client was not closed.
+        """Raise if this client was closed.
 
         Raises:
             LocalProtocolError: It was.
@@ -420,7 +422,7 @@ class LedgerClient:
         return loaded
 
     async def _load(self, ledger_id: int, *, sync_first: bool = False) -> Versioned[LedgerMetadata]:
-        """The record; "not found" only after a sync, because any replica may lag."""
+        """The metadata; "not found" only after a sync, because any replica may lag."""
         self.check_open()
         checked_ledger_id(ledger_id)
         store = self.services.ledgers

@@ -1,8 +1,8 @@
-"""Ledger ids that a client drew from the store: each makes one ledger, once.
+"""Ledger ids that a client drew from the store; each is used for one ledger, once.
 
-Nothing in an entry says which of two ledgers of one id it belongs to, so an id is never used again,
-also after its ledger was deleted: recovery of the second would take entries of the first that a
-bookie has not collected yet.
+An entry does not identify which of two ledgers of one id it belongs to. So an id is never reused,
+also after its ledger was deleted: recovery of the second ledger would find entries of the first
+that a bookie has not deleted yet.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 DRAWN_MAX = 4_096
-"""Ids that wait to be used; the oldest are given up."""
+"""Ids that wait to be used; beyond it the oldest are given up."""
 
 
 class DrawnIds:
     """Ids drawn and not used yet."""
 
     def __init__(self) -> None:
-        """None."""
+        """No ids."""
         self._ids: dict[int, None] = {}
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Number of unused ids."""
         return len(self._ids)
 
     def add(self, ledger_ids: Iterable[int]) -> None:
-        """The store gave out these."""
+        """Add ids that the store returned."""
         self._ids |= dict.fromkeys(ledger_ids)
         while len(self._ids) > DRAWN_MAX:
             del self._ids[next(iter(self._ids))]

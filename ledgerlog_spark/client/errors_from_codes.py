@@ -1,10 +1,10 @@
-"""The one table from what machines and the metadata store report to the exceptions of `errors`.
+"""The one table from outcomes of machines and the metadata store to the exceptions of `errors`.
 
-What a caller may conclude, for every outcome of an append:
+Conclusions that a caller may draw, for every outcome of an append:
 
     outcome of an append          exception                  definite
     acknowledged                  none                       -
-    refused before it was sent    what stopped the writer    yes
+        refused before it was sent    error that stopped writer  yes
     pending when fenced           LedgerFencedError          no
     pending when closed by others LedgerClosedError          no
     pending, no ack quorum        AddTimeoutError            no
@@ -14,9 +14,9 @@ What a caller may conclude, for every outcome of an append:
     pending, ZooKeeper away       MetadataUnavailableError   no
 
 None of them is retriable on the same handle, which takes no more appends: create a new ledger.
-"Not definite" means that the entry may be in the ledger when somebody recovers and closes it: look
+"Not definite" means that the entry may be in the ledger when a client recovers and closes it: look
 there before sending it again. Reads and metadata calls change nothing, so their errors are definite
-unless they say otherwise.
+unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ OUTCOMES: dict[type[errors.LedgerLogError], MetadataOutcome] = {
     errors.MetadataUnavailableError: MetadataOutcome.UNAVAILABLE,
     errors.MetadataUnknownError: MetadataOutcome.UNKNOWN,
 }
-"""What the metadata port raises, as the machines see it. Anything else is a bug of ours."""
+"""Exceptions of the metadata port, as outcomes for machines. Any other is a bug of ours."""
 
 
 BECAUSE_OF_BOOKIES = {
@@ -116,10 +116,10 @@ BECAUSE_OF_BOOKIES = {
     Failure.RECOVERY,
     Failure.TOO_MANY_CHANGES,
 }
-"""Failures whose messages say what bookies answered."""
+"""Failures with messages that contain the answers of bookies."""
 
 BOOKIES_SAID_MAX = 7
-"""Of a message; `codes` has them all."""
+"""Limit of the bookies in a message; `codes` has all of them."""
 
 
 def error_from_failure(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLogError:
@@ -136,7 +136,7 @@ def error_from_failure(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLog
 
 
 def error_from_read(ledger_id: int, failed: ReadFailed) -> errors.LedgerLogError:
-    """The exception for a read that could not go on; `codes` is what each bookie last said."""
+    """The exception for a read that could not continue; `codes` has each bookie's last answer."""
     codes = {bookie: code.value if code else "no answer" for bookie, code in failed.codes}
     return _build(
         failed.failure,
@@ -155,7 +155,7 @@ def error_for_unsent(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLogEr
 
 
 def outcome_of(error: errors.LedgerLogError) -> MetadataOutcome | None:
-    """What a machine is told of an error of the metadata port; None for another kind."""
+    """The outcome for a machine of an error of the metadata port; None for another kind."""
     for kind, outcome in OUTCOMES.items():
         if isinstance(error, kind):
             return outcome
@@ -163,7 +163,7 @@ def outcome_of(error: errors.LedgerLogError) -> MetadataOutcome | None:
 
 
 def _said(codes: Mapping[str, str]) -> str:
-    """What each bookie answered, for a message; the last ones of many, which failed last."""
+    """The answer of each bookie, for a message; of many only the last ones, which failed last."""
     said = [f"{bookie_id}: {code}" for bookie_id, code in codes.items()]
     more = ["..."] if len(said) > BOOKIES_SAID_MAX else []
     return f" ({', '.join([*more, *said[-BOOKIES_SAID_MAX:]])})" if said else ""
@@ -172,7 +172,7 @@ def _said(codes: Mapping[str, str]) -> str:
 def _build_failed(
     subject: str, ledger_id: int, failed: LedgerFailed, **about: Any
 ) -> errors.LedgerLogError:
-    """What every exception of a machine that gave up says: why, and because of which bookies."""
+    """The common message of exceptions of failed machines: the reason, and the bookies."""
     codes: dict[str, str] = {}
     if failed.failure in BECAUSE_OF_BOOKIES:
         codes = {bookie_id: code.value for bookie_id, code in failed.codes}

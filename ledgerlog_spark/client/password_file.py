@@ -1,4 +1,4 @@
-"""Passwords out of files, for options and commands that name one."""
+"""Passwords from files, for options and commands that name one."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import PASSWORD_SIZE_BYTES_MAX
 
 FILE_SIZE_BYTES_MAX = 2 * PASSWORD_SIZE_BYTES_MAX
-"""With its line ends; no more is read than what shows that a file is larger."""
+"""With line ends; only one byte more is read, to detect a larger file."""
 
 
 def password_from_file(
     file: str | Path | None, error_of: Callable[[str], ConfigurationError]
 ) -> bytes:
-    """The password that a file holds, without the line ends after it; empty without a file.
+    """The password in a file, without the line ends after it; empty without a file.
 
     Args:
         file: Its path.
-        error_of: Makes the error of a file that cannot be read, or that holds no password or a too
-            long one. Takes what the file does, such as `cannot be read`.
+        error_of: Makes the error of a file that cannot be read, or that has no password or a too
+            long one. Its argument describes the file, such as `cannot be read`.
     """
     if file is None:
         return b""

@@ -1,4 +1,4 @@
-"""Checks of what is appended, and copies of bytes that may still change."""
+"""Checks of appended payloads, and copies of bytes that may still change."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ledgerlog_spark.protocol.ledger.messages import Payload
 
 
 def checked_payloads(payloads: Iterable[object], *, what: str = "an entry") -> list[Payload]:
-    """Payloads whose bytes stay as they are; see `checked_payload`.
+    """Payloads with bytes that do not change any more; see `checked_payload`.
 
     Raises:
-        LocalProtocolError: One payload instead of several, or as of `checked_payload`. Nothing was
+        LocalProtocolError: One payload instead of several, or as in `checked_payload`. Nothing was
             appended.
     """
     check_several(payloads, what)
@@ -21,7 +21,7 @@ def checked_payloads(payloads: Iterable[object], *, what: str = "an entry") -> l
 
 
 def check_several(payloads: object, what: str) -> None:
-    """Refuse one payload where several are to be given: its bytes would be taken for a list.
+    """Refuse one payload where several are expected: its bytes would be taken for a list.
 
     Raises:
         LocalProtocolError: It is one payload. Nothing was appended.
@@ -37,12 +37,12 @@ def check_several(payloads: object, what: str) -> None:
 def checked_payload(
     payload: object, *, what: str = "an entry", size_bytes_max: int = PAYLOAD_SIZE_BYTES_MAX
 ) -> Payload:
-    """A payload whose bytes stay as they are: `bytes` and read-only views as given, else a copy.
+    """A payload with bytes that do not change: `bytes` and read-only views as given, else a copy.
 
     Args:
-        payload: To be appended.
-        what: It is to its caller, for messages.
-        size_bytes_max: Of the payload.
+        payload: The payload.
+        what: Its name for the caller, for messages.
+        size_bytes_max: Limit of its size.
 
     Raises:
         LocalProtocolError: Not bytes, or larger than that. Nothing was appended.

@@ -1,4 +1,4 @@
-"""Records of ledgers as they were read lately, for reads that stay right when they are outdated."""
+"""Recently read metadata of ledgers, for reads that stay right when it is outdated."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     from ledgerlog_spark.model import LedgerMetadata
 
 SIZE_BYTES_MAX = 16 << 20
-"""Memory of the records that are kept: some 10,000 of them when they have few fragments."""
+"""Memory of the kept metadata: of some 10,000 ledgers when they have few fragments."""
 
 AGE_MAX_S = 60.0
-"""Bookies that were replaced are asked first for no longer than this."""
+"""Bookies that were replaced get the first request for no longer than this."""
 
 RECORD_SIZE_BYTES = 1_200
 FRAGMENT_SIZE_BYTES = 250
 VALUE_SIZE_BYTES = 120
-"""What Python takes for a record, a fragment, and a string or a value of bytes, beside the text."""
+"""Python's memory for a record, a fragment, and a string or a value of bytes, beside the text."""
 
 
 class RecentRecords:
-    """Records by ledger id, in 16 MiB at most; the oldest go first.
+    """Metadata by ledger id, in 16 MiB at most; the oldest is dropped first.
 
-    A record names the bookies that were asked to hold the entries. An outdated one costs requests
-    to bookies that do not have them any more; it never makes an entry absent (LOGS.md#R4).
+    Metadata names the bookies that were to store the entries. Outdated metadata costs requests to
+    bookies that do not have them any more; it never makes an entry absent (LOGS.md#R4).
 
     Attributes:
-        size_bytes: Memory of what is kept, as `memory_size_bytes` estimates it.
+        size_bytes: Memory of the kept metadata, as `memory_size_bytes` estimates it.
     """
 
     def __init__(
@@ -38,21 +38,21 @@ class RecentRecords:
         now_s: Callable[[], float] = time.monotonic,
         size_bytes_max: int = SIZE_BYTES_MAX,
     ) -> None:
-        """Knows nothing yet."""
+        """No metadata yet."""
         self.size_bytes = 0
         self._now_s = now_s
         self._size_bytes_max = size_bytes_max
         self._records: OrderedDict[int, tuple[LedgerMetadata, float, int]] = OrderedDict()
 
     def get(self, ledger_id: int) -> LedgerMetadata | None:
-        """The record, None when it is not known or too old."""
+        """The metadata, None when it is unknown or too old."""
         metadata, read_s, _ = self._records.get(ledger_id, (None, 0.0, 0))
         if metadata is None or self._now_s() - read_s > AGE_MAX_S:
             return None
         return metadata
 
     def put(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        """Keep a record that was read just now, unless it alone is larger than the bound."""
+        """Keep metadata that was read just now, unless it alone exceeds the bound."""
         self._drop(ledger_id)
         size_bytes = memory_size_bytes(metadata)
         if size_bytes > self._size_bytes_max:
@@ -68,13 +68,13 @@ class RecentRecords:
 
 
 def memory_size_bytes(metadata: LedgerMetadata) -> int:
-    """At least the memory that a record takes, its place in a dictionary included."""
+    """A lower bound of the memory of metadata, with its place in a dictionary."""
     values = [metadata.password, metadata.unknown_fields]
     bookies = [bookie_id for each in metadata.fragments for bookie_id in each.ensemble]
     for name, value in metadata.custom.items():
         values.append(value)
         bookies.append(name)
-    # Four bytes are the most that Python takes for a character.
+    # Python uses at most four bytes for a character.
     text = sum(map(len, values)) + 4 * sum(map(len, bookies))
     named = VALUE_SIZE_BYTES * (len(values) + len(bookies))
     return RECORD_SIZE_BYTES + FRAGMENT_SIZE_BYTES * len(metadata.fragments) + named + text

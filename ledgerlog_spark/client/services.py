@@ -1,4 +1,4 @@
-"""What all handles of one client share: the way to bookies, the stores, settings, chance."""
+"""State shared by a client's handles: transport, stores, settings, random numbers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ledgerlog_spark.waits import Deadline
 
 @dataclass(slots=True)
 class Services:
-    """What all handles of one client share.
+    """State shared by all handles of one client.
 
     Attributes:
         logs: The logs of the cluster, for `log/`; None where there are only ledgers.
-        leases: Of the cluster, for `upkeep/`; None where nobody needs them.
-        session: That the stores share; None where it cannot be lost.
-        bookies: Which of them take new ledgers.
+        leases: Leases of the cluster, for `upkeep/`; None where they are not needed.
+        session: Session of the stores; None where it cannot be lost.
+        bookies: The bookies that accept new ledgers.
     """
 
     transport: BookieTransport
@@ -39,14 +39,14 @@ class Services:
     bookies: WritableBookies = field(init=False)
 
     def __post_init__(self) -> None:
-        """What is known of the registration is shared like the rest."""
+        """Share the known registration like the rest."""
         self.bookies = WritableBookies(self.registration)
 
     async def candidates(self, *, is_fresh: bool = True) -> tuple[str, ...]:
         """Writable bookies in random order.
 
         Args:
-            is_fresh: Without it, as last heard, mostly for no request.
+            is_fresh: Without it, as last read, usually without a request.
 
         Raises:
             MetadataUnavailableError: The registration cannot be read, or not in time.
@@ -59,7 +59,7 @@ class Services:
 
 
 def bookies_unread(timeout_ms: int) -> MetadataUnavailableError:
-    """The error for a registration that did not come in time."""
+    """The error for a registration that was not read in time."""
     return MetadataUnavailableError(
         f"the list of bookies could not be read within {timeout_ms} ms: check that ZooKeeper runs "
         "and can be reached"
@@ -67,7 +67,7 @@ def bookies_unread(timeout_ms: int) -> MetadataUnavailableError:
 
 
 def record_unread(ledger_id: int, timeout_ms: int) -> MetadataUnavailableError:
-    """The error for a ledger's record that did not come in time."""
+    """The error for a ledger's metadata that was not read in time."""
     return MetadataUnavailableError(
         f"the record of ledger {ledger_id} could not be read within {timeout_ms} ms: check that "
         "ZooKeeper runs and can be reached",

@@ -1,4 +1,4 @@
-"""How long a client waits, how much it keeps in flight, how it batches: one frozen value.
+"""Timeouts of a client, limits of its requests in flight and its batching: one frozen value.
 
 Every time is in milliseconds and every size in bytes; the unit ends the name.
 """
@@ -29,28 +29,29 @@ class ClientSettings:
     """Limits of one client. All are positive.
 
     Raises:
-        ConfigurationError: One is not, or is of another type; names it and what was given.
+        ConfigurationError: One is not, or has another type; names it and its value.
 
     Attributes:
         add_timeout_ms: Deadline of one add on one bookie; then the bookie counts as failed.
-        read_timeout_ms: Deadline of one read on one bookie; then the next replica is asked.
+        read_timeout_ms: Deadline of one read on one bookie; then the next replica is used.
         metadata_timeout_ms: Deadline of one call of the metadata store.
-        connect_timeout_ms: Deadline of reaching the metadata store when the client is made.
+        connect_timeout_ms: Deadline of the connection to the metadata store when the client is
+            made.
         session_timeout_ms: How long the metadata store keeps the session of a client it lost.
-        linger_ms: How long a small append waits for company while `runs_in_flight_min` runs are
-            out; it never waits when the pipe is emptier than that.
+        linger_ms: How long a small append waits for others while `runs_in_flight_min` runs are in
+            flight; with fewer in flight it never waits.
         runs_in_flight_min: See `linger_ms`.
-        entries_in_flight_min: The same for the entries of a leader log. More of them at a time
-            are each slower than together they are quicker: whole entries are what makes a log
-            fast, and those never wait.
+        entries_in_flight_min: The same for the entries of a leader log. With more entries in flight
+            each becomes slower, by more than is gained: large entries make a log fast, and full
+            ones never wait.
         close_timeout_ms: How long the close of a ledger waits for the metadata store, after its
             appends have ended; and how long the roll of a leader log waits for its ledger's close.
-        open_timeout_ms: How long it may take to become the leader of a log: to seal what an earlier
-            leader left open, to make a ledger and to list it.
-        explicit_lac_ms: How long after it became idle a writer that announces its last add
-            confirmed writes it to all bookies of the ensemble; one of them is told of each at once.
-        backlog_entries_max: Appends taken from the caller and not yet sent, beyond which the
-            blocking API blocks and `drain` of the async one waits.
+        open_timeout_ms: Time limit to become the leader of a log: to seal open ledgers of an
+            earlier leader, to create a ledger and to list it.
+        explicit_lac_ms: How long a writer that announces its last add confirmed is idle before it
+            writes it to all bookies of the ensemble; one of them is notified of each immediately.
+        backlog_entries_max: Appends that were accepted and not yet sent, beyond which the blocking
+            API blocks and `drain` of the async one waits.
         backlog_size_bytes_max: The same, in payload bytes.
         writer: Window, retries and the ack quorum's timeout of each ledger's writer.
         reader: Read-ahead, batch sizes and hedging of each range that is read.
@@ -76,9 +77,9 @@ class ClientSettings:
 
     @property
     def stall_ms(self) -> int:
-        """A machine that waits for so long without any reply stands still.
+        """A machine that waits this long without any reply is stuck.
 
-        No request takes so long, and no pause between two of them.
+        No request takes this long, and no pause between two of them.
         """
         longest = max(self.add_timeout_ms, self.read_timeout_ms, self.metadata_timeout_ms)
         pauses = self.recovery.retry, self.recovery.metadata, self.reader.overload

@@ -1,4 +1,4 @@
-"""What has to end before its client is closed, while requests still get through."""
+"""Objects that end before their client is closed, while requests still succeed."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.waits import forever, within
 
 LEAVE_MS_MAX = 5_000
-"""What `aclose` waits for leaders whose requests are out; upkeep deletes what they leave."""
+"""How long `aclose` waits for leaders with pending requests; upkeep deletes their leftovers."""
 
 
 class EndsFirst(Protocol):
-    """Something of a client that does not end by being cut off."""
+    """An object of a client that has to end in an orderly way."""
 
     async def leave(self) -> None:
         """End; raises nothing."""
 
 
 class Users:
-    """Those of one client, held weakly: who is not referred to has nothing under way."""
+    """Those of one client, held weakly: an object without references has nothing pending."""
 
     def __init__(self) -> None:
         self._users: weakref.WeakSet[EndsFirst] = weakref.WeakSet()
@@ -30,7 +30,7 @@ class Users:
         self._leaving: list[asyncio.Future[None]] = []
 
     def add(self, user: EndsFirst) -> None:
-        """Have it leave before the client is closed.
+        """Have an object leave before the client is closed.
 
         Raises:
             LocalProtocolError: The client is closed, or being closed.
@@ -43,8 +43,8 @@ class Users:
         """Have all of them leave at the same time; later calls wait for the same.
 
         Args:
-            timeout_ms: After which, or after `LEAVE_MS_MAX`, those that are left are cut off, as
-                they are when a call is cancelled.
+            timeout_ms: After this, or after `LEAVE_MS_MAX`, the remaining ones are cut off, also
+                when the call is cancelled.
         """
         if not self._are_leaving:
             self._are_leaving = True

@@ -1,4 +1,4 @@
-"""Which bookies take new ledgers: asked once, then known until a watch says that it changed."""
+"""The bookies that accept new ledgers: read once, then cached until a watch reports a change."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
 
 class WritableBookies:
-    """What one client knows of them; on the thread of its event loop.
+    """One client's cache of them; on the thread of its event loop.
 
-    A bookie that comes or goes is heard of a moment later, as it is from a ZooKeeper server that
-    lags behind. Whoever cannot do with what is known asks anew.
+    The cache learns of a new or removed bookie a moment later, as from a ZooKeeper server that
+    lags. A caller for which the cached bookies are not enough reads them again.
     """
 
     def __init__(self, registration: Registration) -> None:
-        """Nothing is asked or watched before somebody wants to know."""
+        """Nothing is read or watched before the first call."""
         self._registration = registration
         self._names: Sequence[str] | None = None
         self._changes = 0
         self._is_watched = False
 
     async def known(self) -> Sequence[str]:
-        """Bookie ids as last heard, sorted; errors as of `asked`."""
+        """Bookie ids as last read, sorted; errors as of `asked`."""
         return await self.asked() if self._names is None else self._names
 
     async def asked(self) -> Sequence[str]:

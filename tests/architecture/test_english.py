@@ -36,10 +36,6 @@ STILL_IN: Final[dict[str, str]] = {
     ),
     "docs/WIRE.md": "what-subject what-object says told knows asks way-of",
     "ledgerlog_spark/callbacks.py": "nobody",
-    "ledgerlog_spark/client": (
-        "what-subject what-object who-subject nobody says told knows asks hears "
-        "behind-after so-many again anew chance way-of take-back argument-of-the"
-    ),
     "ledgerlog_spark/lines.py": "nobody says way-of",
     "ledgerlog_spark/transport": (
         "what-subject who-subject nobody says told knows asks hears behind-after again "

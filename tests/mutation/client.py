@@ -39,9 +39,9 @@ _HOST = [
         "lac_is_asked_of_the_control_service_alone",
         f"{CLIENT}/host/effects.py",
         """        elif effect.request in self._open:
-            self._send_read_last(effect)  # it""",
+            self._send_read_last(effect)  # perhaps""",
         """        else:
-            self._reply(LacReplied(effect.request, code, NO_ENTRY))  # it""",
+            self._reply(LacReplied(effect.request, code, NO_ENTRY))  # perhaps""",
         "the end of a ledger is unknown where no bookie has a control service",
     ),
     Mutation(
@@ -54,7 +54,7 @@ _HOST = [
     Mutation(
         "store_refusal_is_definite_for_what_is_pending",
         f"{CLIENT}/host/event_queue.py",
-        "            ended.definite = False  # whatever is pending may have happened\n",
+        "            ended.definite = False  # any pending operation may have happened\n",
         "",
         "appends that may be there are reported as failed for certain",
     ),

@@ -1,4 +1,4 @@
-"""The future of a blocking API's append: `concurrent.futures.Future` at a tenth of its price."""
+"""The future of a blocking append: `concurrent.futures.Future` at a tenth of its cost."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class SharedCondition(threading.Condition):
 
     @property
     def may_wait(self) -> bool:
-        """Whether the calling thread is not the one that would have to end the waiting."""
+        """Whether this is another thread than the completing one, which must not wait."""
         return threading.get_ident() != self.completing_thread
 
 
 class AddFuture(concurrent.futures.Future[T]):
     """Shares one condition with all appends of its handle; otherwise an ordinary future.
 
-    A plain future makes a condition and a lock of its own, which costs more than the append.
+    A plain future creates a condition and a lock of its own, which costs more than the append.
     Works with `concurrent.futures.wait`, `as_completed` and callbacks, which run on the client's
-    thread. An append cannot be withdrawn, so `cancel` always says no.
+    thread. An append cannot be withdrawn, so `cancel` always returns False.
     """
 
     def __init__(self, condition: SharedCondition) -> None:
@@ -47,17 +47,17 @@ class AddFuture(concurrent.futures.Future[T]):
         self._done_callbacks: list[Any] = []
 
     def cancel(self) -> bool:
-        """Always False: what was handed over keeps its place among the entries."""
+        """Always False: an append keeps its place among the entries."""
         return False
 
     def result(self, timeout: float | None = None) -> T:
-        """What the append returned.
+        """The result of the append.
 
         Args:
             timeout: Seconds; None waits until the append ends, which its own deadlines bound.
 
         Raises:
-            TimeoutError: Not done in time; the append goes on.
+            TimeoutError: Not done in time; the append continues.
             LocalProtocolError: Called from a callback before it is done.
             LedgerLogError: The append failed.
         """
@@ -68,7 +68,7 @@ class AddFuture(concurrent.futures.Future[T]):
         return self._result  # type: ignore[return-value]
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What the append raised, None when it succeeded; waits like `result`."""
+        """The error of the append, None when it succeeded; waits like `result`."""
         if self._state != "FINISHED":
             self._wait(timeout)
         return self._exception
@@ -89,7 +89,7 @@ class AddFuture(concurrent.futures.Future[T]):
 
 
 def complete_all(condition: SharedCondition, results: Sequence[tuple[AddFuture[Any], Any]]) -> None:
-    """Give each future its result, waking whoever waits once and not once for each."""
+    """Give each future its result, and wake all waiting threads once."""
     with condition:
         for future, result in results:
             future._result = result  # noqa: SLF001 - one module, one noun

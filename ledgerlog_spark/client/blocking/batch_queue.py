@@ -1,7 +1,7 @@
-"""Batches on their way from the loop to a thread that waits for them, a few ahead of it.
+"""Passes batches from the loop to a thread, a few ahead of it.
 
-One hop for each batch and none back: the loop puts, the thread takes. The thread wakes the loop
-only when that waits for room.
+The loop puts batches and the thread takes them, with one hop for each batch. The thread wakes the
+loop only when the loop waits for room.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AHEAD_MAX: Final = 8
-"""Batches that wait to be taken before no more are asked for."""
+"""Batches that may wait in the queue before it requests no more."""
 
 AHEAD_SIZE_BYTES_MAX: Final = 16 << 20
-"""Bytes of them, after which one more may come."""
+"""Bytes that may wait; beyond this one more batch may come."""
 
 
 class _End:
-    """After the last batch; with what the iteration raised."""
+    """The end of the iteration, after the last batch; with its error, if any."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
@@ -45,12 +45,12 @@ class BatchQueue(Generic[T]):
         thread: LoopThread,
         size_bytes_of: Callable[[T], int],
     ) -> None:
-        """Nothing is asked for before the first batch is wanted.
+        """No batch is requested before the first is wanted.
 
         Args:
-            batches: To be taken.
-            thread: Has the loop.
-            size_bytes_of: What a batch holds, about.
+            batches: The iteration.
+            thread: The thread of the loop.
+            size_bytes_of: Approximate size of a batch.
         """
         self._size_bytes_of = size_bytes_of
         self._put_size_bytes = 0
@@ -63,12 +63,12 @@ class BatchQueue(Generic[T]):
         self._task: asyncio.Task[None] | None = None
 
     def taken(self) -> Iterator[T]:
-        """Each batch as it comes; the iteration ends when this one is closed.
+        """Each batch as it arrives; closing this generator ends the iteration.
 
         Raises:
             LocalProtocolError: Called on the loop's own thread.
             CancelledError: The loop ended.
-            Exception: What the iteration raised, after its batches.
+            Exception: The error of the iteration, after its batches.
         """
         self._thread.call(self._begin())
         try:
@@ -81,7 +81,7 @@ class BatchQueue(Generic[T]):
             if batch.error is not None:
                 raise batch.error
         finally:
-            # Not waited for: a generator may be collected on any thread, the loop's included.
+            # Does not wait: a generator may be collected on any thread, the loop's included.
             loop = self._thread.loop
             if self._thread.pid == os.getpid() and not loop.is_closed():
                 loop.call_soon_threadsafe(self._cancel)
@@ -119,7 +119,7 @@ class BatchQueue(Generic[T]):
     async def _wait_for_room(self) -> None:
         self._room.clear()
         self._is_full = True
-        # What was taken before that would wake nobody.
+        # Batches that were taken before that would wake no waiter.
         if not self._has_room_again:
             await forever(self._room.wait(), "the thread takes a batch, or closes the iteration")
         self._is_full = False

@@ -1,7 +1,7 @@
 """The blocking client, for programs without an event loop and for Spark's workers.
 
-Every call runs on the process's one loop thread. After a fork the client connects anew in the
-child; ledgers that the parent was writing stay the parent's.
+Every call runs on the process's one loop thread. After a fork the client reconnects in the child;
+ledgers that the parent was writing stay the parent's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BlockingClient(Blocking[LedgerClient], Closing):
         """A connected client.
 
         Args:
-            connect: Makes the asyncio client; called once for each process that uses this one.
+            connect: Makes the asyncio client; called once for each process that uses this client.
 
         Raises:
             MetadataUnavailableError: The metadata store cannot be reached in time.
@@ -85,10 +85,10 @@ class BlockingClient(Blocking[LedgerClient], Closing):
             yield from batch
 
     def is_orphaned(self) -> bool:
-        """Whether another cluster answers at the address of this client's.
+        """Whether another cluster answers at the address of this client's cluster.
 
-        Such a client never connects again: its ledgers are gone. Asked of a connected client this
-        costs nothing.
+        Such a client never reconnects: its ledgers do not exist there. For a connected client this
+        call costs nothing.
 
         Raises:
             MetadataUnavailableError: No store answered.
@@ -100,11 +100,11 @@ class BlockingClient(Blocking[LedgerClient], Closing):
         return thread.call(session.is_orphaned())
 
     def run(self, work: Callable[[LedgerClient], Coroutine[Any, Any, T]]) -> T:
-        """What the coroutine `work(client)` returns, run on the client's event loop.
+        """The result of the coroutine `work(client)`, run on the client's event loop.
 
         Raises:
             LocalProtocolError: The client is closed, or this is the event loop's own thread.
-            Exception: What the coroutine raised.
+            Exception: The error of the coroutine.
         """
         thread, client = self._connected()
         return thread.call(work(client))

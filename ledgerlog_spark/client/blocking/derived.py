@@ -1,8 +1,8 @@
 """Blocking calls, derived from the coroutines of the same name.
 
-A class whose calls are coroutines on the event loop has a blocking *twin*, with the same calls for
-any other thread. In the twin's body `commit = derived(Log.commit)` is such a call: its parameters,
-its result and its docstring are those of the coroutine, for mypy and for `help()`.
+A class with coroutines on the event loop has a blocking *twin*, with the same calls for any other
+thread. In the twin's body `commit = derived(Log.commit)` is such a call: its parameters, its result
+and its docstring are those of the coroutine, for mypy and for `help()`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Blocking(ABC, Generic[A_co]):
 
     @abstractmethod
     def _run(self, work: Callable[[A_co], Coroutine[Any, Any, R]]) -> R:
-        """What `work` returns on the loop, for the twin of this object."""
+        """The result of `work` on the loop, for the twin of this object."""
 
 
 class BlockingHandle(Blocking[A_co]):
-    """The twin of one object that lives on the loop of the process that made it."""
+    """The twin of one object on the loop of the process that made it."""
 
     def __init__(self, twin: A_co, thread: LoopThread) -> None:
         self._twin = twin
@@ -52,11 +52,11 @@ class BlockingHandle(Blocking[A_co]):
 
     @abstractmethod
     def _forked(self) -> LocalProtocolError:
-        """The error of a call in another process than the one that made it."""
+        """The error of a call in another process than the one that made the twin."""
 
 
 class Closing(ABC):
-    """Something that `with` closes at its end, whether the block failed or not."""
+    """Something that `with` closes at its end, also after an error."""
 
     @abstractmethod
     def close(self) -> Any:
@@ -89,7 +89,7 @@ def derived(
 def derived_as(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]], convert: Callable[[B, R], W]
 ) -> Callable[Concatenate[B, P], W]:
-    """The same, which gives the blocking twin that `convert` makes of the result."""
+    """Like `derived`, but returns the blocking twin that `convert` makes of the result."""
 
     @functools.wraps(method)
     def call(self: B, /, *args: P.args, **kwargs: P.kwargs) -> W:
@@ -116,7 +116,7 @@ class Shown(property, Generic[R]):
     """A property of the twin, which any thread may read."""
 
     def __init__(self, of: Callable[[Any], R]) -> None:
-        """Shows `of`, a property that is taken from its class."""
+        """Shows the property `of`, which is read from its class."""
         found: Any = of  # a property on its class is a function to mypy
         super().__init__(lambda handle: found.fget(handle._twin))  # noqa: SLF001
         self.__doc__ = found.__doc__
@@ -127,7 +127,7 @@ class Shown(property, Generic[R]):
 
 
 def documented_by(method: Any) -> Callable[[F], F]:
-    """Give a call that is written by hand the docstring of its coroutine."""
+    """Give a handwritten call the docstring of its coroutine."""
 
     def documented(call: F) -> F:
         call.__doc__ = method.__doc__

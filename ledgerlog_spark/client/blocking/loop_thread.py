@@ -1,7 +1,7 @@
-"""The background event loop behind every blocking API: one thread for each process.
+"""The background event loop of every blocking API: one thread for each process.
 
-A forked child (Spark's Python workers are forked) finds no loop and starts one of its own: threads
-do not survive a fork, so what the parent had is forgotten there, never used.
+A forked child (Spark's Python workers are forked) has no loop thread and starts its own. Threads do
+not survive a fork, so the state of the parent is forgotten there, never used.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ STOP_SECONDS_MAX = 5.0
 
 
 class LoopThread:
-    """An event loop (uvloop where there is one) that runs in a daemon thread.
+    """An event loop (uvloop if installed) that runs in a daemon thread.
 
     Attributes:
-        loop: Only its thread-safe methods may be called from elsewhere.
+        loop: Other threads may only call its thread-safe methods.
         pid: The process that it runs in.
-        closers: What is to be closed at the interpreter's exit if nobody does before.
+        closers: Closed at the interpreter's exit, unless closed before.
     """
 
     def __init__(self) -> None:
@@ -39,11 +39,11 @@ class LoopThread:
 
     @property
     def ident(self) -> int | None:
-        """Identity of the thread, as of `threading.get_ident`."""
+        """Identity of the thread, as in `threading.get_ident`."""
         return self._thread.ident
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns or raises, run on the loop while this thread waits.
+        """The result of the coroutine, run on the loop while this thread waits.
 
         An interrupt (Ctrl-C) cancels the coroutine.
 
@@ -64,7 +64,7 @@ class LoopThread:
             raise
 
     def stop(self) -> None:
-        """End the loop and its thread; what still runs on it is cancelled."""
+        """End the loop and its thread; its remaining tasks are cancelled."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(STOP_SECONDS_MAX)
 
@@ -107,7 +107,7 @@ class _Current:
         self.thread: LoopThread | None = None
 
     def forget(self) -> None:
-        """In a forked child: the parent's thread and lock mean nothing here."""
+        """In a forked child: the parent's thread and lock are useless here."""
         self.__init__()  # type: ignore[misc]
 
     def stop(self) -> None:
@@ -119,8 +119,8 @@ class _Current:
 
 _current = _Current()
 os.register_at_fork(after_in_child=_current.forget)
-# Closing a client needs executor threads, which Python ends before it calls what `atexit` has: this
-# runs before that (last registered, first called), and where it is gone, `atexit` has to do.
+# Closing a client needs executor threads, which Python ends before it runs `atexit`. This runs
+# before that (last registered, first called). Python versions without it use `atexit`.
 getattr(threading, "_register_atexit", atexit.register)(_current.stop)
 
 

@@ -37,7 +37,7 @@ class BlockingReadHandle(BlockingHandle[ReadHandle], Closing):
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The record as last loaded; reads that find it outdated load it again."""
+        """The metadata as last loaded; reads that find it outdated load it again."""
         return self._twin.metadata
 
     refresh = derived(ReadHandle.refresh)
@@ -69,7 +69,7 @@ class BlockingReadHandle(BlockingHandle[ReadHandle], Closing):
             while batch := self._run(following):
                 yield batch
         finally:
-            # Not waited for: a generator may be collected on any thread, the loop's included.
+            # Does not wait: a generator may be collected on any thread, the loop's included.
             loop = self._thread.loop
             if self._thread.pid == os.getpid() and not loop.is_closed():
                 loop.call_soon_threadsafe(lambda: loop.create_task(batches.aclose()))

@@ -1,7 +1,7 @@
 """The blocking twin of a write handle.
 
 Appends do not hop threads one by one: they go into a deque, and one wake-up makes the loop take all
-that is there.
+of them.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ A = TypeVar("A", bound="Appender")
 T = TypeVar("T")
 
 DOZE_SIZE_BYTES_MAX = 64 << 10
-"""What comes while the loop dozes wakes it when there is so much; it may fill an entry."""
+"""Appends of this size wake the loop while it dozes; together they may fill an entry."""
 
 
 def _nothing() -> None:
-    """Nobody takes appends yet."""
+    """No handle accepts appends yet."""
 
 
 class Inbox:
-    """Appends on their way from the caller's threads to the loop, bounded in entries and bytes.
+    """Appends between the caller's threads and the loop, bounded in entries and bytes.
 
-    To wake the loop for a small append costs more than the append. While earlier ones linger, to
+    Waking the loop for a small append costs more than the append. While earlier appends linger, to
     be sent with the next acknowledgement or after a while, the loop *dozes*: it looks here again
-    when they are sent or fail, of which `on_sent` tells.
+    when they are sent or fail, which `on_sent` reports.
 
     Attributes:
         condition: Guards everything here, and is the condition of all futures of the handle.
-        hand_over: On the loop: takes what is here.
-        look_soon: On the loop: has it taken, and sent, in a later turn.
+        hand_over: On the loop: takes the appends from here.
+        look_soon: On the loop: schedules `hand_over` and a send for a later turn.
     """
 
     def __init__(self, settings: ClientSettings, loop_thread: LoopThread) -> None:
@@ -79,8 +79,8 @@ class Inbox:
         """Add one append, or a batch; blocks while there is no room. True: wake the loop.
 
         Raises:
-            LocalProtocolError: There is no room, and a callback of an append calls, which must not
-                wait: beyond 16 times the backlog. Nothing was appended.
+            LocalProtocolError: There is no room, and the caller is a callback of an append, which
+                must not wait: beyond 16 times the backlog. Nothing was appended.
         """
         with self.condition:
             self._check_callback()
@@ -99,7 +99,7 @@ class Inbox:
             return True
 
     def _check_callback(self) -> None:
-        """Refuse what cannot wait when far too much waits already."""
+        """Refuse a callback, which cannot wait, beyond 16 times the backlog."""
         is_far_beyond = (
             self._entries >= BACKLOGS_MAX * self._entries_max
             or self._size_bytes >= BACKLOGS_MAX * self._size_bytes_max
@@ -113,13 +113,13 @@ class Inbox:
             )
 
     def look(self) -> None:
-        """On the loop, before it takes what is here: what comes from now on wakes it again."""
+        """On the loop, before it takes the appends: later ones wake it again."""
         with self.condition:
             self.is_awake = self._is_dozing = False
             self._unseen_bytes = 0
 
     def doze(self) -> None:
-        """On the loop: something lingers that was taken from here."""
+        """On the loop: appends that were taken from here linger."""
         with self.condition:
             self._is_dozing = not self.is_awake
 
@@ -128,7 +128,7 @@ class Inbox:
         return self._entries >= self._entries_max or self._size_bytes >= self._size_bytes_max
 
     def on_sent(self, entries: int, size_bytes: int) -> None:
-        """On the loop: so much was sent, or refused."""
+        """On the loop: this much was sent, or refused."""
         with self.condition:
             self._entries -= entries
             self._size_bytes -= size_bytes
@@ -140,22 +140,22 @@ class Inbox:
             self.look_soon()
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
-        """On the loop: these futures are done; what came meanwhile can travel next."""
+        """On the loop: these futures are done; appends that arrived meanwhile can be sent next."""
         complete_all(self.condition, results)
         if self.items:
             self.hand_over()
 
 
 class Appender(Protocol):
-    """Something with a queue for appends; `WriteHandle` and `Leader` are it."""
+    """Something with a queue for appends, such as `WriteHandle` and `Leader`."""
 
     @property
     def queue(self) -> AppendQueue:
-        """What was appended and is not acknowledged."""
+        """The appends that are not acknowledged."""
 
 
 class BlockingAppends(BlockingHandle[A], Closing):
-    """Takes appends from any thread to a queue on the loop; futures come back."""
+    """Passes appends from any thread to a queue on the loop; returns futures."""
 
     def __init__(self, appender: A, thread: LoopThread, settings: ClientSettings) -> None:
         super().__init__(appender, thread)
@@ -202,7 +202,7 @@ class BlockingAppends(BlockingHandle[A], Closing):
                 queue.add(item, future)
 
     def _run(self, work: Callable[[A], Coroutine[Any, Any, T]]) -> T:
-        """What `work` returns on the loop, after all appends so far."""
+        """The result of `work` on the loop, after all appends so far."""
         self._check_process()
         return self._thread.call(self._after_appends(work))
 
@@ -243,8 +243,8 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
         Blocks only while the settings' backlog of appends waits to be sent.
 
         Raises:
-            LocalProtocolError: Not bytes, too large, or called in another process than the one
-                that created the ledger. Or by a callback of an append, which cannot wait, while
+            LocalProtocolError: Not bytes, too large, or called in another process than the one that
+                created the ledger. Or called by a callback of an append, which cannot wait, while
                 16 times the backlog waits. Nothing was appended.
         """
         return self._append(checked_payload(payload))
@@ -262,7 +262,7 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
         Blocks only while the settings' backlog of appends waits to be sent.
 
         Raises:
-            LocalProtocolError: As of `append_async`. Nothing was appended.
+            LocalProtocolError: As in `append_async`. Nothing was appended.
         """
         kept = checked_payloads(payloads)
         if not kept:

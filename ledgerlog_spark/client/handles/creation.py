@@ -1,4 +1,4 @@
-"""A new ledger: its record checked, placed on writable bookies and created in the metadata store.
+"""A new ledger: metadata checked, placed on writable bookies and created in the metadata store.
 
 No bookie is contacted: bookies learn of a ledger with its first add.
 """
@@ -33,20 +33,20 @@ from ledgerlog_spark.protocol.ledger.placement import choose_ensemble
 from ledgerlog_spark.wire.znodes import LEDGER_ID_MAX
 
 CreateRecord = Callable[[int, LedgerMetadata], Awaitable[Versioned[LedgerMetadata]]]
-"""Creates the record of a ledger id, and what has to appear in the same transaction.
+"""Creates the metadata of a ledger id, and the nodes of the same transaction.
 
 Raises what `LedgerStore.create` raises."""
 
 IDS_TRIED_MAX = 3
-"""Ids tried when somebody else took one that the store gave us."""
+"""Ids to try when another client took one that the store returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSpec:
-    """What a new ledger is to be; `LedgerClient.create_ledger` says what each means.
+    """Description of a new ledger; the fields are explained in `LedgerClient.create_ledger`.
 
     Attributes:
-        custom_metadata: Kept with the record; None for none.
+        custom_metadata: Kept with the metadata; None for none.
     """
 
     quorum: Quorum
@@ -61,7 +61,7 @@ def checked_digest_type(digest_type: str | DigestType) -> DigestType:
     """The digest type of that name.
 
     Raises:
-        ConfigurationError: There is none; names the nearest.
+        ConfigurationError: It does not exist; names the nearest.
     """
     if isinstance(digest_type, DigestType):
         return digest_type
@@ -79,7 +79,7 @@ def checked_digest_type(digest_type: str | DigestType) -> DigestType:
 
 
 def checked_password(password: object) -> bytes:
-    """The password as it is.
+    """The password, unchanged.
 
     Raises:
         ConfigurationError: It is not bytes.
@@ -93,7 +93,7 @@ def checked_password(password: object) -> bytes:
 
 
 def checked_new_password(password: object) -> bytes:
-    """The password as it is, for ledgers that are made.
+    """The password, unchanged, for new ledgers.
 
     Raises:
         ConfigurationError: It is not bytes, or too long.
@@ -123,7 +123,7 @@ def checked_ledger_id(ledger_id: Any) -> int:
     Raises:
         ConfigurationError: No ledger can have it.
     """
-    # Not int alone: an id out of a table is often a number of numpy.
+    # Not int alone: an id from a table is often a number of numpy.
     if not hasattr(ledger_id, "__index__") or isinstance(ledger_id, bool):
         raise ConfigurationError(
             f"ledger_id is of type int, got {ledger_id!r}", key="ledger_id", value=ledger_id
@@ -157,7 +157,7 @@ async def placed(services: Services, quorum: Quorum) -> tuple[str, ...]:
     """
     try:
         return choose_ensemble(quorum, await services.candidates(is_fresh=False))
-    except NotEnoughBookiesError:  # one may have come a moment ago
+    except NotEnoughBookiesError:  # one may have registered a moment ago
         return choose_ensemble(quorum, await services.candidates())
 
 
@@ -168,20 +168,20 @@ async def create_record(
     drawn_id: int | None = None,
     create: CreateRecord | None = None,
 ) -> tuple[int, Versioned[LedgerMetadata]]:
-    """The id and the record of a new, empty ledger.
+    """The id and the metadata of a new, empty ledger.
 
     Args:
-        services: Of the client.
-        spec: What the ledger is to be.
+        services: Services of the client.
+        spec: Describes the ledger.
         drawn_id: Drawn before for this ledger; None draws one now.
-        create: Creates the record instead of the ledger store.
+        create: Creates the metadata instead of the ledger store.
 
     Raises:
         ConfigurationError: A bad argument.
         NotEnoughBookiesError: Fewer writable bookies than the ensemble; names both numbers.
         LedgerExistsError: `drawn_id` is taken: the cluster's counter was set back.
         MetadataUnavailableError: Nothing was created.
-        MetadataUnknownError: An empty ledger may have been created; nobody knows its id.
+        MetadataUnknownError: An empty ledger with an unknown id may have been created.
     """
     kind = checked_digest_type(spec.digest_type)
     checked_new_password(spec.password)

@@ -1,4 +1,4 @@
-"""Asks every bookie of an entry's write set for its copy: for checks, not for reading."""
+"""Requests the copy of every bookie of an entry's write set: for checks, not for reading."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 async def entry_copies(
     services: Services, ledger_id: int, metadata: LedgerMetadata, entry_id: int
 ) -> Mapping[str, Code]:
-    """What each bookie of the write set says of the entry: OK, or why it has none.
+    """The answer of each bookie of the write set: OK, or why it has no copy.
 
     The digest is not verified; a bookie verifies its own checksums before it answers OK.
     """

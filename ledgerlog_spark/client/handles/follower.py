@@ -1,7 +1,8 @@
 """Follows the end of a ledger that is being written, without polling (LOGS.md#H4).
 
-One watch of the ledger's record and one watch of the last add confirmed on one bookie of the last
-ensemble: its herald, whom the writer tells first, and the next bookie when that one fails.
+It has one watch of the ledger's metadata and one watch of the last add confirmed on one bookie of
+the last ensemble. That bookie is the herald, which the writer notifies first, and the next bookie
+after a failure.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ PAUSE_MS_MAX = 2_000
 
 
 class Followed(Protocol):
-    """What a follower needs of a read handle."""
+    """The part of a read handle that a follower uses."""
 
     id: int
     metadata: LedgerMetadata
@@ -40,21 +41,21 @@ class Followed(Protocol):
         """Last entry known to be acknowledged."""
 
     async def reload(self) -> None:
-        """Read the record again."""
+        """Read the metadata again."""
 
     async def read_last_add_confirmed(self) -> int:
-        """Ask the bookies of the last ensemble."""
+        """Read it from the bookies of the last ensemble."""
 
     def take_rise(self, rise: LacRise) -> None:
-        """A bookie says that entries up to there are acknowledged."""
+        """A bookie reported entries up to here as acknowledged."""
 
 
 class LedgerFollower:
     """Keeps a read handle's end up to date until it is cancelled or the ledger is closed.
 
     Attributes:
-        error: Why it stopped by itself, None while it follows or when the ledger was closed. What
-            the metadata store says about its own state is retried and is not here.
+        error: Why it stopped by itself, None while it follows or when the ledger was closed. Errors
+            of the metadata store's own state are retried and not reported here.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class LedgerFollower:
     ) -> None:
         """Begins to follow; `on_change` is called from the event loop after each change.
 
-        What it raises is reported to the event loop, and the follower goes on.
+        Its errors are reported to the event loop, and the follower continues.
         """
         self.error: LedgerLogError | None = None
         self._handle = handle
@@ -88,11 +89,11 @@ class LedgerFollower:
 
     @property
     def is_over(self) -> bool:
-        """Whether it follows no more."""
+        """Whether it has stopped."""
         return self._is_over
 
     def cancel(self) -> None:
-        """Follow no more, and call nothing; cancelling again is fine."""
+        """Stop following, and call nothing more; idempotent."""
         self._is_over = True
         self._cancel_record()
         self._drop_lac()
@@ -100,7 +101,7 @@ class LedgerFollower:
             if task is not None:
                 task.cancel()
 
-    # --- the record: who is in the last ensemble, and whether the ledger is closed ---
+    # --- the metadata: the last ensemble, and whether the ledger is closed ---
 
     def _on_record(self) -> None:
         self._is_stale = True
@@ -175,7 +176,7 @@ class LedgerFollower:
             self._timer = self._loop.call_later(pause_ms / 1e3, self._watch_or_ask)
 
     def _watch_or_ask(self) -> None:
-        """Try the next bookie; headers of entries are asked as well: none may have the service."""
+        """Try the next bookie; read headers of entries as well: no bookie may have the service."""
         self._watch_lac()
         if self._asking is None:
             self._asking = self._loop.create_task(self._ask())

@@ -1,12 +1,12 @@
-"""How far ledgers are confirmed, as one client has seen it: what it has seen never becomes less.
+"""How far ledgers are confirmed, as one client has seen it; a known end never decreases.
 
-The end of an open ledger is the largest last add confirmed of the bookies that answered, and one of
-them that lags may answer instead of one that does not. The record is that of the metadata server
-which answered, and after a new session another one may lag behind it. So each look begins with
-what this client saw before (PROTOCOL.md#E12).
+The end of an open ledger is the largest last add confirmed of the bookies that answered. A bookie
+that lags may answer instead of one that does not. Metadata comes from the metadata server that
+answered, and after a new session another server may lag. So each read of the end starts from the
+end that this client saw before (PROTOCOL.md#E12).
 
-What bookies report may be wrong: an entry behind it that no replica has withdraws it. What the
-entries that were read say is not: their digests were checked.
+Bookies may report a wrong end: a later entry that no replica has withdraws it. The LACs in entries
+that were read are right: their digests were checked.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 ENDS_MAX = 10_000
 
 OPEN = -1
-"""Stands where the length of a closed ledger would."""
+"""Length of a ledger that is not closed."""
 
 
 class _End(NamedTuple):
-    """Of one ledger: the last add confirmed, the length if closed, and what its entries say."""
+    """Of one ledger: the last add confirmed, the length if closed, and the LAC of its entries."""
 
     last_entry_id: int = NO_ENTRY
     length: int = OPEN
@@ -34,10 +34,10 @@ class _End(NamedTuple):
 
 
 class KnownEnds:
-    """By ledger id; those that nobody asked for or noted for the longest time go first."""
+    """By ledger id; the least recently used ones are dropped first."""
 
     def __init__(self) -> None:
-        """Knows nothing yet."""
+        """No ends."""
         self._ends: OrderedDict[int, _End] = OrderedDict()
 
     def last_add_confirmed(self, ledger_id: int) -> int:
@@ -45,20 +45,20 @@ class KnownEnds:
         return self._of(ledger_id).last_entry_id
 
     def rise(self, ledger_id: int, last_add_confirmed: int) -> None:
-        """An open ledger was confirmed up to there; smaller than what is known, it does nothing."""
+        """An open ledger was confirmed up to here; ignored if smaller than the known end."""
         known = self._of(ledger_id)
         if known.length == OPEN and last_add_confirmed > known.last_entry_id:
             self._keep(ledger_id, known._replace(last_entry_id=last_add_confirmed))
 
     def said_by_entries(self, ledger_id: int, last_add_confirmed: int) -> None:
-        """Entries of an open ledger that were read say that it was confirmed up to there."""
+        """Entries of an open ledger that were read have this last add confirmed."""
         known = self._of(ledger_id)
         if known.length == OPEN and last_add_confirmed > known.said_by_entries:
             end = max(known.last_entry_id, last_add_confirmed)
             self._keep(ledger_id, _End(end, OPEN, last_add_confirmed))
 
     def newest(self, ledger_id: int, loaded: LedgerMetadata) -> LedgerMetadata:
-        """The record that was loaded, closed if a closed one was seen before: CLOSED is final."""
+        """The loaded metadata, closed if a closed one was seen before: CLOSED is final."""
         if loaded.is_closed:
             self._keep(ledger_id, _End(loaded.last_entry_id, loaded.length))
             return loaded
@@ -68,9 +68,10 @@ class KnownEnds:
         return loaded.closed(last_entry_id=known.last_entry_id, length=known.length)
 
     def forget_from(self, ledger_id: int, absent_entry_id: int) -> None:
-        """No replica has that entry: a bookie that reported an end behind it may be wrong.
+        """No replica has that entry: a bookie that reported a later end may be wrong.
 
-        What entries say stays: if that is behind the absent one, it was confirmed and is lost.
+        The LAC of entries stays: if it is not below the absent entry, that entry was confirmed and
+        is lost.
         """
         known = self._of(ledger_id)
         if known.length == OPEN and known.last_entry_id >= absent_entry_id:

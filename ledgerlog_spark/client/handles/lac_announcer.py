@@ -1,11 +1,11 @@
-"""Tells bookies how far an idle writer's ledger is confirmed (LOGS.md#H3).
+"""Announces to bookies how far an idle writer's ledger is confirmed (LOGS.md#H3).
 
-An entry's header carries the last add confirmed of the moment when it was sent, so bookies learn
-of a ledger's newest entry with the next one. Readers are not to wait for that: the ledger's
-*herald*, which is the bookie that they watch first, is told of each entry at once. It may forget
-what it was told, so a writer that stays idle writes its LAC to the whole ensemble a little later.
-A LAC is confirmed whoever repeats it, so this never needs a quorum, and a deposed writer that
-still announces does no harm.
+An entry's header has the last add confirmed of the moment when it was sent, so bookies learn of a
+ledger's newest entry with the next one. So that readers need not wait for that, the ledger's
+*herald*, which is the bookie that they watch first, is notified of each entry immediately. It may
+forget notifications, so a writer that stays idle writes its LAC to the whole ensemble a little
+later. A LAC is confirmed whichever client repeats it, so this never needs a quorum, and a deposed
+writer that still announces does no harm.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 EXPLICIT_LAC_KEY = "ledgerlog.lac"
 EXPLICIT_LAC = b"explicit"
-"""Custom metadata of a ledger whose writer announces: readers ask for what it announced."""
+"""Custom metadata of a ledger whose writer announces: readers request the announced LAC."""
 
 QUICK_SECONDS = 0.002
-"""A writer whose last pause was shorter is about to append again, which announces as well: to a
-herald that cannot be told, only written to, it says nothing then."""
+"""A writer with a shorter last pause is about to append again, which announces as well. It sends
+nothing then to a herald that supports only writes, not notifications."""
 
 ATTEMPTS_MAX = 8
-"""Of writing one LAC to one bookie, with a pause in between; it may have no control service."""
+"""Attempts to write one LAC to one bookie, with pauses; it may have no control service."""
 
 TIMER_SLACK_MS = 1.0
-"""Idle for so much less than it should be is idle long enough: a timer of its own costs more."""
+"""An idle time that is shorter by this is long enough: another timer would cost more."""
 
 
 def announces(metadata: LedgerMetadata) -> bool:
@@ -51,7 +51,7 @@ def announced(custom: Mapping[str, bytes] | None, *, explicit_lac: bool) -> Mapp
 
 
 def herald_index(ledger_id: int, ensemble_size: int) -> int:
-    """The index of the bookie that hears first of a LAC, so that watching it is fastest."""
+    """The index of the bookie that gets a LAC first, so that watching it is fastest."""
     return ledger_id % ensemble_size
 
 
@@ -75,13 +75,13 @@ class LacAnnouncer:
         self._is_stopped = False
 
     def on_sent(self) -> None:
-        """A run was sent, and with it the LAC before it."""
+        """A run was sent, and with it the previous LAC."""
         if self._is_idle:
             self._is_idle = False
             self._was_quick = self._loop.time() - self._idle_since < QUICK_SECONDS
 
     def on_confirmed(self, *, is_idle: bool) -> None:
-        """The last add confirmed rose, maybe; with `is_idle` all that was sent is confirmed."""
+        """The last add confirmed may have risen; with `is_idle` all sent runs are confirmed."""
         if self._is_stopped:
             return
         lac = self._writer.last_add_confirmed
@@ -97,7 +97,7 @@ class LacAnnouncer:
             self.on_confirmed(is_idle=True)
 
     def on_ensemble_changed(self) -> None:
-        """Bookies came that know nothing, and readers are about to watch one of them."""
+        """New bookies have no LAC, and readers are about to watch one of them."""
         self._told_lac = NO_ENTRY
         ensemble = set(self._ensemble())
         self._written = {name: lac for name, lac in self._written.items() if name in ensemble}
@@ -143,12 +143,12 @@ class LacAnnouncer:
         return self._written.get(bookie_id, NO_ENTRY) < self._writer.last_add_confirmed
 
     def _tell(self, lac: int) -> bool:
-        """Tell the herald; whether that was possible."""
+        """Notify the herald; returns whether that was possible."""
         request = WriteLac(self._ledger.ledger_id, lac, self._ledger.master_key)
         return self._services.transport.tell_lac(self._herald(), request)
 
     def _write(self, bookie_id: str) -> None:
-        """Write to one bookie, unless it has not answered the last time yet: then after that."""
+        """Write to one bookie; if its last answer is pending, write after that."""
         if bookie_id in self._asked or not self._is_behind(bookie_id):
             return
         lac = self._writer.last_add_confirmed

@@ -14,7 +14,7 @@ from ledgerlog_spark.wire.entry import EntryCodec
 
 
 class LedgerBytes:
-    """How one ledger's entries look on the wire: its digest and its master key."""
+    """The encoding of one ledger's entries: its digest and its master key."""
 
     __slots__ = ("codec", "has_explicit_lac", "ledger_id", "master_key")
 
@@ -32,7 +32,7 @@ class LedgerBytes:
         self.master_key = master_key(password)
 
     def add_run(self, effect: SendAdd) -> AddRun:
-        """The request for one bookie; a run's bytes are built once and shared by all of them."""
+        """The request for one bookie; a run's bytes are built once and shared by all requests."""
         run = effect.run
         whole = run.attachment
         if whole is None:
@@ -51,7 +51,7 @@ class LedgerBytes:
         )
 
     def verified(self, stored: bytes | None, entry_id: int) -> StoredEntry | None:
-        """The entry, None when the bytes are not what was asked for."""
+        """The entry, None when the bytes are not the requested entry."""
         if stored is None:
             return None
         try:

@@ -1,7 +1,7 @@
-"""The handle of a ledger that is read: its end as far as it is known, and ranges of entries.
+"""The handle of a ledger that is read: its known end, and ranges of entries.
 
 Opening and reading never fence and change nothing. Each range has a `LedgerReader` of its own,
-which reads ahead, hedges slow bookies and asks the next replica when a digest is bad.
+which reads ahead, hedges slow bookies and uses the next replica when a digest is bad.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from ledgerlog_spark.transport.port import LacRise
 from ledgerlog_spark.waits import Deadline, forever
 
 Entry = StoredEntry
-"""What readers get: `entry_id`, `last_add_confirmed`, `length` (payload bytes of the ledger up to
+"""An entry for users: `entry_id`, `last_add_confirmed`, `length` (payload bytes of the ledger up to
 and including the entry) and `payload`, its digest verified."""
 
 
@@ -60,7 +60,7 @@ class ReadHandle:
 
     Attributes:
         id: The ledger's id.
-        metadata: The record as last loaded; reads that find it outdated load it again.
+        metadata: The metadata as last loaded; reads that find it outdated load it again.
     """
 
     def __init__(
@@ -93,16 +93,16 @@ class ReadHandle:
 
     @property
     def last_add_confirmed(self) -> int:
-        """Last entry known to be acknowledged, NO_ENTRY (-1) if none; once closed, the last at all.
+        """Last entry known to be acknowledged, NO_ENTRY (-1) if none; once closed, the last entry.
 
-        Lags behind the writer while the ledger is open; see `refresh`. Never below what another
-        handle of the same client saw before this one was opened or refreshed.
+        May lag while the ledger is open; see `refresh`. Never below the value that another handle
+        of the same client saw before this one was opened or refreshed.
         """
         return self._last_add_confirmed
 
     @property
     def is_closed(self) -> bool:
-        """Whether the ledger was closed when its record was last loaded: its end is final."""
+        """Whether the ledger was closed when its metadata was last loaded: its end is final."""
         return self.metadata.is_closed
 
     @property
@@ -111,11 +111,11 @@ class ReadHandle:
         return self.metadata.length
 
     async def refresh(self) -> int:
-        """The last add confirmed after asking again for the record and the bookies.
+        """The last add confirmed, after reading the metadata and requests to the bookies.
 
         Raises:
             LedgerNotFoundError: The ledger was deleted.
-            MetadataUnavailableError: The record could not be read; retriable.
+            MetadataUnavailableError: The metadata could not be read; retriable.
             EntryUnknownError: No bookie of the last ensemble answered; retriable.
             LocalProtocolError: This handle was closed.
         """
@@ -126,11 +126,11 @@ class ReadHandle:
         return self._last_add_confirmed
 
     async def reload(self) -> None:
-        """Read the record again, and nothing else.
+        """Read the metadata again, and nothing else.
 
         Raises:
             LedgerNotFoundError: The ledger was deleted.
-            MetadataUnavailableError: The record could not be read; retriable.
+            MetadataUnavailableError: The metadata could not be read; retriable.
         """
         timeout_ms = self._services.settings.metadata_timeout_ms
         async with Deadline(timeout_ms / 1e3, lambda: record_unread(self.id, timeout_ms)):
@@ -138,7 +138,7 @@ class ReadHandle:
         self._adopt(loaded.value)
 
     async def _loaded(self) -> Versioned[LedgerMetadata]:
-        """The record; "not found" only after a sync, because any replica may lag."""
+        """The metadata; "not found" only after a sync, because any replica may lag."""
         store = self._services.ledgers
         try:
             return await store.load(self.id)
@@ -151,12 +151,12 @@ class ReadHandle:
     ) -> LedgerFollower:
         """Keep `last_add_confirmed` and `is_closed` up to date until the follower is cancelled.
 
-        Costs one watch of the record and one of one bookie, and nothing while nothing changes.
+        Costs one watch of the metadata and one of one bookie, and nothing while nothing changes.
 
         Args:
             on_change: Called on the event loop after either may have changed, also when following
                 ended by itself: at the ledger's end, or with the follower's `error`.
-            entries_size_bytes_max: Of new entries that come along; `told_entries` has them.
+            entries_size_bytes_max: Limit of new entries sent along; `told_entries` has them.
         """
         self._check_open()
         follower = LedgerFollower(self, self._services, on_change, entries_size_bytes_max)
@@ -165,15 +165,15 @@ class ReadHandle:
         return follower
 
     def take_rise(self, rise: LacRise) -> None:
-        """Take what a bookie said; smaller than what is known, it changes nothing."""
+        """Apply a bookie's report; ignored if smaller than the known end."""
         self._raise_lac(rise.last_add_confirmed)
         if rise.entries:
             self._told = self._bytes.verified_batch(rise.entries, rise.first_entry_id)
 
     def told_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Entry]:
-        """Entries of the range that a follower brought along last, from the first on, or none.
+        """Entries of the range that a follower received last, from the first on, or none.
 
-        Fewer than asked for says nothing of the others: read them.
+        A short result implies nothing about the other entries: read them.
 
         Args:
             first_entry_id: The first one wanted.
@@ -226,8 +226,8 @@ class ReadHandle:
     ) -> AsyncGenerator[Entry, None]:
         """Entries first to last, both inclusive, in order.
 
-        Reads ahead of its consumer by what the settings say: 64 MiB at most by default. Arguments
-        and errors as of `read_batches`.
+        Reads ahead of its consumer within the settings: 64 MiB at most by default. Arguments and
+        errors as of `read_batches`.
         """
         async with contextlib.aclosing(self.read_batches(first_entry_id, last_entry_id)) as batches:
             async for batch in batches:
@@ -244,20 +244,20 @@ class ReadHandle:
     ) -> AsyncGenerator[Sequence[Entry], None]:
         """Entries first to last, both inclusive, in order, in batches as they arrive.
 
-        Reads ahead of its consumer by what the settings say: 64 MiB at most by default. Nothing is
-        ever left out: the iteration ends with the last entry or with an error.
+        Reads ahead of its consumer within the settings: 64 MiB at most by default. No entry is ever
+        omitted: the iteration ends with the last entry or with an error.
 
         Args:
             first_entry_id: At least 0.
             last_entry_id: None reads up to `last_add_confirmed`, which may be nothing.
-            is_listed: The caller knows from a durable list that the range was acknowledged, so
-                the bound of `last_add_confirmed` does not apply.
-            place: Bounds what this and other reads hold together. Without its turn a read waits
+            is_listed: A durable list of the caller shows that the range was acknowledged, so the
+                bound of `last_add_confirmed` does not apply.
+            place: Bounds the memory of this and other reads together. Without its turn a read waits
                 for room, which its consumer may have to make.
 
         Raises:
             LocalProtocolError: A bad range, or one beyond `last_add_confirmed`; nothing was read.
-            EntryNotFoundError: Every replica said twice that it does not have the entry.
+            EntryNotFoundError: Every replica reported twice that it does not have the entry.
             EntryUnknownError: Some replica could not answer and none had it; retriable.
             DigestMismatchError: Every replica that answered had a bad digest.
             LedgerNotFoundError: The ledger was deleted.
@@ -362,7 +362,7 @@ class ReadHandle:
 
 
 class _Range:
-    """One range on its way from a `LedgerReader` to its consumer."""
+    """One range between a `LedgerReader` and its consumer."""
 
     def __init__(
         self,
@@ -390,25 +390,25 @@ class _Range:
         self._waiting: asyncio.Future[None] | None = None
         self._waits = 0
         stall_ms = handle._services.settings.stall_ms  # noqa: SLF001
-        # A wait that begins counts, too: no reply was due while the consumer took its time.
+        # A wait that begins counts, too: no reply was due while the consumer was busy.
         self._watch = StallWatch(lambda: self._host.replies + self._waits, self._on_stall, stall_ms)
 
     def start(self) -> None:
-        """Ask for the first entries."""
+        """Request the first entries."""
         self._watch.start()
         if self._place is not None:
             self._place.begin(lambda: self.reader.reserved_size_bytes, self._on_room)
         self._host.post(Start())
 
     def stop(self) -> None:
-        """Forget what is still on its way."""
+        """Drop all entries that are still to come."""
         self._watch.stop()
         self._host.stop()
         if self._place is not None:
             self._place.end()
 
     def fail(self, error: LedgerLogError) -> None:
-        """End with `error`, after the batches that have come."""
+        """End with `error`, after the received batches."""
         if not self._is_over:
             self._error = error
             self._is_over = True
@@ -437,7 +437,7 @@ class _Range:
         reserved = self.reader.reserved_size_bytes
         self._host.post(RoomMade())
         if self.reader.reserved_size_bytes > reserved:
-            self._waits += 1  # no reply was due before there was room to ask
+            self._waits += 1  # no reply was due before there was room for a request
 
     def _on_indication(self, indication: Indication) -> None:
         if isinstance(indication, EntriesRead):
@@ -451,9 +451,9 @@ class _Range:
         self._wake()
 
     def _on_stall(self) -> None:
-        """No request was answered for long: an error, if the next entries are waited for."""
+        """No request was answered for long: an error, if the consumer waits for entries."""
         if self._place is not None and not self._place.has_turn:
-            return  # there may have been no room to ask
+            return  # there may have been no room for a request
         if self._waiting is not None and not self._waiting.done():
             entry_id = self.reader.next_entry_id
             self.fail(

@@ -1,6 +1,6 @@
 """The handle of a ledger that this client created and writes.
 
-One future for an append, no task: appends are gathered into runs, a run is one event of the
+Each append has one future and no task. Appends are gathered into runs, a run is one event of the
 `LedgerWriter`, and a confirmed run completes the futures of its appends in entry order.
 """
 
@@ -54,7 +54,7 @@ class WriteHandle:
 
     Attributes:
         id: The ledger's id.
-        queue: What was appended and is not acknowledged. For other APIs of this handle.
+        queue: The appends that are not acknowledged. For other APIs of this handle.
     """
 
     def __init__(
@@ -67,16 +67,16 @@ class WriteHandle:
         on_closed: Callable[[LedgerMetadata], object] | None = None,
         on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> None:
-        """A handle of the record just created.
+        """A handle of a ledger that was just created.
 
         Args:
-            ledger_id: Of the ledger.
-            created: Its record, without entries.
-            services: Of the client.
-            changes_ensemble: Replace bookies that fail; else the first one ends the handle.
-            on_closed: Gets the closed record.
-            on_failed: Gets why no more appends are taken, once all that were pending failed; also
-                when none was pending.
+            ledger_id: Id of the ledger.
+            created: Its metadata, without entries.
+            services: Services of the client.
+            changes_ensemble: Replace failed bookies; else the first failure ends the handle.
+            on_closed: Gets the closed metadata.
+            on_failed: Gets the reason why appends are no longer accepted, after all pending ones
+                failed; also when none was pending.
         """
         metadata = created.value
         settings = services.settings
@@ -122,12 +122,12 @@ class WriteHandle:
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The newest record that the writer knows."""
+        """The newest metadata that the writer read or wrote."""
         return self._writer.metadata.value
 
     @property
     def is_writable(self) -> bool:
-        """Whether appends are still taken: no failure so far, and no close."""
+        """Whether appends are still accepted: no failure so far, and no close."""
         return self.queue.refusal is None
 
     @property
@@ -165,8 +165,8 @@ class WriteHandle:
     async def append_batch(self, payloads: Sequence[bytes | bytearray | memoryview]) -> range:
         """The ids of all payloads, dense and in order, each on the disks of Qa bookies.
 
-        A failed batch may be there in part; the part is a prefix once the ledger is recovered.
-        An empty batch gives an empty range and sends nothing. Errors as of `append`.
+        A part of a failed batch may be in the ledger; after recovery that part is a prefix. An
+        empty batch gives an empty range and sends nothing. Errors as of `append`.
         """
         future = self.queue.append_batch(checked_payloads(payloads), at_once=True)
         return await forever(future, PENDING_ENDS)
@@ -178,7 +178,7 @@ class WriteHandle:
         return self.queue.append_batch(checked_payloads(payloads))
 
     async def drain(self) -> None:
-        """Wait until what waits to be sent is below the settings' backlog."""
+        """Wait until less than the settings' backlog waits to be sent."""
         await self.queue.drain()
 
     async def flush(self) -> None:
@@ -186,35 +186,35 @@ class WriteHandle:
         await self.queue.flush()
 
     async def close(self) -> LedgerMetadata:
-        """The closed record; all appends before this one were acknowledged or failed.
+        """The closed metadata; all appends before this call were acknowledged or failed.
 
-        Appends from now on are refused. Closing twice gives the same answer, but an error that is
-        retriable: then it is tried again. A handle that failed is closed at its last confirmed
-        entry, unless another client took the ledger over.
+        Appends from now on are refused. A second close gives the same result; after a retriable
+        error it tries again. A handle that failed is closed at its last confirmed entry, unless
+        another client took the ledger over.
 
-        Appends still pending have up to twice `add_quorum_timeout_ms`. After that the metadata
-        store has `close_timeout_ms`, 30 s by default; then this raises MetadataUnavailableError
-        and can be called again, while the close goes on in the background. So it does when the
+        Pending appends have up to twice `add_quorum_timeout_ms`. After that the metadata store has
+        `close_timeout_ms`, 30 s by default; then this raises MetadataUnavailableError and can be
+        called again, while the close continues in the background. The close also continues when the
         waiting is cancelled or interrupted, until the client is closed.
 
         Raises:
             LedgerFencedError: Another client is recovering the ledger; its close decides.
             LedgerClosedError: Another client closed it at another entry. Or this handle's client
-                was closed first: definite only if nothing was asked of the metadata store before.
+                was closed first: definite only if no request was sent to the metadata store before.
             LedgerNotFoundError: It was deleted.
-            MetadataUnavailableError: Not closed, or not known whether: close again, or seal it
-                later.
+            MetadataUnavailableError: Not closed, or unknown whether it is: close it again, or seal
+                it later.
         """
         if self._closing is None or _may_close_again(self._closing):
             if self.queue.refusal is None:
                 self.queue.refusal = self._closed_error
-                self._stop_announcing()  # readers hear of the end that the close writes
+                self._stop_announcing()  # the close itself notifies readers of the end
             self._closing = self._loop.create_task(self._close())
             self._closing.add_done_callback(_look_at_outcome)
         return await forever(asyncio.shield(self._closing), "`_close` has deadlines")
 
     def abandon(self) -> None:
-        """Stop without closing: pending appends fail, their outcome unknown. The client's close."""
+        """Stop without closing: pending appends fail, outcome unknown. For the client's close."""
         if self.queue.refusal is None:
             self.queue.refusal = self._closed_error
         self._stop_announcing()
@@ -236,10 +236,10 @@ class WriteHandle:
         self._host.post(AddRequested(run.payloads))
 
     def send_now(self) -> None:
-        """Send what was appended, as far as window and batching allow."""
+        """Send queued appends, as far as window and batching allow."""
         self.queue.send_now()
 
-    # --- what the machine says ---
+    # --- indications of the machine ---
 
     def _on_indication(self, indication: Indication) -> None:
         if type(indication) is RunConfirmed:
@@ -293,7 +293,7 @@ class WriteHandle:
             self._closed.set_exception(crash)
 
     def _fail(self, error: LedgerLogError) -> None:
-        """Take no more; readers are still told of all that was acknowledged."""
+        """Refuse further appends; readers are still notified of all acknowledged entries."""
         self.queue.fail(error)
         if self._announcer is not None:
             self._announcer.on_failed()
@@ -311,7 +311,7 @@ class WriteHandle:
         )
 
     def _stopped_error(self) -> LedgerLogError:
-        """The client was closed first; once a close was asked for, its outcome is unknown."""
+        """The client was closed first; after a requested close the outcome is unknown."""
         was_asked = self._closed is not None
         happened = "its close was answered" if was_asked else "the ledger"
         return LedgerClosedError(
@@ -346,7 +346,7 @@ class WriteHandle:
 
 
 def _look_at_outcome(closing: asyncio.Future[LedgerMetadata]) -> None:
-    """Mark an error as seen: whoever waited may be gone, and asyncio would report it as lost."""
+    """Mark an error as seen; otherwise asyncio reports it as lost when no caller waits any more."""
     if not closing.cancelled():
         closing.exception()
 
@@ -359,7 +359,7 @@ def _may_close_again(closing: asyncio.Task[LedgerMetadata]) -> bool:
 
 
 def _unsent(crash: LedgerLogError) -> LedgerLogError:
-    """The error of what was never given to a machine that crashed: for certain not there."""
+    """The error of appends that never reached a crashed machine: certainly not stored."""
     unsent = copy.copy(crash)
     unsent.definite = True
     unsent.__cause__ = crash

@@ -3,11 +3,10 @@
 A `MachineHost` drives one machine on the event loop. It keeps the contract that
 `ledgerlog_spark.protocol` lists for hosts: one reply for each request, later ones dropped; events
 through a queue (`event_queue.py`); bytes encoded once for each run; digests verified before the
-machine sees an entry; candidates shuffled here.
+machine gets an entry; candidates shuffled here.
 
-There is no task for a request to a bookie: the transport calls back. Requests to the metadata store
-are coroutines and get a task each, which is fine for something that happens a few times in a
-ledger's life.
+A request to a bookie has no task: the transport calls back. Requests to the metadata store are
+coroutines with a task each, because there are only a few in a ledger's life.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class MachineHost(EventQueue[Event]):
     """Drives one machine. All methods on the event loop's thread.
 
     Attributes:
-        replies: How many requests were answered, timers apart.
+        replies: Number of answered requests, without timers.
     """
 
     _briefs: ClassVar[Mapping[type, Callable[[Any], object]]] = {
@@ -99,9 +98,9 @@ class MachineHost(EventQueue[Event]):
         """A host that has not called the machine yet.
 
         Args:
-            machine: To drive; nobody else calls its `handle`.
-            services: Of the client.
-            ledger: Of the machine's ledger.
+            machine: The machine; no other caller uses its `handle`.
+            services: Services of the client.
+            ledger: The encoding of the machine's ledger.
             on_indication: Gets the machine's indications, in order.
             on_crash: Gets the one error that ended the machine; see `EventQueue`.
             on_settled: Called after each burst of events, when nothing is queued.
@@ -134,8 +133,8 @@ class MachineHost(EventQueue[Event]):
         """The result that the machine ends with, or its error.
 
         Args:
-            done: Gets it.
-            stalled: The error of a machine that gets no replies any more; is given what happened.
+            done: Gets the result.
+            stalled: Makes the error of a machine that gets no more replies, from a description.
         """
         stall_ms = self._services.settings.stall_ms
 
@@ -238,7 +237,7 @@ class MachineHost(EventQueue[Event]):
 
     def _send_read_lac(self, effect: SendReadLac) -> None:
         if self._ledger.has_explicit_lac:
-            # The larger of what was announced and what is in the headers.
+            # The larger of the announced LAC and the LAC in the headers.
             self._services.transport.read_lac(
                 effect.bookie_id,
                 self._ledger.ledger_id,
@@ -252,7 +251,7 @@ class MachineHost(EventQueue[Event]):
         if code is Code.OK or code.is_absent:
             self._reply(LacReplied(effect.request, code, last_add_confirmed))
         elif effect.request in self._open:
-            self._send_read_last(effect)  # it may be the control service alone that cannot answer
+            self._send_read_last(effect)  # perhaps only the control service cannot answer
 
     def _send_read_last(self, effect: SendReadLac) -> None:
         self._services.transport.read(

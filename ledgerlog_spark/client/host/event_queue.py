@@ -1,9 +1,9 @@
-"""What hosts of machines share: events one by one, timers, tasks, the end of a broken machine.
+"""Base of hosts of machines: events one by one, timers, tasks, the end of a broken machine.
 
-`handle` of a machine is never entered twice: what comes while it runs waits for its turn. A machine
-that fails is a bug of ours: it is reported once, with the last events, and the machine is never
-called again. An error of the metadata store that no machine has a reply for, such as a refusal by
-an access list, ends the machine as well, and is reported as it is.
+`handle` of a machine is never entered twice: events that arrive while it runs wait. A machine that
+fails is a bug of ours: it is reported once, with the last events, and the machine is never called
+again. An error of the metadata store that no reply can express, such as a refusal by an access
+list, also ends the machine, and is reported unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.ledger.messages import StartTimer
 
 E = TypeVar("E")
-"""The events of a machine; a timer that fired is one in any case."""
+"""The events of a machine; `TimerFired` is always one of them."""
 
 EVENTS_KEPT = 50
 """Events that an `InternalError` carries."""
@@ -34,7 +34,7 @@ TIMER_JITTER = 0.1
 
 
 class Machine(Protocol):
-    """What the protocol's machines have in common."""
+    """The common part of the protocol's machines."""
 
     def handle(self, event: Any, /) -> Sequence[Any]:
         """The effects of one event."""
@@ -43,15 +43,15 @@ class Machine(Protocol):
 class EventQueue(ABC, Generic[E]):
     """Events of one machine. All methods on the event loop's thread.
 
-    What was raised by the machine, or by performing an effect, ends the machine.
+    An error of the machine, or of performing an effect, ends the machine.
 
     Attributes:
-        crash: Why the machine is never called again: a bug, or what no machine can deal with.
-        is_stopped: Events are no longer taken.
+        crash: Why the machine is never called again: a bug, or an error that no machine can handle.
+        is_stopped: Events are no longer accepted.
     """
 
     _briefs: ClassVar[Mapping[type, Callable[[Any], object]]] = {}
-    """What is kept for a report of events that have payloads."""
+    """Short forms, for a report, of events that have payloads."""
 
     def __init__(
         self,
@@ -66,11 +66,11 @@ class EventQueue(ABC, Generic[E]):
         """A queue without events.
 
         Args:
-            machine: To drive; nothing else calls its `handle`.
+            machine: The machine; no other caller uses its `handle`.
             subject: Names the machine in the message of its crash.
-            about: What its crash says about it in fields.
+            about: Fields of its crash.
             random: Spreads timers.
-            on_crash: Gets the one error that ended the machine; it says nothing of what is pending.
+            on_crash: Gets the one error that ended the machine, without the pending operations.
             on_settled: Called after each burst of events, when nothing is queued.
         """
         self.crash: LedgerLogError | None = None
@@ -89,7 +89,7 @@ class EventQueue(ABC, Generic[E]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def post(self, event: E | TimerFired) -> None:
-        """Give the machine an event, now or after the one it is handling."""
+        """Give the machine an event, now or after the current one."""
         if self.is_stopped:
             return
         self._queue.append(event)
@@ -121,10 +121,10 @@ class EventQueue(ABC, Generic[E]):
 
     @abstractmethod
     def _perform(self, effect: Any) -> None:
-        """Carry out one effect, or pass an indication on."""
+        """Perform one effect, or pass on an indication."""
 
     def _reply(self, event: TimerFired) -> None:
-        """Pass on the answer to a request; what overrides it may know that nobody waits."""
+        """Pass on the answer to a request; an override may drop it when it is no longer awaited."""
         self.post(event)
 
     def _fail(self, cause: BaseException) -> None:
@@ -158,7 +158,7 @@ class EventQueue(ABC, Generic[E]):
             return
         if isinstance(error, LedgerLogError) and not self.is_stopped:
             ended = copy.copy(error)
-            ended.definite = False  # whatever is pending may have happened
+            ended.definite = False  # any pending operation may have happened
             ended.__cause__ = error
             self._end(ended)
         else:

@@ -1,8 +1,8 @@
-"""Ends a wait for a machine that gets no answers any more.
+"""Ends a wait for a machine that gets no more answers.
 
-Each request of a machine is answered, if only by its deadline, so a machine that waits for
-something hears of it within the longest of them. One that only its own timers reach stands still,
-which is a bug of ours; who waits for it must not wait for ever.
+Each request of a machine is answered, if only by its deadline, so a waiting machine gets an answer
+within the longest deadline. A machine that only its own timers reach is stuck, which is a bug of
+ours; its caller must not wait forever.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StallWatch:
-    """Looks now and then whether replies came; on the event loop's thread."""
+    """Checks periodically whether replies came; on the event loop's thread."""
 
     def __init__(
         self, replies: Callable[[], int], on_stall: Callable[[], None], stall_ms: int
@@ -23,8 +23,8 @@ class StallWatch:
         """A watch that `start` starts.
 
         Args:
-            replies: How many replies came so far.
-            on_stall: Called when none came for `stall_ms`, and again after as long.
+            replies: Returns the number of replies so far.
+            on_stall: Called after `stall_ms` without a reply, and repeatedly after the same time.
             stall_ms: Longer than any request takes.
         """
         self._replies = replies
@@ -34,12 +34,12 @@ class StallWatch:
         self._timer: asyncio.Handle | None = None
 
     def start(self) -> None:
-        """Look from now on."""
+        """Start to check."""
         self._seen = self._replies()
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
 
     def stop(self) -> None:
-        """Look no more; stopping again is fine."""
+        """Stop to check; idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
