@@ -1,8 +1,8 @@
-"""Calls of functions that belong to somebody else, such as a user's `on_change`.
+"""Calls of functions that belong to a user or another part, such as a user's `on_change`.
 
-What such a function raises is a mistake of its owner. It must neither stop what calls it, nor be
-lost: it is reported to the event loop's exception handler, as asyncio does with callbacks of its
-own, and logged there unless the program set another handler.
+An exception of such a function is a mistake of its owner. It must neither stop the caller nor be
+lost: it is reported to the event loop's exception handler, as asyncio does with its own callbacks,
+and logged there unless the program set another handler.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Log lines on their way out of a service: a thread writes them, and no one waits for it."""
+"""Log lines of a service, written by a thread, so that no caller waits for the output."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class LogLines(io.TextIOBase):
     A pipe that is not read, a terminal that is stopped and a slow disk block the thread of this
     object and nothing else. At most `WAITING_BYTES_MAX` wait for it. Further lines are dropped,
     and the next line that is written is preceded by one with their number. Lines that cannot be
-    written, because nobody reads the pipe or the disk is full, are dropped as well.
+    written, because the pipe has no reader or the disk is full, are dropped as well.
 
     Args:
         descriptor: Where the lines go. It may block or not; it is not closed.
-        report: Makes the line that says how many were dropped.
+        report: Makes the line that reports how many were dropped.
 
     Attributes:
         dropped: Lines that were dropped so far.

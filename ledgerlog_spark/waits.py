@@ -1,10 +1,10 @@
 """How hosts wait: with a deadline, or with the reason why the wait ends without one.
 
-A wait that nothing ends hangs a program, and no error says where. So the code that performs the
-machines' effects never awaits a future, an event or a queue directly: it passes a deadline to
-`within` or `Deadline`, or tells `forever` what ends the wait. Nor does it take a `TimeoutError`
-for its own deadline, which may be somebody else's, such as a socket's. tests/architecture/
-test_waits.py finds the others.
+A wait that nothing ends hangs a program, and no error shows where. The code that performs machine
+effects never awaits a future, an event or a queue directly: it passes a deadline to `within` or
+`Deadline`, or the reason why the wait ends to `forever`. It does not take a `TimeoutError` for its
+own deadline, because that may be another's, such as a socket's. tests/architecture/test_waits.py
+finds violations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 async def within(awaited: Awaitable[T], seconds: float) -> T:
-    """The result of `awaited`, which is cancelled at the deadline.
+    """Return the result of `awaited`, which is cancelled at the deadline.
 
     Raises:
         TimeoutError: It took longer.
@@ -30,9 +30,9 @@ async def within(awaited: Awaitable[T], seconds: float) -> T:
 
 
 class Deadline:
-    """Cancels at a deadline what is awaited in `async with`, and raises an error of its own.
+    """Cancels the body of `async with` at a deadline, and raises an error of its own.
 
-    A `TimeoutError` of what is awaited is let through: that was another deadline.
+    A `TimeoutError` of the body itself passes through: that was another deadline.
     """
 
     __slots__ = ("_late", "_limit")
@@ -64,11 +64,11 @@ class Deadline:
 
 
 async def forever(awaited: Awaitable[T], reason: str) -> T:
-    """The result of `awaited`, without a deadline here.
+    """Return the result of `awaited`, without a deadline here.
 
     Args:
         awaited: Ends by itself.
-        reason: What ends it; for readers of the code.
+        reason: Why it ends; for readers of the code.
     """
     assert reason, "a wait without a deadline has a reason"
     return await awaited

@@ -1,7 +1,7 @@
 """Keeps memory that was freed, for the next request or answer of its size.
 
-Bodies of up to megabytes, and batches of as many small entries, come and go. The C library gives
-such memory back to the kernel each time, and the kernel maps and zeroes every page of it anew.
+Bodies of up to megabytes, and batches of as many small entries, are allocated and freed. The C
+library returns such memory to the kernel, which maps and zeroes every page at the next use.
 Measured in a bookie at 1 MiB an entry: batch reads from the page cache took 1,467 us of CPU an
 entry and take 633 us with the memory kept; adds took 801 us of user time and take 343 us. A client
 that reads entries of 1 MiB met 13 to 65 page faults an entry, and 0 to 7 with the memory kept.
@@ -27,11 +27,11 @@ _CHOSEN_BY_USER: Final = (
     "MALLOC_MMAP_THRESHOLD_",
     "GLIBC_TUNABLES",
 )
-"""Whoever starts a process with one of these in its environment has decided already."""
+"""An operator who sets one of these in the environment has decided already."""
 
 
 def keep_freed_memory(*, arenas_max: int | None = None) -> bool:
-    """Tell the C library, for the whole process; False where that changes nothing.
+    """Set this in the C library, for the whole process; returns False if it changes nothing.
 
     Args:
         arenas_max: Heaps that threads share; None leaves that as it is.

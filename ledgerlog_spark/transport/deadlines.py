@@ -22,9 +22,9 @@ class Deadlines:
     """Hands over the requests that ran out of time.
 
     Requests with the same timeout expire in the order in which they came, so each timeout has a
-    queue whose head expires first. What was answered leaves with the next `trim`, unless an older
-    unanswered request of the same timeout is before it: then when that one is answered or expires,
-    or when there are too many.
+    queue whose head expires first. Answered requests leave with the next `trim`, unless an older
+    unanswered request of the same timeout is before them: then when that one is answered or
+    expires, or when there are too many.
     """
 
     __slots__ = (
@@ -82,7 +82,7 @@ class Deadlines:
             self._start_timer(due)
 
     def trim(self) -> None:
-        """Forget what was answered."""
+        """Forget answered requests."""
         for queue in self._queues.values():
             while queue and not queue[0].is_open:
                 queue.popleft()

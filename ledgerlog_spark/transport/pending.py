@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.transport.prepared_run import PreparedRun
 
 Key = tuple[int, int, int]
-"""Operation, ledger, entry: all that an answer without a request id tells."""
+"""Operation, ledger, entry: the key of an answer without a request id."""
 
 _BY_WEIGHT: Final = (
     Code.OK,
@@ -46,16 +46,16 @@ assert _WEIGHTS.keys() == set(Code)
 
 
 def worst(one: Code, other: Code) -> Code:
-    """What to say of a run whose entries were answered differently.
+    """Return the outcome of a run whose entries were answered differently.
 
-    What is true of the whole ledger (fenced, wrong key) wins; then what leaves the outcome open,
-    because part of the run may be stored; then refusals by the bookie.
+    Codes that hold for the whole ledger (fenced, wrong key) come first; then codes with an unknown
+    outcome, because part of the run may be stored; then refusals by the bookie.
     """
     return one if _WEIGHTS[one] >= _WEIGHTS[other] else other
 
 
 def check_ids(*ids: int) -> None:
-    """Let ids and LACs of a request pass that are not negative.
+    """Check that the ids and LACs of a request are not negative.
 
     Raises:
         LocalProtocolError: One is.
@@ -68,7 +68,7 @@ class Pending(ABC):
     """A request that was not answered yet; answered at most once.
 
     Attributes:
-        is_open: Nobody was told an outcome yet. A request may time out and still be on the wire.
+        is_open: No outcome was reported yet. A request may time out and still be on the wire.
         submitted_at: By the clock of the event loop, seconds.
     """
 
@@ -80,7 +80,7 @@ class Pending(ABC):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody waits for the answer."""
+        """Whether a caller waits for the answer."""
         return self.is_open
 
     @abstractmethod
@@ -92,7 +92,7 @@ class PendingRun(Pending):
     """A run, as one ADD_RUN or as the ADDs of its entries.
 
     Attributes:
-        prepared: The bytes, None once nobody waits any more.
+        prepared: The bytes, None once no caller waits any more.
     """
 
     __slots__ = ("_code", "_on_reply", "_unanswered", "prepared", "request_id")

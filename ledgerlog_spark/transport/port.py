@@ -1,12 +1,12 @@
-"""How a client reaches bookies: the port that every transport implements.
+"""The port to bookies that every transport implements.
 
 Callbacks instead of coroutines, because a task for each request costs more than the request. Each
 `on_reply` is called exactly once, on the event loop's thread, never before the method returned;
 deadlines and lost connections are replies too (`Code.TIMEOUT`, `Code.UNAVAILABLE`).
 
 The last add confirmed is written, read and watched through the control service of each bookie,
-whatever the entries travel by. A bookie without one (Apache's) is `Code.UNAVAILABLE` there. It is
-told, which promises nothing, where the entries travel.
+whatever transport the entries use. A bookie without one (Apache's) is `Code.UNAVAILABLE` there.
+`tell_lac`, which promises nothing, uses the connection of the entries.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ReadEntry:
     """One entry of a ledger.
 
     Attributes:
-        entry_id: NO_ENTRY (-1) asks for the last entry that the bookie has.
+        entry_id: NO_ENTRY (-1) means the last entry that the bookie has.
         fence_key: Master key of a fencing read, None for a plain one.
         is_recovery: A read on behalf of recovery: on the control connection, with high priority.
     """
@@ -69,7 +69,7 @@ class ReadBatch:
 
     Attributes:
         count_max: At least 1.
-        size_bytes_max: Of the answer; the first entry is returned whatever its size.
+        size_bytes_max: Maximum of the answer; the first entry is returned whatever its size.
         is_recovery: A read on behalf of recovery: on the control connection, with high priority.
     """
 
@@ -82,7 +82,7 @@ class ReadBatch:
 
 @dataclass(frozen=True, slots=True)
 class WriteLac:
-    """An explicit LAC: what the writer of a ledger has had confirmed, told outside of an add.
+    """An explicit LAC: the last confirmed entry of a ledger's writer, sent outside of an add.
 
     Attributes:
         last_add_confirmed: At least 0.
@@ -110,13 +110,13 @@ class WatchLac:
 
 @dataclass(frozen=True, slots=True)
 class LacRise:
-    """What a watch tells.
+    """A report of a watch.
 
     Attributes:
-        last_add_confirmed: Larger than what was told before.
-        first_entry_id: Behind what was told before.
-        entries: Stored entries from `first_entry_id` on, digests not yet verified. Fewer than up to
-            `last_add_confirmed`, or none, says nothing of the others.
+        last_add_confirmed: Larger than in the report before.
+        first_entry_id: The first entry after the last LAC reported.
+        entries: Stored entries from `first_entry_id` on, digests not yet verified. They may end
+            before `last_add_confirmed`; that proves nothing about the others.
     """
 
     last_add_confirmed: int
@@ -139,28 +139,28 @@ class BookieTransport(Protocol):
         """Read a run of stored entries from one bookie."""
 
     def tell_lac(self, bookie_id: str, request: WriteLac) -> bool:
-        """Pass a LAC on to those who watch that bookie, as fast as can be.
+        """Pass a LAC to the watches of a bookie, as fast as possible.
 
-        It follows the adds that were sent before. The bookie may forget it, and nothing says
-        whether it came; what has to last is written. False when it cannot be sent this way now.
+        It follows the adds that were sent before. The bookie may forget it, and its arrival is not
+        confirmed; use `write_lac` for a durable one. Returns False when it cannot be sent now.
         """
 
     def write_lac(
         self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd
     ) -> None:
-        """Tell a bookie a LAC; a smaller one than it knows changes nothing. OK means: durable."""
+        """Send a bookie a LAC; a smaller one than it has changes nothing. OK means: durable."""
 
     def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnLac) -> None:
-        """The largest LAC that the bookie knows, however it came; NO_ENTRY unless OK."""
+        """Read the largest LAC that the bookie has, from any source; NO_ENTRY unless OK."""
 
     def watch_lac(
         self, bookie_id: str, request: WatchLac, on_rise: OnLacRise, on_end: OnWatchEnd
     ) -> CancelWatch:
-        """Hear of the bookie's LAC when it is above what was known, now or later, and of each rise.
+        """Report the bookie's LAC when it is above `previous`, now or later, and each rise.
 
-        Rises that come close together may be told as one. A watch has no deadline: it lasts until
-        it is cancelled, after which nothing is called, or until `on_end` was called, once, because
-        the bookie, its connection or this transport ended. Watch again then, or another bookie.
+        Rises close together may be reported as one. A watch has no deadline. It lasts until it is
+        cancelled, after which nothing is called, or until `on_end` was called, once, because the
+        bookie, its connection or this transport ended. Then set another watch.
         """
 
     async def aclose(self) -> None:

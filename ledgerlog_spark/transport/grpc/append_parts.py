@@ -1,7 +1,7 @@
 """Appends to the control service in requests that are small, whatever the size of their entries.
 
-A gRPC library receives a request as a whole before anybody can count it. So a bookie takes small
-ones only, and a large body comes in parts, which are counted before they come.
+A gRPC library receives a request as a whole before it can be counted. So a bookie takes only
+small ones, and a large body is sent in parts, which are counted before they arrive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HEAD_SIZE_BYTES: Final = 64
 
 
 def in_parts(request: pb.AppendRequest) -> Iterator[pb.AppendRequest]:
-    """The requests that say the same, each within `REQUEST_SIZE_BYTES_MAX`."""
+    """Yield the requests with the same contents, each within `REQUEST_SIZE_BYTES_MAX`."""
     if request.ByteSize() <= REQUEST_SIZE_BYTES_MAX:
         yield request
         return

@@ -70,7 +70,7 @@ class GrpcRequest(Pending):
 
 
 def time_out(expired: list[Pending]) -> None:
-    """Reply TIMEOUT to each, and drop what comes later."""
+    """Reply TIMEOUT to each, and drop later answers."""
     for pending in expired:
         assert isinstance(pending, GrpcRequest)
         if pending.forget is not None:
@@ -131,7 +131,7 @@ class GrpcBookie:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody waits for anything of this bookie."""
+        """Whether no caller waits for anything of this bookie."""
         return not (
             self._calls
             or self._watches
@@ -155,7 +155,7 @@ class GrpcBookie:
         task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """End everything; what is open is answered UNAVAILABLE."""
+        """End everything; open requests are answered UNAVAILABLE."""
         calls = dict(self._calls)
         for task, request in calls.items():
             task.cancel()

@@ -39,30 +39,30 @@ _CODES: Final = {
 }
 
 _ANSWERED: Final = frozenset((*_CODES, grpc.StatusCode.RESOURCE_EXHAUSTED))
-"""What a bookie that works says of one call; others of its channel go on."""
+"""Answers of a working bookie to one call; others of its channel continue."""
 
 RESOLVE_SECONDS_MAX: Final = 15.0
-"""For looking a bookie up, which asks the metadata store."""
+"""Time to look a bookie up in the metadata store."""
 
 ChannelTask = asyncio.Task[grpc.aio.Channel]
 UNREACHABLE: Final = (LedgerLogError, grpc.aio.UsageError, ValueError, TimeoutError)
 
 
 def code_of_status(status: grpc.StatusCode) -> Code:
-    """What a call that failed as a whole says of its requests; mostly nothing: UNAVAILABLE."""
+    """Return the code for the requests of a failed call; mostly the result is open: UNAVAILABLE."""
     return _CODES.get(status, Code.UNAVAILABLE)
 
 
 def has_broken(status: grpc.StatusCode) -> bool:
-    """Whether a call that failed with this status says something of its channel, too."""
+    """Return whether a call that failed with this status shows that its channel is broken, too."""
     return status not in _ANSWERED
 
 
 def was_cancelled() -> bool:
-    """Whether it is the running task that was cancelled, and not the call that it waits for.
+    """Return whether the running task was cancelled, and not the call that it waits for.
 
-    A channel that is closed because another call failed cancels its calls, and who waits for one
-    gets `CancelledError` although nobody cancelled it.
+    A channel that is closed because another call failed cancels its calls. Their waiters get
+    `CancelledError`, although they were not cancelled.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 BEGIN_SECONDS_MAX = 3.0
-"""Within so long a bookie says that it watches; one that hangs is not waited for any longer."""
+"""Time for a bookie to confirm a watch; one that hangs is not waited for any longer."""
 
 
 class LacWatch:
@@ -35,7 +35,7 @@ class LacWatch:
 
     Args:
         channel: Gives the bookie's present channel.
-        retire: Told of a channel that broke.
+        retire: Called with a channel that broke.
         on_rise: Gets each LAC that is larger than the last.
         on_end: Gets, once, why the watch ended by itself.
     """
@@ -68,7 +68,7 @@ class LacWatch:
             self._task.cancel()
 
     def end(self, code: Code) -> None:
-        """End, and say why, unless that was said or is not wanted any more."""
+        """End, and report the reason, unless it was reported or is not wanted any more."""
         if not self._is_over:
             self.cancel()
             self._on_end(code)
