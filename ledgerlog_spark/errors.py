@@ -270,7 +270,8 @@ class LeaderTimeoutError(LogError):
 class LogTimeoutError(LogError):
     """A log was not changed in time; this call makes no more changes.
 
-    Definite unless `definite` is false. A commit that may have succeeded is a `CommitUnknownError`.
+    Nothing was changed, unless `definite` is false. A commit that may have succeeded raises
+    `CommitUnknownError`.
     """
 
     retriable = True
