@@ -79,7 +79,7 @@ class BatchReadAnswer(NamedTuple):
 
 
 class AddRunAnswer(NamedTuple):
-    """What became of a whole run; None as request id from a bookie that does not know ADD_RUN."""
+    """The outcome of a whole run; the request id is None from a bookie without ADD_RUN."""
 
     code: Code
     ledger_id: int

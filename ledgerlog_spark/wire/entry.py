@@ -134,13 +134,13 @@ class EntryCodec:
         return encoded
 
     def decode(self, stored: Buffer, ledger_id: int, entry_id: int) -> VerifiedEntry:
-        """The entry in `stored`, proved to be the one asked for.
+        """Return the entry in `stored`, verified to be the requested one.
 
         Args:
             stored: What a bookie returned, all of it.
-            ledger_id: The ledger that was asked for.
-            entry_id: The entry that was asked for; NO_ENTRY after a read of the last entry, when
-                any id from 0 is right.
+            ledger_id: The requested ledger.
+            entry_id: The requested entry; NO_ENTRY after a read of the last entry, when any id from
+                0 is right.
         """
         overhead = self.overhead_bytes
         if len(stored) < overhead:
@@ -172,7 +172,7 @@ class EntryCodec:
         """Consecutive entries from `first_entry_id` up to the first that is not what it should be.
 
         Returns:
-            What `decode` says of each, as columns; None when the first one is not right.
+            The results of `decode` as columns; None when the first entry is not right.
         """
         if self.digest_type is DigestType.CRC32C and len(stored) > FEW_ENTRIES:
             batch = stored if isinstance(stored, StoredBatch) else StoredBatch.of(stored)

@@ -125,8 +125,8 @@ class ChunkPool:
 class FrameSplitter:
     """Receives into its own memory and hands out the bodies of complete frames as views of it.
 
-    A body stays valid for as long as somebody holds it: memory is received into again only when
-    no view of it is left. What is held back is one incomplete frame, at most `frame_size_max`
+    A body stays valid as long as it is referenced: memory is received into again only when no
+    view of it is left. At most one incomplete frame is held back, of up to `frame_size_max`
     bytes. A small frame that lies across two chunks is copied once, up to where it was cut; the
     memory handed out ends with a large one behind which no other would fit.
 

@@ -88,7 +88,7 @@ class AddRunRequest(NamedTuple):
 
 
 class ReadRequest(NamedTuple):
-    """Read one entry; NO_ENTRY asks for the last. `master_key` is there with FENCE only."""
+    """Read one entry; NO_ENTRY means the last. `master_key` is there with FENCE only."""
 
     version: int
     flags: int
@@ -302,8 +302,8 @@ def checked_key(master_key: bytes) -> bytes:
 def decode_request(body: Buffer) -> Request:
     """One request from the body of a frame.
 
-    What can be delimited and has readable ids but must not be carried out comes back as a
-    `RefusedRequest` to answer: an unknown operation, a negative id, a run that does not add up, a
+    A request that can be delimited and has readable ids but must not be carried out is returned
+    as a `RefusedRequest` to answer: an unknown operation, a negative id, an inconsistent run, a
     version above ours.
     """
     view = memoryview(body)

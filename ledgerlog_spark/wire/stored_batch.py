@@ -23,7 +23,7 @@ LENGTH_SIZE_BYTES = _LENGTH.size
 
 
 class StoredBatch(Sequence[bytes]):
-    """A sequence of stored entries, none verified; each is copied out when it is asked for.
+    """A sequence of stored entries, none verified; each is copied when it is accessed.
 
     Layout: { length i32 | stored entry } *
     """

@@ -39,8 +39,7 @@ STILL_IN: Final[dict[str, str]] = {
         "what-subject nobody says told knows asks behind-after again see-only"
     ),
     "ledgerlog_spark/wire": (
-        "what-subject what-object who-subject nobody says knows asks behind-after "
-        "so-many argument-of-the"
+        "what-subject what-object who-subject nobody knows behind-after so-many argument-of-the"
     ),
 }
 """The phrases that are still in the docstrings and comments of a folder, or in a page."""

@@ -18,10 +18,10 @@ from ledgerlog_spark.model import (
 
 @dataclass(slots=True)
 class LedgerFields:
-    """What a record says, field by field; None where it says nothing.
+    """The fields of a record; None for those that it does not have.
 
     Attributes:
-        ack_quorum: As large as the write quorum where nothing is said.
+        ack_quorum: As large as the write quorum if the record has none.
         unknown_fields: Tags and values, as they stood in a message of format 3.
     """
 
