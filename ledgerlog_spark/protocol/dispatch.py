@@ -66,7 +66,6 @@ def row(
     """One phase's row.
 
     Args:
-        handled: Events that have a handler.
         ignored: Events that are ignored on purpose, unless they have a handler.
         refused: Events that a caller must not send now.
     """

@@ -10,7 +10,6 @@ class RetryPolicy:
     """Doubling delays with an upper bound.
 
     Attributes:
-        first_delay_ms: Before the second attempt.
         delay_max_ms: No delay is longer (before the host's jitter).
         attempts_max: All attempts, the first included; at least 1.
     """

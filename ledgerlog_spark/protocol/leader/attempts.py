@@ -73,13 +73,7 @@ class Attempts:
 
 
 class LeaderAttempts:
-    """The operations that a leader retries, one request of each at a time.
-
-    Attributes:
-        listing: Changes of the list.
-        creating: A next ledger.
-        closing: The earlier ledger.
-    """
+    """The operations that a leader retries, one request of each at a time."""
 
     __slots__ = ("closing", "creating", "listing")
 

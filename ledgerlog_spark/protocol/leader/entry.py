@@ -58,9 +58,7 @@ class LeaderEntryHeader:
     """The header of an entry.
 
     Attributes:
-        first_offset: Of the first record or row.
         append_time_ms: When the leader took the append, by the store's clock, ms since the epoch.
-        count: Records or rows, at least 1.
         body_size_bytes: Of the body before compression.
     """
 
@@ -77,11 +75,7 @@ class LeaderEntryHeader:
 
 
 def encode_entry_header(header: LeaderEntryHeader) -> bytes:
-    """The header as stored; the body follows it.
-
-    Raises:
-        LocalProtocolError: No decoder would accept the header.
-    """
+    """The header as stored; the body follows it."""
     wrong = _what_is_wrong(header)
     if wrong:
         raise LocalProtocolError(f"an entry of a leader log cannot have {wrong}: split it")
@@ -132,11 +126,7 @@ def encode_records(records: Sequence[Payload]) -> bytes:
 
 
 def split_records(body: Payload, count: int) -> list[memoryview]:
-    """The records of an uncompressed body, as views into it.
-
-    Raises:
-        WireFormatError: The lengths do not add up to the body.
-    """
+    """The records of an uncompressed body, as views into it."""
     start = count * _LENGTH_SIZE_BYTES
     if count < 1 or start > len(body):
         raise WireFormatError(f"a body of {len(body)} bytes cannot have {count} records")

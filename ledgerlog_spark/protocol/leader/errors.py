@@ -66,8 +66,6 @@ def not_opened(
 
     Args:
         waited_for: The step that was not finished.
-        ledger_id: The ledger of that step, None for none.
-        timeout_ms: The time-out of the opening.
         may_lead: Whether the list may name a ledger of this client, now or later.
     """
     ledger: dict[str, Any] = {} if ledger_id is None else {"ledger_id": ledger_id}
@@ -111,10 +109,7 @@ def not_rolled(
     """The error of a roll that did not end in time.
 
     Args:
-        ledger_id: The ledger that is still listed as open.
-        waited_for: The step that was not finished.
         error: Why the newest attempt at that step failed, None if none failed; the cause.
-        timeout_ms: The time-out of the roll.
     """
     failed = "" if error is None else f" ({error.message})"
     late = LeaderTimeoutError(

@@ -42,10 +42,8 @@ class ListEdit:
     """One change of the list, before its token is chosen and its pages are written.
 
     Attributes:
-        head: The head to change.
         closed: The oldest of the head's open ledgers, in the order of the list.
         added: Ledger that becomes the youngest open one, None for none.
-        now_ms: The store's clock, for the added ledger.
 
     Raises:
         DataLossError: A closed ledger does not begin where the one before it ends (LOGS.md#J6).

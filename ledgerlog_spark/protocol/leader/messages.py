@@ -67,12 +67,7 @@ class LedgerOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CreateLedger(LogRequest["LedgerCreated"]):
-    """Create a ledger and a writer for it. Answered by `LedgerCreated`.
-
-    Attributes:
-        properties: Quorum and digest, and whether bookies are replaced
-            (`properties.changes_ensemble`).
-    """
+    """Create a ledger and a writer for it. Answered by `LedgerCreated`."""
 
     properties: LogProperties
 
@@ -147,7 +142,6 @@ class LedgerBroken:
 
     Attributes:
         is_lost: Another client recovers or closed the ledger, or deleted it.
-        error: Why.
     """
 
     ledger_id: int
@@ -189,8 +183,6 @@ class LedgerCreated:
 
     Attributes:
         outcome: OK, or FAILED. A ledger that may or may not exist is FAILED, and never used.
-        ledger_id: With OK.
-        error: With FAILED.
     """
 
     request: int
@@ -225,13 +217,7 @@ class LedgerEnd:
 
 @dataclass(frozen=True, slots=True)
 class LedgerSealed:
-    """Reply to `SealLedger`.
-
-    Attributes:
-        outcome: OK, or FAILED.
-        end: Its contents, with OK.
-        error: With FAILED; the machine ends with it.
-    """
+    """Reply to `SealLedger`."""
 
     request: int
     outcome: LedgerOutcome
@@ -248,8 +234,6 @@ class CloseAnswered:
             result. LOST: another client decides, or decided, otherwise. FAILED: request it again
             later.
         last_entry_id: With OK; the writer's last add confirmed.
-        size_bytes: With OK; payload bytes, as in the ledger's metadata.
-        error: Without OK.
     """
 
     request: int
@@ -265,8 +249,6 @@ class LeaderOpened:
 
     Attributes:
         head: As this leader wrote it.
-        ledger_id: The ledger that appends go to.
-        next_offset: Of the next record.
     """
 
     head: LogHead
@@ -297,8 +279,6 @@ class LedgerRolled:
     """Appends go to another ledger from now on.
 
     Attributes:
-        ledger_id: The new one.
-        first_offset: Of the first record in it.
         reordered: Appends that were ordered again, because the earlier ledger was closed without
             them.
     """

@@ -37,12 +37,7 @@ _PHASES: dict[type[Any], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """This client is the leader.
-
-    Attributes:
-        head: As this leader wrote it.
-        ledger_id: The one open ledger of the list.
-    """
+    """This client is the leader."""
 
     head: LogHead
     ledger_id: int

@@ -127,11 +127,7 @@ class LogMachine(ABC, Generic[R_co]):
         return self._has_written
 
     def give_up(self, timeout_ms: int) -> LedgerLogError:
-        """End without the pending reply; returns the error for the waiting caller (LOGS.md#K16).
-
-        Args:
-            timeout_ms: Time limit of the machine.
-        """
+        """End without the pending reply; returns the error for the waiting caller (LOGS.md#K16)."""
         definite = not self.may_write
         self._ended = True
         then = "nothing was changed" if definite else "it may have been changed nevertheless"

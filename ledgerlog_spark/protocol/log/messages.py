@@ -188,12 +188,6 @@ class WriteHead(LogRequest[Written]):
     being deleted: no transaction that lists it succeeded, or ever will.
 
     Attributes:
-        token: The head's; also the name of the pages' node.
-        head: The new head.
-        head_version: The version that it replaces.
-        app: The producer, None when its record does not change.
-        producer: Its new record.
-        producer_version: The version that it replaces.
         pages_version: Of `pages/<token>` as created by `WritePages`, None without pages.
         unlisted: Ledgers that no retained version names from now on.
         listed: Ledgers of a leader that the list names from now on.
@@ -270,7 +264,6 @@ class DropLedger(LogRequest[Written]):
     not `marked_ms` any more: the mark was renewed, so its period of grace restarted.
 
     Attributes:
-        ledger_id: The ledger, which cannot be listed any more.
         marked_ms: Time of the mark that made it due; None for a ledger without a mark.
     """
 

@@ -29,7 +29,6 @@ def password_check(password: bytes, salt: bytes) -> str:
     """The stored check of a password, which may be empty.
 
     Args:
-        password: The password of the log's ledgers.
         salt: 16 random bytes, never used for another log.
     """
     if not password:
@@ -39,10 +38,6 @@ def password_check(password: bytes, salt: bytes) -> str:
 
 def check_password(log: str, head: LogHead, password: bytes) -> None:
     """Raises unless ledgers of that password may be listed; returns when the head has no check.
-
-    Args:
-        head: The log's head.
-        password: The password of the ledgers.
 
     Raises:
         UnauthorizedError: The log has another password. Definite.

@@ -140,11 +140,7 @@ _FIXED = {"name", "kind", "content", "schema", "id"}
 
 
 def _field_of(option: str) -> str:
-    """The field of a property, by its name in any case.
-
-    Raises:
-        ConfigurationError: The name is unknown; names the nearest.
-    """
+    """The field of a property, by its name in any case."""
     name = _FIELD_OF.get(option.lower())
     if name is not None:
         return name
@@ -169,7 +165,6 @@ def changed_properties(
     """The stored properties after a change, checked together with the unchanged ones.
 
     Args:
-        stored: As in the head.
         changes: By option name in any case; None restores the default.
 
     Raises:
@@ -190,14 +185,7 @@ def user_properties(stored: Mapping[str, str]) -> dict[str, str]:
 
 
 def new_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
-    """The stored properties of a new log.
-
-    Args:
-        properties: By option name in any case.
-
-    Raises:
-        ConfigurationError: An unknown or fixed name, or an invalid value.
-    """
+    """The stored properties of a new log."""
     return changed_properties({}, properties or {})
 
 
@@ -205,13 +193,6 @@ def check_has_properties(log: str, stored: Mapping[str, str], wanted: Mapping[st
     """Raise unless the log has the wanted properties (LOGS.md#H10).
 
     Other properties may have any value.
-
-    Args:
-        stored: As in its head.
-        wanted: By option name in any case.
-
-    Raises:
-        ConfigurationError: One differs; names it and both values.
     """
     has = LogProperties.from_mapping(stored).to_full_mapping()
     for option, value in wanted.items():
@@ -231,11 +212,7 @@ def check_has_properties(log: str, stored: Mapping[str, str], wanted: Mapping[st
 
 
 def check_log_name(name: object) -> str:
-    """The name, if it is valid: 1 to 200 of letters, digits, `.`, `_` and `-`.
-
-    Raises:
-        ConfigurationError: It is invalid; names the wrong character.
-    """
+    """The name, if it is valid: 1 to 200 of letters, digits, `.`, `_` and `-`."""
     if not isinstance(name, str):
         raise ConfigurationError(
             f"the name of a log must be a str such as 'flights', not {type(name).__name__}",
@@ -258,11 +235,7 @@ def check_log_name(name: object) -> str:
 
 
 def check_properties_size(properties: Mapping[str, str]) -> None:
-    """Raise unless the properties fit their part of the head, 2 KiB.
-
-    Raises:
-        ConfigurationError: They do not.
-    """
+    """Raise unless the properties fit their part of the head, 2 KiB."""
     size_bytes = sum(len(n.encode()) + len(v.encode()) + 4 for n, v in properties.items())
     if size_bytes > PROPERTIES_SIZE_BYTES_MAX:
         raise ConfigurationError(
@@ -289,11 +262,7 @@ class PropertiesMachine(HeadTransaction[dict[str, str]]):
     """
 
     def __init__(self, log: str, changes: Mapping[str, str | None], *, token: str) -> None:
-        """Machine of one change.
-
-        Args:
-            changes: By option name in any case; None restores the default.
-        """
+        """Machine of one change."""
         super().__init__(log, token=token)
         self._changes = changes
 

@@ -36,7 +36,6 @@ def check_close(ledger_id: int, *, last_entry_id: int, floor_entry_id: int) -> N
     """Raise unless a ledger may be closed at `last_entry_id`, inclusive (LOGS.md#S2).
 
     Args:
-        last_entry_id: The end that recovery found.
         floor_entry_id: Result of `FloorMachine`, from before the recovery began or later.
 
     Raises:

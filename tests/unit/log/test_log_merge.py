@@ -249,9 +249,9 @@ def test_any_run_of_any_paged_list_is_replaced_as_in_a_plain_list(count: int, se
 
 
 def log_pages_kinds() -> dict[int, Any]:
-    from ledgerlog_spark.protocol.log.state.rows import PAGE_KINDS
+    from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, REFS, SCHEMAS
 
-    return dict(PAGE_KINDS)
+    return {kind.page_kind: kind for kind in (ITEMS, HISTORY, SCHEMAS, REFS)}
 
 
 @pytest.mark.usefixtures("_small_pages")

@@ -85,7 +85,6 @@ class ExpiryMachine(LogMachine[Expired]):
         Args:
             version_retention_ms: Versions that were replaced longer ago expire; None expires none,
                 and only drops items that no retained version names.
-            is_fresh: Synchronise first.
         """
         super().__init__(log, is_fresh=is_fresh)
         self._retention_ms = version_retention_ms

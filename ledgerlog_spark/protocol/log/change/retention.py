@@ -202,7 +202,6 @@ def due_by_age(items: Sequence[Item], *, since_ms: int) -> int:
     """The end of the items to drop because of their age; 0 for none.
 
     Args:
-        items: The oldest listed items, by offset.
         since_ms: Items whose youngest row is older are dropped; those without a time are dropped
             with the next one that has a time.
     """
@@ -213,7 +212,6 @@ def due_by_size(items: Sequence[Item], *, surplus_bytes: int, is_all: bool = Tru
     """The end of the items to drop because enough bytes follow; 0 for none.
 
     Args:
-        items: The oldest of the newest version, by offset.
         surplus_bytes: Items are dropped while their total size is at most this.
         is_all: Whether the last item is the log's last one, which is never dropped.
     """

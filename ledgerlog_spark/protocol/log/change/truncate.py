@@ -68,11 +68,7 @@ class TruncateMachine(HeadTransaction[Truncated]):
     """
 
     def __init__(self, log: str, *, offset: int, token: str) -> None:
-        """Machine of one truncation.
-
-        Args:
-            offset: The first row that stays.
-        """
+        """Machine of one truncation."""
         super().__init__(log, token=token)
         self._offset = offset
 
@@ -82,11 +78,7 @@ class TruncateMachine(HeadTransaction[Truncated]):
         return (yield from self._drop(head, oldest, self._checked(head)))
 
     def _checked(self, head: LogHead) -> int:
-        """The first row that stays.
-
-        Raises:
-            ConfigurationError: The log does not have it yet.
-        """
+        """The first row that stays."""
         is_leader_log = head.kind is LogKind.LEADER
         if not 0 <= self._offset <= head.end_offset:
             raise ConfigurationError(

@@ -116,7 +116,6 @@ class CommitMachine(HeadTransaction[CommitResult]):
         """Machine of one commit.
 
         Args:
-            request: The batch.
             known: The state after the app's last commit, None to read everything. It may be old.
             now_ms: By the store's clock; only used with `known`.
         """

@@ -88,10 +88,7 @@ class EpochMachine(LogMachine[Joined]):
         """Machine of one run.
 
         Args:
-            app: The producer.
             run: The query run; `query/run` for a query that writes under another app's name.
-            batch_id: The run's first batch id.
-            kind: The meaning of a batch id that was committed before.
             may_create: Whether to create the record of an unknown producer. False for the tasks of
                 a batch job: the job created the record and the sweeper may have deleted it.
             syncs_first: False for a caller that expects the run to be current and checks the

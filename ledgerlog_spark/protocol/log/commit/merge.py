@@ -28,11 +28,7 @@ class MergeRequest:
     """The ranges to replace, and their replacement.
 
     Attributes:
-        app: Names the producer of this merge, a job's.
-        run: Its query run.
         replaced: Consecutive items, as they were listed when their rows were copied.
-        staged: The range with the same rows in the same order.
-        password: The password of its ledger.
 
     Raises:
         LocalProtocolError: The rows differ, or the items are not consecutive.

@@ -94,14 +94,7 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class NewVersion:
-    """The change that makes a new version.
-
-    Attributes:
-        head: The head to change.
-        interval: The new version.
-        items: Items to append.
-        schemas: Schemas to append.
-    """
+    """The change that makes a new version."""
 
     head: LogHead
     interval: VersionInterval
@@ -195,21 +188,7 @@ def created(
     schema: bytes = b"",
     properties: Mapping[str, str] | None = None,
 ) -> tuple[LogHead, tuple[bytes, ...]]:
-    """The head of a new, empty log at version 0, and its pages.
-
-    Args:
-        log_id: Never used before.
-        name: Name of the log.
-        kind: Kind of its writers.
-        content: Content of its entries.
-        now_ms: By the store's clock.
-        token: Token of the creation.
-        schema: The first schema, empty for none.
-        properties: In their stored form.
-
-    Raises:
-        SchemaMismatchError: The schema is too large to be stored.
-    """
+    """The head of a new, empty log at version 0, and its pages."""
     schemas = (SchemaRecord(0, _storable(name, schema)),) if schema else ()
     interval = VersionInterval(
         version=0,

@@ -53,12 +53,8 @@ class RestoreRequest:
     """The version to restore.
 
     Attributes:
-        app: Names the producer of this restore, a job's.
-        run: Its query run.
         planned_version: The log's version when the restore was planned.
         copies: Copied ranges, by the offsets of their rows.
-        overwrite_if_changed: Replace later commits too.
-        password: The password of the copies' ledgers.
     """
 
     version: int

@@ -49,14 +49,7 @@ def forgotten(log: str, app: str) -> ProducerFencedError:
 def unknown(
     log: str, app: str, batch_id: int, token: str, timeout_ms: int | None = None
 ) -> CommitUnknownError:
-    """The error of a commit with a transaction that was sent and may have succeeded.
-
-    Args:
-        app: The producer.
-        batch_id: The batch.
-        token: The token of the transaction.
-        timeout_ms: Time limit of the commit, if that ended it.
-    """
+    """The error of a commit with a transaction that was sent and may have succeeded."""
     late: dict[str, Any] = {} if timeout_ms is None else {"timeout_ms": timeout_ms}
     return CommitUnknownError(
         f"batch {batch_id} of producer {app!r} may or may not be in log {log!r}: commit it again "

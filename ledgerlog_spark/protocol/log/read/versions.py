@@ -124,11 +124,7 @@ def listed_ledgers(head: LogHead, items: Sequence[Item]) -> set[int]:
 
 
 def check_version(head: LogHead, version: int) -> None:
-    """Raise unless the head retains the version.
-
-    Raises:
-        VersionNotAvailableError: It does not.
-    """
+    """Raise unless the head retains the version."""
     if not head.oldest_version <= version <= head.version:
         raise _not_available(head, version)
 

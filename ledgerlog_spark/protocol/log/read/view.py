@@ -63,12 +63,9 @@ class ViewMachine(LogMachine[LogView]):
     """Ends with `Finished(LogView)`, or `Failed` as the other readers.
 
     Args:
-        first_offset: The first row that the caller may read.
         known_version: The newest version that the caller has; None reads back to the one that ends
             before `first_offset`, or to the oldest.
         known_schemas: Ids of the schemas that the caller has.
-        is_fresh: Synchronise first. Otherwise the view may be some time old, which is enough to
-            read on, and never to conclude that something does not exist.
     """
 
     def __init__(

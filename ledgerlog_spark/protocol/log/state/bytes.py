@@ -54,11 +54,7 @@ class ByteReader:
         return len(self._data) - self.position
 
     def byte(self) -> int:
-        """The next byte.
-
-        Raises:
-            WireFormatError: There is none.
-        """
+        """The next byte."""
         if self.position >= len(self._data):
             raise WireFormatError("a record ends too early")
         value = self._data[self.position]
@@ -66,11 +62,7 @@ class ByteReader:
         return value
 
     def take(self, count: int) -> bytes:
-        """The next `count` bytes.
-
-        Raises:
-            WireFormatError: There are fewer.
-        """
+        """The next `count` bytes."""
         if count > self.remaining:
             raise WireFormatError(f"a record ends {count - self.remaining} bytes too early")
         data = self._data[self.position : self.position + count]
@@ -78,11 +70,7 @@ class ByteReader:
         return data
 
     def varint(self) -> int:
-        """A number of at least 0.
-
-        Raises:
-            WireFormatError: The bytes end first, or the number is too long.
-        """
+        """A number of at least 0."""
         data, position = self._data, self.position
         number = shift = 0
         for byte in data[position : position + VARINT_SIZE_BYTES_MAX]:
@@ -95,58 +83,34 @@ class ByteReader:
         raise WireFormatError("a number in a record has no end")
 
     def zigzag(self) -> int:
-        """A number of any sign.
-
-        Raises:
-            WireFormatError: The bytes end first, or the number is too long.
-        """
+        """A number of any sign."""
         number = self.varint()
         return number >> 1 if number & 1 == 0 else -((number + 1) >> 1)
 
     def length(self, size_max: int) -> int:
-        """A length of at most `size_max`.
-
-        Raises:
-            WireFormatError: It is longer, or the bytes end first.
-        """
+        """A length of at most `size_max`."""
         size = self.varint()
         if size > size_max:
             raise WireFormatError(f"a field has the size {size}, more than {size_max}")
         return size
 
     def blob(self, size_bytes_max: int) -> bytes:
-        """Bytes that `append_blob` wrote.
-
-        Raises:
-            WireFormatError: It is longer than `size_bytes_max`, or the bytes end first.
-        """
+        """Bytes that `append_blob` wrote."""
         return self.take(self.length(size_bytes_max))
 
     def text(self, size_bytes_max: int) -> str:
-        """Text that `append_text` wrote.
-
-        Raises:
-            WireFormatError: It is too long, cut off, or not UTF-8.
-        """
+        """Text that `append_text` wrote."""
         return self.text_of(self.blob(size_bytes_max))
 
     @staticmethod
     def text_of(data: bytes) -> str:
-        """`data` as UTF-8.
-
-        Raises:
-            WireFormatError: It is not UTF-8.
-        """
+        """`data` as UTF-8."""
         try:
             return data.decode()
         except UnicodeDecodeError as error:
             raise WireFormatError(f"text in a record is not UTF-8: {error}") from None
 
     def expect_end(self) -> None:
-        """Raise unless all bytes were read.
-
-        Raises:
-            WireFormatError: There are more.
-        """
+        """Raise unless all bytes were read."""
         if self.remaining:
             raise WireFormatError(f"there are {self.remaining} bytes after a record")

@@ -73,11 +73,7 @@ _PROPERTIES_MAX = 256
 
 
 def encode_head(head: LogHead) -> bytes:
-    """The head as stored, at most 16 KiB.
-
-    Raises:
-        LocalProtocolError: It is larger: a part should have gone to a page first.
-    """
+    """The head as stored, at most 16 KiB."""
     assert not head.open_ledgers or head.kind is LogKind.LEADER, "only leader logs have them"
     out = bytearray()
     append_text(out, head.log_id)
@@ -117,12 +113,7 @@ def encode_head(head: LogHead) -> bytes:
 
 
 def decode_head(data: bytes) -> LogHead:
-    """The head that `encode_head` stored.
-
-    Raises:
-        WireFormatError: The bytes are no head.
-        MetadataFormatError: A later version of ledgerlog wrote it.
-    """
+    """The head that `encode_head` stored."""
     reader = ByteReader(_unwrap(_HEAD, data, size_bytes_max=HEAD_SIZE_BYTES_MAX))
     log_id = reader.text(NAME_SIZE_BYTES_MAX)
     name = reader.text(NAME_SIZE_BYTES_MAX)
@@ -175,11 +166,7 @@ def decode_head(data: bytes) -> LogHead:
 
 
 def encode_page(kind: RecordKind[T], records: Sequence[T]) -> bytes:
-    """A page as stored, at most 256 KiB.
-
-    Raises:
-        LocalProtocolError: It is larger.
-    """
+    """A page as stored, at most 256 KiB."""
     data = _wrap(kind.page_kind, kind.encode(records))
     if len(data) > PAGE_SIZE_BYTES_MAX:
         raise LocalProtocolError(
@@ -190,12 +177,7 @@ def encode_page(kind: RecordKind[T], records: Sequence[T]) -> bytes:
 
 
 def decode_page(kind: RecordKind[T], data: bytes) -> tuple[T, ...]:
-    """The records of a page of that kind.
-
-    Raises:
-        WireFormatError: The bytes are no such page.
-        MetadataFormatError: A later version of ledgerlog wrote it.
-    """
+    """The records of a page of that kind."""
     reader = ByteReader(_unwrap(kind.page_kind, data, size_bytes_max=PAGE_SIZE_BYTES_MAX))
     records = kind.decode(reader)
     reader.expect_end()
@@ -217,12 +199,7 @@ def encode_producer(record: ProducerRecord) -> bytes:
 
 
 def decode_producer(data: bytes) -> ProducerRecord:
-    """The producer record that `encode_producer` stored.
-
-    Raises:
-        WireFormatError: The bytes are no producer record.
-        MetadataFormatError: A later version of ledgerlog wrote it.
-    """
+    """The producer record that `encode_producer` stored."""
     reader = ByteReader(_unwrap(_PRODUCER, data, size_bytes_max=BODY_SIZE_BYTES_MAX))
     epoch = reader.varint()
     last_batch_id = reader.zigzag()

@@ -60,12 +60,7 @@ Loaded = dict[tuple[str, int], tuple[Any, ...]]
 
 
 class PageWriter:
-    """Numbers and encodes the pages of one attempt.
-
-    Attributes:
-        token: Names the attempt.
-        pages: As stored, in order of their numbers.
-    """
+    """Numbers and encodes the pages of one attempt."""
 
     __slots__ = ("pages", "token")
 
@@ -114,7 +109,6 @@ def append(
     """The sequence with `new` at its end; new pages are added to `writer`.
 
     Args:
-        paged: The sequence in the head.
         new: In rising order of key, all after the existing ones.
         loaded: Records of all `pages_to_merge`.
     """
@@ -204,8 +198,6 @@ def replace_run(
     the page before when both fit into one, so that merging also reduces the number of pages.
 
     Args:
-        paged: The sequence in the head.
-        run: Consecutive records of it, at least one.
         by: At least one record; together they cover the keys that the run covered.
         loaded: Records of all pages and index pages of the sequence that hold retained keys.
     """

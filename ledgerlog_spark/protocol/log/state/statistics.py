@@ -47,11 +47,8 @@ class ColumnStatistics:
 
     Attributes:
         column: Place among the schema's top-level fields.
-        null_count: Rows with a null value.
         minimum: At most the smallest value; None when unknown (or all values are null).
         maximum: At least the largest value; None when unknown (or all values are null).
-        is_minimum_exact: The minimum is a value that occurs.
-        is_maximum_exact: The maximum is a value that occurs.
     """
 
     column: int
@@ -79,11 +76,7 @@ def encode_statistics(columns: Sequence[ColumnStatistics], *, size_bytes_max: in
 
 
 def decode_statistics(data: bytes) -> tuple[ColumnStatistics, ...]:
-    """The columns that `encode_statistics` stored.
-
-    Raises:
-        WireFormatError: On bytes that it cannot have written.
-    """
+    """The columns that `encode_statistics` stored."""
     reader = ByteReader(data)
     columns = []
     while reader.remaining:
@@ -94,11 +87,7 @@ def decode_statistics(data: bytes) -> tuple[ColumnStatistics, ...]:
 
 
 def shorten_statistics(data: bytes, *, size_bytes_max: int) -> bytes:
-    """The leading columns of stored statistics that fit into `size_bytes_max`.
-
-    Raises:
-        WireFormatError: On bytes that `encode_statistics` cannot have written.
-    """
+    """The leading columns of stored statistics that fit into `size_bytes_max`."""
     if len(data) <= size_bytes_max:
         return data
     reader = ByteReader(data)

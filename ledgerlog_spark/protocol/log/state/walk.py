@@ -33,8 +33,6 @@ class Walk(Generic[T]):
         """Walk over the keys [first_key, end_key).
 
         Args:
-            first_key: Inclusive.
-            end_key: Exclusive.
             records_min: Read only as many of the oldest pages as hold more records than this; None
                 reads all. The records of the head follow only after the last page.
         """
