@@ -79,7 +79,7 @@ class FileVerdict:
     write_from: int
 
 
-def vouched_upto(scans: list[FileScan], durable_upto: int) -> int:
+def synced_upto(scans: list[FileScan], durable_upto: int) -> int:
     """Return the largest sequence proved to be synced; `durable_upto` is the MANIFEST's."""
     return max(durable_upto, *(r.durable_upto for scan in scans for r in scan.records), 0)
 
@@ -92,24 +92,24 @@ def largest_sequence(scans: list[FileScan], durable_upto: int) -> int:
 
 
 def judge(
-    scan: FileScan, vouched: int, *, previous: FileScan | None, following: FileScan | None
+    scan: FileScan, synced: int, *, previous: FileScan | None, following: FileScan | None
 ) -> FileVerdict:
     """Decide on the records of one file.
 
     Args:
         scan: The scan of this file.
-        vouched: Sequence known to be synced.
+        synced: Sequence known to be synced.
         previous: Scan of the file before, None for the first one.
         following: Scan of the next file, None for the last one.
     """
     was_reached = bool(scan.records) or previous is None or previous.is_finished
     counted = [r for r in scan.records if r.kind is not RecordKind.FINISH]
-    kept = [r for r in counted if r.sequence <= vouched]
+    kept = [r for r in counted if r.sequence <= synced]
     damaged = [g.record for g in scan.gaps if g.record is not None]
-    unreadable = [r for r in damaged if r.sequence <= vouched and r.kind is not RecordKind.FINISH]
-    torn = [g for g in scan.gaps if g.sequence > vouched]
+    unreadable = [r for r in damaged if r.sequence <= synced and r.kind is not RecordKind.FINISH]
+    torn = [g for g in scan.gaps if g.sequence > synced]
     cut_at = min((g.offset for g in torn), default=None)
-    tail = [r for r in counted if r.sequence > vouched]
+    tail = [r for r in counted if r.sequence > synced]
     rewritten = [r for r in tail if cut_at is None or r.offset < cut_at]
     last = max((*kept, *unreadable), key=lambda r: r.offset, default=None)
     data_end = scan.records_start if last is None else last.offset + last.size
@@ -119,7 +119,7 @@ def judge(
         rewritten=[r for r in rewritten if r.kind is not RecordKind.WATERMARK],
         was_cut=len(rewritten) < len(tail) or any(not g.is_blank for g in torn),
         has_damage=was_reached
-        and any(_hides_a_record(gap, scan, vouched, following) for gap in scan.gaps),
+        and any(_hides_a_record(gap, scan, synced, following) for gap in scan.gaps),
         last_sequence=0 if last is None else last.sequence,
         next_sequence=max(
             (r.sequence + 1 for r in (*kept, *unreadable, *rewritten)),
@@ -130,14 +130,14 @@ def judge(
     )
 
 
-def _hides_a_record(gap: Gap, scan: FileScan, vouched: int, following: FileScan | None) -> bool:
+def _hides_a_record(gap: Gap, scan: FileScan, synced: int, following: FileScan | None) -> bool:
     """Return whether the gap must contain a synced record of unknown contents.
 
     It need not if only the finish record is missing, which adds nothing to the others. The
     following file then starts with the sequence after it or, where its header was found, with the
     sequence that is expected in the gap.
     """
-    if gap.record is not None or gap.sequence > vouched:
+    if gap.record is not None or gap.sequence > synced:
         return False
     is_last = gap is scan.gaps[-1] and not (scan.records and scan.records[-1].offset > gap.offset)
     if is_last and following is not None and following.records:

@@ -97,7 +97,7 @@ class EntryStorage(Protocol):
     def read_batch(self, request: BatchReadRequest, on_done: OnReadBatch) -> None:
         """Read consecutive stored entries; ends before the first missing one."""
 
-    def tell_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
+    def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
         """Notify watches of a LAC; it may be forgotten."""
 
 

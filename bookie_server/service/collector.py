@@ -78,7 +78,7 @@ class Collector:
         self._is_stopped = False
         self._is_due = False
         self._due: Future[None] | None = None
-        self._asked: list[Future[Collected]] = []
+        self._waiting: list[Future[Collected]] = []
 
     def start(self) -> None:
         """Start the passes; the first one runs after an interval, or on request."""
@@ -92,10 +92,10 @@ class Collector:
 
     async def collect(self) -> Collected:
         """Request a pass that begins after this call, and wait for it."""
-        asked: Future[Collected] = self._tasks.future()
-        self._asked.append(asked)
+        request: Future[Collected] = self._tasks.future()
+        self._waiting.append(request)
         self._wake()
-        return await asked
+        return await request
 
     def _wake(self) -> None:
         self._is_due = True
@@ -115,11 +115,11 @@ class Collector:
                 await self._due
                 continue
             self._is_due = False
-            asked, self._asked = self._asked, []
+            requests, self._waiting = self._waiting, []
             collected = await self._pass()
             self._on_pass(collected)
-            answer(asked, collected)
-        answer(self._asked, Collected(is_whole=False, ledgers_held=0, ledgers_dropped=0))
+            answer(requests, collected)
+        answer(self._waiting, Collected(is_whole=False, ledgers_held=0, ledgers_dropped=0))
 
     async def _pass(self) -> Collected:
         held = await self._storage.droppable()
@@ -155,7 +155,7 @@ class Collector:
         return codes.count(Code.OK)
 
 
-def answer(asked: list[Future[Collected]], collected: Collected) -> None:
+def answer(requests: list[Future[Collected]], collected: Collected) -> None:
     """Resolve the requests of a pass."""
-    for future in asked:
+    for future in requests:
         resolve(future, collected)

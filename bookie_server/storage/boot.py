@@ -23,7 +23,7 @@ from bookie_server.core.replay_decision import (
     FileVerdict,
     judge,
     largest_sequence,
-    vouched_upto,
+    synced_upto,
 )
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import CorruptRecordError, DiskFullError, MissingFileError
@@ -97,13 +97,13 @@ class Boot:
             if entry.state is FileState.FINISHED:
                 await self._open_finished(entry, is_missing=entry.slot not in names)
         replayed = await self._scan_open()
-        vouched = await self._judge(replayed)
+        synced = await self._judge(replayed)
         for file in replayed:
             self._apply(file)
         await self._prepare_active(replayed)
-        await self._rewrite(replayed, vouched)
+        await self._rewrite(replayed, synced)
         for file in replayed:
-            await self._finish(file, vouched)
+            await self._finish(file, synced)
         self.finished.sort(key=lambda file: file.entry.file_id)
         await self._find_last_entries()
         await self._prepare_spare()
@@ -194,14 +194,14 @@ class Boot:
         """Decide on the records of all files, and commit the losses immediately."""
         scans = [file.scan for file in replayed]
         manifest = self.shared.store.current
-        vouched = vouched_upto(scans, manifest.durable_upto)
+        synced = synced_upto(scans, manifest.durable_upto)
         finished = [e.last_sequence for e in manifest.files if e.state is FileState.FINISHED]
-        seen = max([vouched, manifest.durable_upto, *finished])
+        seen = max([synced, manifest.durable_upto, *finished])
         self.shared.sequences.next_sequence = largest_sequence(scans, seen) + 1
         for number, file in enumerate(replayed):
             file.verdict = judge(
                 file.scan,
-                vouched,
+                synced,
                 previous=scans[number - 1] if number else None,
                 following=scans[number + 1] if number + 1 < len(scans) else None,
             )
@@ -219,7 +219,7 @@ class Boot:
             await self.shared.store.commit(lambda: manifest, self.shared.states)
         for file in lost:
             self.shared.health.files_in_doubt.add(file.entry.file_id)
-        return vouched
+        return synced
 
     def _apply(self, file: Replayed) -> None:
         verdict = file.verdict
@@ -272,7 +272,7 @@ class Boot:
         except DiskFullError:
             self.shared.health.is_writable = False
 
-    async def _rewrite(self, replayed: list[Replayed], vouched: int) -> None:
+    async def _rewrite(self, replayed: list[Replayed], synced: int) -> None:
         """Copy the records that are not proved to be synced; durable on return."""
         active = self.active
         assert active is not None
@@ -288,7 +288,7 @@ class Boot:
                 if record.body_size:
                     record.body = await finish(read_body(file.handle, record, 0, record.body_size))
                 record.identity, record.offset = active.identity, active.end
-                record.sequence, record.durable_upto = self.shared.sequences.next_sequence, vouched
+                record.sequence, record.durable_upto = self.shared.sequences.next_sequence, synced
                 self.shared.sequences.next_sequence += 1
                 active.end += append_encoded(record, buffers)
                 record.body = None
@@ -302,7 +302,7 @@ class Boot:
             append_end_mark(active, buffers)
             await active.handle.write_synced(start, buffers)
 
-    async def _finish(self, file: Replayed, vouched: int) -> None:
+    async def _finish(self, file: Replayed, synced: int) -> None:
         """Write the index of a replayed file after all its data that counts."""
         verdict, handle = file.verdict, file.handle
         assert verdict is not None
@@ -325,7 +325,7 @@ class Boot:
         record = JournalRecord(RecordKind.FINISH, body=body)
         record.identity, record.offset = identity, aligned(verdict.write_from)
         record.sequence = record.origin_sequence = verdict.next_sequence
-        record.durable_upto = vouched
+        record.durable_upto = synced
         buffers: list[Buffer] = []
         append_encoded(record, buffers)
         await handle.write_synced(record.offset, buffers)

@@ -99,7 +99,7 @@ class Journal:
         self._waiter_number = 0
         self._is_closing = False
         self._watermark_is_due = False
-        self._vouched_sequence = sequences.durable_sequence = sequences.next_sequence - 1
+        self._watermark_sequence = sequences.durable_sequence = sequences.next_sequence - 1
         self.failure: StorageError | None = None
         self.last_ticket = 0
         self.durable_ticket = 0
@@ -191,7 +191,7 @@ class Journal:
                 await self._roll()
                 return self.failure is None
             if not self._queue and not self._under_way:
-                self._vouch_when_idle()
+                self._write_watermark_when_idle()
             waiting: Future[None] = self._tasks.future()
             self._waiting.append(waiting)
             await waiting
@@ -280,7 +280,7 @@ class Journal:
         self._sequences.durable_sequence = last.sequence
         self.durable_ticket = last.ticket
         if last.kind is RecordKind.WATERMARK and last.durable_upto == last.sequence - 1:
-            self._vouched_sequence = last.sequence
+            self._watermark_sequence = last.sequence
         self._on_durable(group)
         waiters = self._waiters
         while waiters and waiters[0][0] <= self.durable_ticket:
@@ -295,14 +295,14 @@ class Journal:
         for _, _, callback in sorted(waiters, key=lambda waiter: waiter[:2]):
             call_back(self._tasks, callback, Code.IO_ERROR)
 
-    def _vouch_when_idle(self) -> None:
+    def _write_watermark_when_idle(self) -> None:
         """Write, after an idle time, a record that marks the last group as synced."""
-        if self._watermark_is_due or self._vouched_sequence >= self._sequences.durable_sequence:
+        if self._watermark_is_due or self._watermark_sequence >= self._sequences.durable_sequence:
             return
         self._watermark_is_due = True
-        self._tasks.spawn("watermark", self._vouch_later())
+        self._tasks.spawn("watermark", self._write_watermark())
 
-    async def _vouch_later(self) -> None:
+    async def _write_watermark(self) -> None:
         seen = -1
         while seen != self.last_ticket:
             seen = self.last_ticket

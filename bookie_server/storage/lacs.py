@@ -66,7 +66,7 @@ class Lacs:
         state.last_ticket = self._journal.submit(record)
         self._raise(state, lac)
 
-    def tell(self, ledger_id: int, lac: int, master_key: bytes) -> None:
+    def announce(self, ledger_id: int, lac: int, master_key: bytes) -> None:
         """Remember a confirmed LAC until the process ends; a LAC that is refused is ignored."""
         state = self._shared.states.get(ledger_id)
         if state is not None and state.master_key is not None and key_fits(state, master_key):

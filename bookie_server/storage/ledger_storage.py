@@ -33,7 +33,7 @@ class LedgerStorage:
     Attributes:
         add: Stores a run, all or nothing (`AddPath.add`).
         read: Reads one stored entry (`ReadAnswers.read`). `read_batch` reads consecutive ones.
-        read_lac: The last add confirmed of a ledger (`Lacs`); `write_lac`, `tell_lac`, `watch_lac`.
+        read_lac: The last add confirmed of a ledger (`Lacs`); also `write_lac`, `watch_lac`.
         drop: Deletes the entries of a ledger (`Drops.drop`); `droppable` lists candidates.
         entries_held: The stretches of entries of a ledger (`Reader.held`).
         failure: The write or sync error that ended it; None while it works.
@@ -61,7 +61,7 @@ class LedgerStorage:
         self.add = AddPath(shared, keeper, journal, self._reader, fences).add
         self.read, self.read_batch = reads.read, reads.read_batch
         self.read_lac, self.write_lac = self._lacs.read, self._lacs.write
-        self.tell_lac, self.watch_lac = self._lacs.tell, self._lacs.watch
+        self.announce_lac, self.watch_lac = self._lacs.announce, self._lacs.watch
         self.drop, self.droppable = self._drops.drop, self._drops.candidates
         self.entries_held = self._reader.held
 

@@ -53,7 +53,7 @@ class Services:
         """
         bookies, timeout_ms = self.bookies, self.settings.metadata_timeout_ms
         async with Deadline(timeout_ms / 1e3, lambda: bookies_unread(timeout_ms)):
-            names = list(await (bookies.asked() if is_fresh else bookies.known()))
+            names = list(await (bookies.refreshed() if is_fresh else bookies.known()))
         self.random.shuffle(names)
         return tuple(names)
 

@@ -25,10 +25,10 @@ class WritableBookies:
         self._is_watched = False
 
     async def known(self) -> Sequence[str]:
-        """Bookie ids as last read, sorted; errors as of `asked`."""
-        return await self.asked() if self._names is None else self._names
+        """Bookie ids as last read, sorted; errors as of `refreshed`."""
+        return await self.refreshed() if self._names is None else self._names
 
-    async def asked(self) -> Sequence[str]:
+    async def refreshed(self) -> Sequence[str]:
         """Bookie ids, sorted, as the metadata store has them.
 
         Raises:

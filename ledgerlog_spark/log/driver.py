@@ -177,12 +177,12 @@ class Driver:
         return m.ProducerRead(ask.request, outcome, found, now_ms)
 
     async def _time(
-        self, asked: m.AskedTime, outcome: MetadataOutcome
+        self, needed: m.TimeNeeded, outcome: MetadataOutcome
     ) -> tuple[MetadataOutcome, int]:
         """The store's clock for a reply of that outcome, and the outcome with it."""
-        if asked is m.AskedTime.NONE or outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
+        if needed is m.TimeNeeded.NONE or outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
             return outcome, 0
-        if asked is m.AskedTime.RECENT:
+        if needed is m.TimeNeeded.RECENT:
             read, now_ms = await _attempt(self._store.recent_ms())
         elif outcome is MetadataOutcome.OK:
             clock = self._clock or self._store

@@ -90,7 +90,7 @@ class LedgerReaderHandle(Protocol):
     def follow(self, on_change: Callable[[], None], *, entries_size_bytes_max: int = 0) -> Follower:
         """Keep both up to date, calling back after each change, until cancelled."""
 
-    def told_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Any]:
+    def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Any]:
         """Entries from the last update of following, from the first on; perhaps fewer, or none."""
 
     async def refresh(self) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Clock(Protocol):
+class EstimatedClock(Protocol):
     """The store's clock, as far as it is known here."""
 
     def estimate_ms(self, age_ms_max: int | None = None) -> int | None:
@@ -37,7 +37,7 @@ def elapsed_ns() -> int:
 
 
 class StoreClock:
-    """A `Clock` that gets the date of each answer to a write."""
+    """An `EstimatedClock` that gets the date of each answer to a write."""
 
     __slots__ = ("_elapsed_ns", "_noted_ns", "_store_ms")
 
@@ -57,7 +57,7 @@ class StoreClock:
         self._noted_ns = self._elapsed_ns()
 
     def estimate_ms(self, age_ms_max: int | None = None) -> int | None:
-        """Implements `Clock.estimate_ms`."""
+        """Implements `EstimatedClock.estimate_ms`."""
         if self._store_ms is None:
             return None
         age_ms = (self._elapsed_ns() - self._noted_ns) // 1_000_000

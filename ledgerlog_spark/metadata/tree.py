@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
-    from ledgerlog_spark.metadata.store_clock import Clock
+    from ledgerlog_spark.metadata.store_clock import EstimatedClock
     from ledgerlog_spark.model import Version, Versioned
 
 NODE_SIZE_BYTES_MAX = 1_000_000
@@ -173,7 +173,7 @@ class ZnodeTree(Session, Protocol):
         """The secret that `end_session` takes; its owner can end the present session."""
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> EstimatedClock:
         """The store's clock; every successful write of this session updates it."""
 
     async def get(self, path: str) -> Versioned[bytes]:

@@ -118,7 +118,7 @@ class MemoryStorage:
         self._raise_lac(ledger_id, lac)
         on_done(Code.OK)
 
-    def tell_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
+    def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
         """Notify watches of a last add confirmed."""
         ledger = self.ledgers.get(ledger_id)
         if ledger is not None and master_key == ledger.master_key:

@@ -109,7 +109,7 @@ class BookieStorage(Protocol):
     ) -> None:
         """Store an explicit LAC; `on_done` after it is durable, or refused."""
 
-    def tell_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
+    def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
         """Notify watches of a LAC; it may be forgotten."""
 
     def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
@@ -208,8 +208,8 @@ class InProcessTransport:
             lambda code, entries: self._reply(pending.finish, code, tuple(entries)),
         )
 
-    def tell_lac(self, bookie_id: str, request: WriteLac) -> bool:
-        """See `BookieTransport.tell_lac`.
+    def announce_lac(self, bookie_id: str, request: WriteLac) -> bool:
+        """See `BookieTransport.announce_lac`.
 
         Raises:
             LocalProtocolError: A negative id or LAC, or a bad key.
@@ -219,7 +219,7 @@ class InProcessTransport:
         storage = self._storage(bookie_id)
         if storage is None:
             return False
-        storage.tell_lac(request.ledger_id, request.last_add_confirmed, master_key)
+        storage.announce_lac(request.ledger_id, request.last_add_confirmed, master_key)
         return True
 
     def write_lac(

@@ -6,7 +6,7 @@ deadlines and lost connections are replies too (`Code.TIMEOUT`, `Code.UNAVAILABL
 
 The last add confirmed is written, read and watched through the control service of each bookie,
 whatever transport the entries use. A bookie without one (Apache's) is `Code.UNAVAILABLE` there.
-`tell_lac`, which promises nothing, uses the connection of the entries.
+`announce_lac`, which promises nothing, uses the connection of the entries.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class BookieTransport(Protocol):
     ) -> None:
         """Read a run of stored entries from one bookie."""
 
-    def tell_lac(self, bookie_id: str, request: WriteLac) -> bool:
+    def announce_lac(self, bookie_id: str, request: WriteLac) -> bool:
         """Pass a LAC to the watches of a bookie, as fast as possible.
 
         It follows the adds that were sent before. The bookie may forget it, and its arrival is not

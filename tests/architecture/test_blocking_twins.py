@@ -56,7 +56,7 @@ ONLY_ASYNC = {
     },
     "ReadHandle": {
         "follow": "calls back on the loop; for `log/`",
-        "told_entries": "what a follower brought",
+        "watched_entries": "what a follower brought",
         "take_rise": "for a follower",
         "reload": "for a follower",
         "read_last_add_confirmed": "`refresh`",

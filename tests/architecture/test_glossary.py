@@ -35,8 +35,6 @@ KNOWN: Final[dict[str, str]] = {
 TWICE: Final[dict[str, str]] = {
     "AddRequest": "StoredAdd in bookie_server/core",
     "BatchReadRequest": "StoredBatchRead in bookie_server/core",
-    "Clock": "StoreClock in ledgerlog_spark/metadata",
-    "Lane": "V2Lane in ledgerlog_spark/transport",
     "LedgerState": "HeldLedger in bookie_server/core",
     "Piece": "RecordBatch in ledgerlog_spark/log",
     "ReadRequest": "StoredRead in bookie_server/core",

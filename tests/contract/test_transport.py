@@ -416,9 +416,9 @@ async def test_lac_that_no_request_can_have_is_refused(caller: Caller) -> None:
         lambda: caller.start_write_lac(7, -1),
         lambda: caller.start_write_lac(-7, 1),
         lambda: caller.start_write_lac(7, 1, key=b"short"),
-        lambda: caller.tell_lac(7, -1),
-        lambda: caller.tell_lac(-7, 1),
-        lambda: caller.tell_lac(7, 1, key=b"short"),
+        lambda: caller.announce_lac(7, -1),
+        lambda: caller.announce_lac(-7, 1),
+        lambda: caller.announce_lac(7, 1, key=b"short"),
         lambda: caller.start_read_lac(-1),
         lambda: caller.watch_lac(-1),
     ):
@@ -487,11 +487,11 @@ async def test_watch_brings_no_entries_beyond_the_size_that_is_wanted(caller: Ca
 async def test_watch_hears_of_a_lac_that_was_told_or_else_it_was_not_sent(caller: Caller) -> None:
     watch = caller.watch_lac(7, entries_size_bytes_max=1_000)
     await caller.add(run_of(7, range(3)))
-    if not caller.tell_lac(7, 2):
+    if not caller.announce_lac(7, 2):
         assert await caller.write_lac(7, 2) is Code.OK
     await watch.rises_to(2)
     assert watch.told == [(0, [stored(7, number) for number in range(3)])]
-    caller.tell_lac(7, 1)
+    caller.announce_lac(7, 1)
     assert await caller.read_lac(7) == (Code.OK, 2)
     watch.cancel()
 
@@ -500,8 +500,8 @@ async def test_lac_that_is_told_with_a_wrong_key_or_of_an_unknown_ledger_changes
     caller: Caller,
 ) -> None:
     await caller.add(run_of(7, range(3)))
-    caller.tell_lac(7, 1, key=OTHER_KEY)
-    caller.tell_lac(8, 1)
+    caller.announce_lac(7, 1, key=OTHER_KEY)
+    caller.announce_lac(8, 1)
     await caller.add(run_of(7, range(3, 4)))
     assert await caller.read_lac(7) == (Code.OK, -1)
     assert await caller.read_lac(8) == (Code.NO_LEDGER, -1)
@@ -525,7 +525,7 @@ async def test_lac_of_an_unknown_bookie_is_unavailable(caller: Caller) -> None:
     assert await caller.write_lac(7, 1) is Code.UNAVAILABLE
     assert await caller.read_lac(7) == (Code.UNAVAILABLE, -1)
     assert await caller.watch_lac(7).ended() is Code.UNAVAILABLE
-    assert not caller.tell_lac(7, 1)
+    assert not caller.announce_lac(7, 1)
 
 
 async def test_lac_without_an_answer_times_out(world: World) -> None:
@@ -549,6 +549,6 @@ async def test_closing_ends_watches_once_and_answers_lac_requests(world: World) 
     assert await watch.ended() is Code.UNAVAILABLE
     assert await caller.watch_lac(7).ended() is Code.UNAVAILABLE
     assert await caller.write_lac(7, 0) is Code.UNAVAILABLE
-    assert not caller.tell_lac(7, 0)
+    assert not caller.announce_lac(7, 0)
     await world.transport_closed()
     assert watch.ends == [Code.UNAVAILABLE]

@@ -40,8 +40,8 @@ class HeldStorage:
 
         return call
 
-    def tell_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        self.storage.tell_lac(ledger_id, lac, master_key)
+    def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
+        self.storage.announce_lac(ledger_id, lac, master_key)
 
     def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
         return self.storage.watch_lac(ledger_id, on_change)
@@ -145,7 +145,9 @@ class SmallConnection(asyncio.BufferedProtocol):
             case BatchReadRequest():
                 storage.read_batch(*self._read_batch(request))
             case TellLacRequest():
-                storage.tell_lac(request.ledger_id, request.last_add_confirmed, request.master_key)
+                storage.announce_lac(
+                    request.ledger_id, request.last_add_confirmed, request.master_key
+                )
             case RefusedRequest():
                 self.send(answers.encode_refusal(request))
             case AuthMessage():

@@ -117,8 +117,8 @@ class Caller:
             lambda done: self.transport.write_lac(self.bookie_id, request, self.timeout_ms, done)
         )
 
-    def tell_lac(self, ledger_id: int, lac: int, *, key: bytes = KEY) -> bool:
-        return self.transport.tell_lac(self.bookie_id, WriteLac(ledger_id, lac, key))
+    def announce_lac(self, ledger_id: int, lac: int, *, key: bytes = KEY) -> bool:
+        return self.transport.announce_lac(self.bookie_id, WriteLac(ledger_id, lac, key))
 
     def start_read_lac(self, ledger_id: int) -> Call:
         return Call(

@@ -314,7 +314,7 @@ class Run:
                 self.model.lac[ledger_id] = max(lac, self.model.lac.get(ledger_id, -1))
 
         # A larger one that was only told says nothing of what is on the disk.
-        self.machine.serving.tell_lac(ledger_id, 2 * lac, KEY)
+        self.machine.serving.announce_lac(ledger_id, 2 * lac, KEY)
         call = partial(self.machine.serving.write_lac, ledger_id, lac, KEY)
         self.requests.send(f"LAC of {ledger_id}", call, done)
 

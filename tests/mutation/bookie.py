@@ -127,7 +127,7 @@ _CORE = [
         "replay_sees_no_damage",
         f"{CORE}/replay_decision.py",
         "        has_damage=was_reached\n"
-        "        and any(_hides_a_record(gap, scan, vouched, following) for gap in scan.gaps),",
+        "        and any(_hides_a_record(gap, scan, synced, following) for gap in scan.gaps),",
         "        has_damage=False,",
         "a synced record that rotted is denied after a restart",
     ),

@@ -331,10 +331,10 @@ _READING = [
         "entries that were read before an error are not given out",
     ),
     Mutation(
-        "told_entries_of_another_place",
+        "watched_entries_of_another_place",
         f"{CLIENT}/handles/reader.py",
-        "if told is None or not told.first_entry_id <= first_entry_id <= told.last_entry_id:",
-        "if told is None or first_entry_id > told.last_entry_id:",
+        "if held is None or not held.first_entry_id <= first_entry_id <= held.last_entry_id:",
+        "if held is None or first_entry_id > held.last_entry_id:",
         "entries that a follower brought are given out for others",
     ),
     Mutation(

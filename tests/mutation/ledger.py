@@ -351,7 +351,7 @@ _RECOVERY = [
     Mutation(
         "recovery_asks_one_member",
         f"{PROTOCOL}/ledger/recover/reads.py",
-        "return self._ask_all(tally) if verdict is Verdict.UNDECIDED else []",
+        "return self._request_all(tally) if verdict is Verdict.UNDECIDED else []",
         "return []",
         "an entry whose first member failed stays undecided until the hedge",
         equivalent="hedging asks the others after two ticks: slower, and nothing else",
@@ -359,7 +359,8 @@ _RECOVERY = [
     Mutation(
         "recovery_never_hedges",
         f"{PROTOCOL}/ledger/recover/reads.py",
-        "                if tally.is_slow:\n                    effects += self._ask_all(tally)\n",
+        "                if tally.is_slow:\n"
+        "                    effects += self._request_all(tally)\n",
         "",
         "a slow member is waited for until its deadline",
         equivalent="the deadline of the request answers it: slower, and nothing else",
@@ -397,8 +398,8 @@ _RECOVERY = [
     Mutation(
         "recovery_batch_skips_entry",
         f"{PROTOCOL}/ledger/recover/reads.py",
-        "self._next_to_ask = found.last_entry_id + 1",
-        "self._next_to_ask = found.last_entry_id + 2",
+        "self._next_to_request = found.last_entry_id + 1",
+        "self._next_to_request = found.last_entry_id + 2",
         "an entry between two batches is never asked for",
     ),
     Mutation(

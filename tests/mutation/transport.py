@@ -218,15 +218,15 @@ _LINK = [
     Mutation(
         "fencing_reads_wait_behind_reads",
         f"{TRANSPORT}/v2/transport.py",
-        "        lane = Lane.CONTROL if is_control else Lane.READS\n",
-        "        lane = Lane.READS\n",
+        "        lane = V2Lane.CONTROL if is_control else V2Lane.READS\n",
+        "        lane = V2Lane.READS\n",
         "a plain read of the last entry passes for a fencing one",
     ),
     Mutation(
         "recovery_waits_behind_adds",
         f"{TRANSPORT}/v2/transport.py",
-        "lane = Lane.CONTROL if request.is_recovery else Lane.ADDS",
-        "lane = Lane.ADDS",
+        "lane = V2Lane.CONTROL if request.is_recovery else V2Lane.ADDS",
+        "lane = V2Lane.ADDS",
         "recovery stands behind the megabytes of writers",
     ),
     Mutation(

@@ -171,7 +171,7 @@ class Audit:
                     storage.add(replace(add, is_recovery=is_recovery), partial(note, what="add"))
                 storage.read(ReadRequest(ledger_id, 0, OTHER_KEY), partial(note, what="fence"))
                 storage.write_lac(ledger_id, lac, OTHER_KEY, partial(note, what="LAC"))
-                storage.tell_lac(ledger_id, lac, OTHER_KEY)
+                storage.announce_lac(ledger_id, lac, OTHER_KEY)
                 storage.read_lac(ledger_id, partial(self._require_lac, name, checker))
                 asked += 4
         done = world.run_until(lambda: len(answers) == asked, 1_000)

@@ -421,7 +421,7 @@ class SimBookie:
 
         def store(storage: LedgerStorage) -> None:
             if not is_written:
-                storage.tell_lac(ledger_id, lac, key)
+                storage.announce_lac(ledger_id, lac, key)
                 return
 
             def answered(code: Code) -> None:

@@ -61,7 +61,7 @@ def applied(name: str) -> Iterator[None]:
         yield
 
 
-_ask = RecoveryReads._ask
+_ask = RecoveryReads._request_members
 _recovery_listed = RecoveryTail.take_bookies
 
 
@@ -70,7 +70,7 @@ def _ask_without_fence(self: RecoveryReads, tally: Any, up_to: int) -> list[Any]
 
 
 def _no_batch_is_absence(self: RecoveryReads) -> list[Any]:
-    tally = EntryTally(self._next_to_ask, (), 0)
+    tally = EntryTally(self._next_to_request, (), 0)
     self._tallies[tally.entry_id] = tally
     self._absent[tally.entry_id] = True
     return []
@@ -319,9 +319,11 @@ async def _every_unlisted_is_deleted(_self: Collector, unlisted: Any) -> Any:
 
 
 MUTATIONS: dict[str, Mutation] = {
-    "recovery_reads_do_not_fence": Mutation("C2", ((RecoveryReads, "_ask", _ask_without_fence),)),
+    "recovery_reads_do_not_fence": Mutation(
+        "C2", ((RecoveryReads, "_request_members", _ask_without_fence),)
+    ),
     "short_batch_is_absence": Mutation(
-        "C8", ((RecoveryReads, "_ask_frontier", _no_batch_is_absence),)
+        "C8", ((RecoveryReads, "_request_frontier", _no_batch_is_absence),)
     ),
     "no_floor_at_last_fragment": Mutation("C6", ((RecoveryTail, "_last_safe_entry", _no_floor),)),
     "recovery_reads_from_changed_ensemble": Mutation(

@@ -114,7 +114,7 @@ class V2Operations(V2Connection):
         elif type(request) is BatchReadRequest:
             self._read_batch(request, share, taken_bytes)
         elif type(request) is TellLacRequest:
-            self._shared.storage.tell_lac(*request[2:])
+            self._shared.storage.announce_lac(*request[2:])
             self._done(share, taken_bytes)
         elif type(request) is RefusedRequest:
             if self._is_version_3(body, share, taken_bytes):

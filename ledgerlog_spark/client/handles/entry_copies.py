@@ -26,11 +26,11 @@ async def entry_copies(
     """
     ensemble = metadata.fragment_of(entry_id).ensemble
     bookies = [ensemble[index] for index in write_set(metadata.quorum, entry_id)]
-    codes = await asyncio.gather(*(_asked(services, b, ledger_id, entry_id) for b in bookies))
+    codes = await asyncio.gather(*(_code_of(services, b, ledger_id, entry_id) for b in bookies))
     return dict(zip(bookies, codes, strict=True))
 
 
-async def _asked(services: Services, bookie_id: str, ledger_id: int, entry_id: int) -> Code:
+async def _code_of(services: Services, bookie_id: str, ledger_id: int, entry_id: int) -> Code:
     done: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
 
     def on_reply(code: Code, _entry: bytes | None) -> None:

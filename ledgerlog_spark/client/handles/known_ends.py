@@ -30,7 +30,7 @@ class _End(NamedTuple):
 
     last_entry_id: int = NO_ENTRY
     length: int = OPEN
-    said_by_entries: int = NO_ENTRY
+    header_lac: int = NO_ENTRY
 
 
 class KnownEnds:
@@ -50,10 +50,10 @@ class KnownEnds:
         if known.length == OPEN and last_add_confirmed > known.last_entry_id:
             self._keep(ledger_id, known._replace(last_entry_id=last_add_confirmed))
 
-    def said_by_entries(self, ledger_id: int, last_add_confirmed: int) -> None:
+    def note_header_lac(self, ledger_id: int, last_add_confirmed: int) -> None:
         """Entries of an open ledger that were read have this last add confirmed."""
         known = self._of(ledger_id)
-        if known.length == OPEN and last_add_confirmed > known.said_by_entries:
+        if known.length == OPEN and last_add_confirmed > known.header_lac:
             end = max(known.last_entry_id, last_add_confirmed)
             self._keep(ledger_id, _End(end, OPEN, last_add_confirmed))
 
@@ -75,7 +75,7 @@ class KnownEnds:
         """
         known = self._of(ledger_id)
         if known.length == OPEN and known.last_entry_id >= absent_entry_id:
-            self._keep(ledger_id, known._replace(last_entry_id=known.said_by_entries))
+            self._keep(ledger_id, known._replace(last_entry_id=known.header_lac))
 
     def _of(self, ledger_id: int) -> _End:
         known = self._ends.get(ledger_id)

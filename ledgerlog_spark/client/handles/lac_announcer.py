@@ -64,9 +64,9 @@ class LacAnnouncer:
         self._ledger = ledger
         self._idle_ms_max = services.settings.explicit_lac_ms
         self._loop = asyncio.get_running_loop()
-        self._told_lac = NO_ENTRY
+        self._announced_lac = NO_ENTRY
         self._written: dict[str, int] = {}
-        self._asked: set[str] = set()
+        self._writing: set[str] = set()
         self._attempts = 0
         self._is_idle = False
         self._was_quick = False
@@ -85,11 +85,11 @@ class LacAnnouncer:
         if self._is_stopped:
             return
         lac = self._writer.last_add_confirmed
-        is_told = lac == self._told_lac
-        if not is_told and (is_told := self._tell(lac)):
-            self._told_lac = lac
+        is_announced = lac == self._announced_lac
+        if not is_announced and (is_announced := self._announce(lac)):
+            self._announced_lac = lac
         if is_idle:
-            self._on_idle(is_told=is_told)
+            self._on_idle(is_announced=is_announced)
 
     def on_failed(self) -> None:
         """Nothing more is sent, and nothing more is confirmed."""
@@ -98,7 +98,7 @@ class LacAnnouncer:
 
     def on_ensemble_changed(self) -> None:
         """New bookies have no LAC, and readers are about to watch one of them."""
-        self._told_lac = NO_ENTRY
+        self._announced_lac = NO_ENTRY
         ensemble = set(self._ensemble())
         self._written = {name: lac for name, lac in self._written.items() if name in ensemble}
         if self._is_idle:
@@ -112,11 +112,11 @@ class LacAnnouncer:
             self._timer.cancel()
             self._timer = None
 
-    def _on_idle(self, *, is_told: bool) -> None:
+    def _on_idle(self, *, is_announced: bool) -> None:
         self._is_idle = True
         self._attempts = 0
         self._idle_since = self._loop.time()
-        if not is_told and not self._was_quick:
+        if not is_announced and not self._was_quick:
             self._write(self._herald())
         if self._timer is None:
             self._start_timer(self._idle_ms_max)
@@ -142,17 +142,17 @@ class LacAnnouncer:
     def _is_behind(self, bookie_id: str) -> bool:
         return self._written.get(bookie_id, NO_ENTRY) < self._writer.last_add_confirmed
 
-    def _tell(self, lac: int) -> bool:
+    def _announce(self, lac: int) -> bool:
         """Notify the herald; returns whether that was possible."""
         request = WriteLac(self._ledger.ledger_id, lac, self._ledger.master_key)
-        return self._services.transport.tell_lac(self._herald(), request)
+        return self._services.transport.announce_lac(self._herald(), request)
 
     def _write(self, bookie_id: str) -> None:
         """Write to one bookie; if its last answer is pending, write after that."""
-        if bookie_id in self._asked or not self._is_behind(bookie_id):
+        if bookie_id in self._writing or not self._is_behind(bookie_id):
             return
         lac = self._writer.last_add_confirmed
-        self._asked.add(bookie_id)
+        self._writing.add(bookie_id)
         self._services.transport.write_lac(
             bookie_id,
             WriteLac(self._ledger.ledger_id, lac, self._ledger.master_key),
@@ -161,7 +161,7 @@ class LacAnnouncer:
         )
 
     def _on_written(self, bookie_id: str, lac: int, code: Code) -> None:
-        self._asked.discard(bookie_id)
+        self._writing.discard(bookie_id)
         if code is Code.OK:
             self._written[bookie_id] = max(lac, self._written.get(bookie_id, NO_ENTRY))
             if self._is_idle:

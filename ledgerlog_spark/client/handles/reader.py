@@ -87,7 +87,7 @@ class ReadHandle:
         self._on_record = on_record
         self._ranges: set[_Range] = set()
         self._followers: set[LedgerFollower] = set()
-        self._told: EntryBatch | None = None
+        self._watched: EntryBatch | None = None
         self._is_closed_here = False
         self._adopt(metadata)
 
@@ -156,7 +156,7 @@ class ReadHandle:
         Args:
             on_change: Called on the event loop after either may have changed, also when following
                 ended by itself: at the ledger's end, or with the follower's `error`.
-            entries_size_bytes_max: Limit of new entries sent along; `told_entries` has them.
+            entries_size_bytes_max: Limit of new entries sent along; `watched_entries` has them.
         """
         self._check_open()
         follower = LedgerFollower(self, self._services, on_change, entries_size_bytes_max)
@@ -168,9 +168,9 @@ class ReadHandle:
         """Apply a bookie's report; ignored if smaller than the known end."""
         self._raise_lac(rise.last_add_confirmed)
         if rise.entries:
-            self._told = self._bytes.verified_batch(rise.entries, rise.first_entry_id)
+            self._watched = self._bytes.verified_batch(rise.entries, rise.first_entry_id)
 
-    def told_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Entry]:
+    def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Entry]:
         """Entries of the range that a follower received last, from the first on, or none.
 
         A short result implies nothing about the other entries: read them.
@@ -179,10 +179,10 @@ class ReadHandle:
             first_entry_id: The first one wanted.
             last_entry_id: The last one wanted, inclusive.
         """
-        told = self._told
-        if told is None or not told.first_entry_id <= first_entry_id <= told.last_entry_id:
+        held = self._watched
+        if held is None or not held.first_entry_id <= first_entry_id <= held.last_entry_id:
             return ()
-        return told.between(first_entry_id, last_entry_id) or ()
+        return held.between(first_entry_id, last_entry_id) or ()
 
     async def read_last_add_confirmed(self) -> int:
         """The largest LAC that the bookies of the last ensemble report; never falls.
@@ -274,7 +274,7 @@ class ReadHandle:
             reading.start()
             while batch := await reading.next_batch():
                 said = batch[-1].last_add_confirmed
-                self._ends.said_by_entries(self.id, said)
+                self._ends.note_header_lac(self.id, said)
                 self._raise_lac(said)
                 yield batch
             self._adopt(reading.reader.metadata)

@@ -312,11 +312,11 @@ class WriteHandle:
 
     def _stopped_error(self) -> LedgerLogError:
         """The client was closed first; after a requested close the outcome is unknown."""
-        was_asked = self._closed is not None
-        happened = "its close was answered" if was_asked else "the ledger"
+        was_requested = self._closed is not None
+        happened = "its close was answered" if was_requested else "the ledger"
         return LedgerClosedError(
             f"ledger {self.id}: its client was closed before {happened}; seal it to close it",
-            definite=not was_asked,
+            definite=not was_requested,
             ledger_id=self.id,
         )
 

@@ -20,7 +20,7 @@ from ledgerlog_spark.datasource.scan.plan import (
 )
 from ledgerlog_spark.datasource.scan.ranges import ScanRange
 from ledgerlog_spark.datasource.scan.task import ScanTask
-from ledgerlog_spark.datasource.scan.time_travel import offsets_asked, version_asked
+from ledgerlog_spark.datasource.scan.time_travel import requested_offsets, requested_version
 from ledgerlog_spark.datasource.schemas import (
     records_schema,
     scan_schema,
@@ -46,7 +46,7 @@ def schema_of(logs: BlockingLogs, options: ReadOptions) -> str:
     """The schema of a scan of logs, as JSON."""
     return scan_schema(
         [
-            (log.name, _schema_in(log, version_asked(logs, log, options)))
+            (log.name, _schema_in(log, requested_version(logs, log, options)))
             for log in _opened(logs, options)
         ],
         columns=options.columns,
@@ -70,7 +70,7 @@ def tasks_of(
     reject_unknown_columns(
         schema, [scan.snapshot for scan in scans], include_metadata=options.include_metadata
     )
-    start, end = offsets_asked(logs, scans, options, password)
+    start, end = requested_offsets(logs, scans, options, password)
     return tasks_from(
         logs,
         scans,
@@ -194,7 +194,7 @@ def _scans(logs: BlockingLogs, options: ReadOptions) -> list[LogScan]:
     by_time = options.starting_timestamp is not None or options.ending_timestamp is not None
     scans = []
     for log in _opened(logs, options):
-        snapshot = with_records_schema(log.snapshot(version_asked(logs, log, options)))
+        snapshot = with_records_schema(log.snapshot(requested_version(logs, log, options)))
         newest = snapshot.interval.version
         history = log.history() if options.include_metadata or by_time else ()
         scans.append(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Offsets = Mapping[str, int] | str
 
 
-def version_asked(logs: BlockingLogs, log: BlockingLog, options: ReadOptions) -> int | None:
+def requested_version(logs: BlockingLogs, log: BlockingLog, options: ReadOptions) -> int | None:
     """The version that the options select, by number or by time; None for the newest."""
     if options.timestamp_as_of is None:
         return options.version_as_of
@@ -43,7 +43,7 @@ def version_asked(logs: BlockingLogs, log: BlockingLog, options: ReadOptions) ->
     return version_at(log.name, log.history(), moment_ms).version
 
 
-def offsets_asked(
+def requested_offsets(
     logs: BlockingLogs, scans: Sequence[LogScan], options: ReadOptions, password: bytes
 ) -> tuple[Offsets, Offsets]:
     """Where a batch read begins and ends by its options; times become offsets of each log.

@@ -26,7 +26,7 @@ from ledgerlog_spark.datasource.options.starting_offsets import (
 from ledgerlog_spark.datasource.options.table import CONTINUE
 from ledgerlog_spark.datasource.options.values import LogSelection, ReadOptions
 from ledgerlog_spark.datasource.scan.plan import LogScan
-from ledgerlog_spark.datasource.scan.time_travel import offsets_asked
+from ledgerlog_spark.datasource.scan.time_travel import requested_offsets
 from ledgerlog_spark.errors import ConfigurationError, DataLossError, LogError
 from ledgerlog_spark.protocol.log.read.view import LogView
 from ledgerlog_spark.protocol.log.state.records import LogKind, Operation, VersionInterval
@@ -94,7 +94,7 @@ def moves(read: ReadOptions) -> bool:
 
 def start_in(logs: BlockingLogs, scan: LogScan, read: ReadOptions, password: bytes) -> int:
     """The offset that the options select in a version of a log."""
-    offsets, _ = offsets_asked(logs, [scan], read, password)
+    offsets, _ = requested_offsets(logs, [scan], read, password)
     interval = scan.snapshot.interval
     return offset_for(
         offsets,

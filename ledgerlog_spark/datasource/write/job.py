@@ -134,7 +134,7 @@ def _properties(options: WriteOptions) -> dict[str, str]:
     For a smaller ensemble than the default, all three are smaller: `ensembleSize` 1 alone means
     one copy.
     """
-    asked = {
+    requested = {
         option_of(name): str(value)
         for name in _PROPERTIES
         if (value := getattr(options, name)) is not None
@@ -142,10 +142,10 @@ def _properties(options: WriteOptions) -> dict[str, str]:
     if options.ensemble_size is not None:
         defaults = LogProperties()
         write_quorum = min(defaults.write_quorum, options.ensemble_size)
-        asked.setdefault("writeQuorum", str(write_quorum))
-        ack_quorum = min(defaults.ack_quorum, int(asked["writeQuorum"]))
-        asked.setdefault("ackQuorum", str(ack_quorum))
-    return asked
+        requested.setdefault("writeQuorum", str(write_quorum))
+        ack_quorum = min(defaults.ack_quorum, int(requested["writeQuorum"]))
+        requested.setdefault("ackQuorum", str(ack_quorum))
+    return requested
 
 
 def check_head(options: WriteOptions, head: LogHead) -> None:
@@ -157,9 +157,9 @@ def check_head(options: WriteOptions, head: LogHead) -> None:
             log=options.log,
         )
     known = LogProperties.from_mapping(head.properties)
-    asked = LogProperties.from_mapping({**head.properties, **_properties(options)})
+    requested = LogProperties.from_mapping({**head.properties, **_properties(options)})
     for name in _PROPERTIES:
-        wanted, found = getattr(asked, name), getattr(known, name)
+        wanted, found = getattr(requested, name), getattr(known, name)
         if wanted != found:
             raise ConfigurationError(
                 f'option "{option_of(name)}" is {wanted}, and log {options.log!r} was made with '

@@ -233,7 +233,9 @@ class LogChecker:
                 ledger_id, "missing", len(items), last, is_damaged=True,
                 finding="the log lists it, but its metadata is missing or unreadable",
             )  # fmt: skip
-        entry_ids = sorted({entry_id for item in items for entry_id in _asked(item, every_entry)})
+        entry_ids = sorted(
+            {entry_id for item in items for entry_id in _entries_to_check(item, every_entry)}
+        )
         fewest, finding = await self._copies(ledger_id, metadata, entry_ids)
         needed = metadata.quorum.ack_quorum
         if metadata.is_closed and metadata.last_entry_id < last:
@@ -259,8 +261,10 @@ class LogChecker:
         fewest, finding = wanted, ""
         for first in range(0, len(entry_ids), AT_ONCE):
             some = entry_ids[first : first + AT_ONCE]
-            asked = (self._ledgers.entry_copies(ledger_id, metadata, entry_id) for entry_id in some)
-            for entry_id, said in zip(some, await asyncio.gather(*asked), strict=True):
+            counted = (
+                self._ledgers.entry_copies(ledger_id, metadata, entry_id) for entry_id in some
+            )
+            for entry_id, said in zip(some, await asyncio.gather(*counted), strict=True):
                 copies = sum(code is Code.OK for code in said.values())
                 if copies < fewest:
                     fewest = copies
@@ -268,7 +272,7 @@ class LogChecker:
         return fewest, finding
 
 
-def _asked(item: Item, every_entry: bool) -> Iterable[int]:
+def _entries_to_check(item: Item, every_entry: bool) -> Iterable[int]:
     if every_entry:
         return range(item.first_entry_id, item.last_entry_id + 1)
     return (item.first_entry_id, item.last_entry_id)

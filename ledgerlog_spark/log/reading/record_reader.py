@@ -322,7 +322,7 @@ class RecordReader(Generic[T]):
     ) -> AsyncGenerator[list[T], None]:
         """Entries of the followed ledger, by its own handle as long as that has them."""
         next_entry_id = first
-        for entry in handle.told_entries(first, last):
+        for entry in handle.watched_entries(first, last):
             next_entry_id = entry.entry_id + 1
             if records := cursor.take(handle.id, entry):
                 yield records

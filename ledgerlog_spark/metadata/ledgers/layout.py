@@ -98,20 +98,20 @@ async def read_layout(tree: ZnodeTree, root: str) -> Layout | None:
     return layout
 
 
-def settled_layout(stored: Layout | None, asked: str | None, root: str) -> Layout:
+def settled_layout(stored: Layout | None, requested: str | None, root: str) -> Layout:
     """The layout to use, from the cluster's LAYOUT node and the URI.
 
     Raises:
         ConfigurationError: They differ.
     """
-    if asked is None:
+    if requested is None:
         return stored or HIERARCHICAL
-    wanted = BY_NAME[asked]
+    wanted = BY_NAME[requested]
     if stored is not None and stored != wanted:
         raise ConfigurationError(
-            f"the metadata service URI names the layout {asked!r}, and the cluster at {root} "
+            f"the metadata service URI names the layout {requested!r}, and the cluster at {root} "
             f"has {stored.factory}: write zk:// to take the cluster's layout",
-            layout=asked,
+            layout=requested,
             factory=stored.factory,
         )
     return wanted

@@ -68,7 +68,7 @@ class LogNodes:
             ) from error
 
 
-async def asked_of_each(ask: Callable[[V], Awaitable[T]], values: Sequence[V]) -> list[T]:
+async def read_each(ask: Callable[[V], Awaitable[T]], values: Sequence[V]) -> list[T]:
     """The result of `ask` for each value, in their order; some calls run in parallel."""
     answers: list[T] = []
     for first in range(0, len(values), REQUESTS_AT_ONCE):

@@ -17,7 +17,7 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.logs.nodes import LogNodes, asked_of_each, version_of
+from ledgerlog_spark.metadata.logs.nodes import LogNodes, read_each, version_of
 from ledgerlog_spark.metadata.logs.paths import app_of_segment
 from ledgerlog_spark.metadata.tree import (
     CheckNode,
@@ -150,7 +150,7 @@ class LogProducers:
     async def registered_before(self, log_id: str, app: str, epoch: int) -> Sequence[int]:
         """The registered ledgers of epochs before `epoch`."""
         ledger_ids = await self.registered(log_id, app)
-        epochs = await asked_of_each(partial(self._epoch_of, log_id, app), ledger_ids)
+        epochs = await read_each(partial(self._epoch_of, log_id, app), ledger_ids)
         return [i for i, found in zip(ledger_ids, epochs, strict=True) if -1 < found < epoch]
 
     async def staged(self, log_id: str, app: str) -> Sequence[StagedRegistration]:
@@ -256,13 +256,13 @@ class LogProducers:
 
     async def created_ms(self, ledger_ids: Sequence[int]) -> Sequence[int | None]:
         """When the record of each ledger was made, by the store's clock; None if it was deleted."""
-        stats = await asked_of_each(self._tree.stat, list(map(self._ledgers.path, ledger_ids)))
+        stats = await read_each(self._tree.stat, list(map(self._ledgers.path, ledger_ids)))
         return [None if stat is None else stat.created_ms for stat in stats]
 
     async def marked(self, log_id: str) -> Sequence[MarkedLedger]:
         """All ledgers that are marked for deletion, rising."""
         found = [each async for each in self._ledgers_below(self._paths.marks(log_id))]
-        states = await asked_of_each(partial(self._was, log_id), [ledger for ledger, _, _ in found])
+        states = await read_each(partial(self._was, log_id), [ledger for ledger, _, _ in found])
         return [
             MarkedLedger(ledger_id, changed_ms, is_staged=was == STAGED, is_made=was == MADE)
             for (ledger_id, _, changed_ms), was in zip(found, states, strict=True)
@@ -329,7 +329,7 @@ class LogProducers:
         """
         operations: list[NodeOperation] = []
         paths = [self._paths.mark(log_id, ledger_id) for ledger_id in ledger_ids]
-        for path, stat in zip(paths, await asked_of_each(self._tree.stat, paths), strict=True):
+        for path, stat in zip(paths, await read_each(self._tree.stat, paths), strict=True):
             if stat is None:
                 operations.append(CreateNode(path, was))
             elif was == LISTED:
@@ -368,7 +368,7 @@ class LogProducers:
         """Ledger id, created and changed ms of each child, by ledger id."""
         ledger_ids = sorted(map(int, await self._nodes.children(path)))
         paths = [f"{path}/{ledger_id}" for ledger_id in ledger_ids]
-        stats = await asked_of_each(self._tree.stat, paths)
+        stats = await read_each(self._tree.stat, paths)
         for ledger_id, stat in zip(ledger_ids, stats, strict=True):
             if stat is not None:
                 yield ledger_id, stat.created_ms, stat.changed_ms

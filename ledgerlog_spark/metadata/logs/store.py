@@ -28,7 +28,7 @@ from ledgerlog_spark.metadata.logs.commit_queue import CommitQueue
 from ledgerlog_spark.metadata.logs.nodes import (
     REQUESTS_AT_ONCE,
     LogNodes,
-    asked_of_each,
+    read_each,
     version_of,
 )
 from ledgerlog_spark.metadata.logs.producers import ATTEMPTS_MAX, LISTED, LogProducers
@@ -344,7 +344,7 @@ class LogStore:
         """All tokens that have pages, sorted."""
         tokens = await self._nodes.children(self._paths.pages(log_id))
         paths = [self._paths.pages(log_id, token) for token in tokens]
-        stats = await asked_of_each(self._tree.stat, paths)
+        stats = await read_each(self._tree.stat, paths)
         return [
             PagesNode(token, stat.created_ms)
             for token, stat in zip(tokens, stats, strict=True)

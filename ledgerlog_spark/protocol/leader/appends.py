@@ -250,7 +250,7 @@ class LeaderAppends:
                 append.records,
             )
 
-    def take_back(self) -> int:
+    def requeue_ordered(self) -> int:
         """Make all ordered, unacknowledged appends wait again; returns their number.
 
         Only when the ledger that they were ordered into is closed without them.

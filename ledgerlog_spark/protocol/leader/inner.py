@@ -26,13 +26,13 @@ class InnerMachine:
         request: Number of its pending request, 0 when no machine runs.
     """
 
-    __slots__ = ("_asked", "_numbers", "machine", "request")
+    __slots__ = ("_inner_request", "_numbers", "machine", "request")
 
     def __init__(self, numbers: RequestNumbers) -> None:
         self.machine: LogMachine[Any] | None = None
         self.request = 0
         self._numbers = numbers
-        self._asked = -1
+        self._inner_request = -1
 
     def start(self, machine: LogMachine[Any]) -> tuple[list[Any], Ended | None]:
         """Requests to send, or how the machine ended."""
@@ -45,7 +45,7 @@ class InnerMachine:
         assert self.machine is not None
         assert reply.request == self.request, reply
         self.request = 0
-        return self._pass_on(self.machine.handle(replace(reply, request=self._asked)))
+        return self._pass_on(self.machine.handle(replace(reply, request=self._inner_request)))
 
     @property
     def may_write(self) -> bool:
@@ -66,6 +66,6 @@ class InnerMachine:
         (effect,) = effects
         if isinstance(effect, Finished | Failed):
             return [], effect
-        self._asked = effect.request
+        self._inner_request = effect.request
         self.request = self._numbers.next()
         return [replace(effect, request=self.request)], None

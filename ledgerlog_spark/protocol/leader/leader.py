@@ -48,7 +48,7 @@ from ledgerlog_spark.protocol.leader.messages import (
 )
 from ledgerlog_spark.protocol.leader.opening import LeaderOpening, Opened
 from ledgerlog_spark.protocol.leader.phases import (
-    ASKED,
+    CALLS,
     LIST_REPLIES,
     OPENING_REPLIES,
     TOO_LATE,
@@ -246,7 +246,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         if self._is_finishing or not ledgers.may_switch(appends):
             return []
         ledgers.switch(self._now_ms)
-        again = appends.take_back()
+        again = appends.requeue_ordered()
         rolled = LedgerRolled(ledgers.current.ledger_id, appends.end_offset, again)
         effects: list[LeaderEffect] = [rolled]
         if ledgers.takes_entries:
@@ -473,17 +473,17 @@ _LATE = (
 )
 
 LEADER_TABLE: Table[LeaderLog, LeaderEffect] = {
-    LeaderPhase.NEW: row(on(Start, LeaderLog._on_start), refused=ASKED),
-    LeaderPhase.OPENING: row(*_OPENS, refused=ASKED),
+    LeaderPhase.NEW: row(on(Start, LeaderLog._on_start), refused=CALLS),
+    LeaderPhase.OPENING: row(*_OPENS, refused=CALLS),
     LeaderPhase.LEADING: row(
         *_LEADS,
         on(AppendRequested, LeaderLog._on_append),
         on(RollRequested, LeaderLog._on_roll_requested),
         on(CloseRequested, LeaderLog._on_close_requested),
     ),
-    LeaderPhase.CLOSING: row(*_LEADS, refused=ASKED),
-    LeaderPhase.CLOSED: row(*_LATE, ignored=TOO_LATE, refused=ASKED),
-    LeaderPhase.STOPPED: row(*_LATE, ignored=TOO_LATE, refused=ASKED),
+    LeaderPhase.CLOSING: row(*_LEADS, refused=CALLS),
+    LeaderPhase.CLOSED: row(*_LATE, ignored=TOO_LATE, refused=CALLS),
+    LeaderPhase.STOPPED: row(*_LATE, ignored=TOO_LATE, refused=CALLS),
 }
 """Phases x events of a leader."""
 LeaderLog.table = LEADER_TABLE

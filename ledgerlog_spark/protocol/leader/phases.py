@@ -38,7 +38,7 @@ OpeningReply = ListReply | LedgerSealed | LedgerCreated
 OPENING_REPLIES: tuple[type[OpeningReply], ...] = (*LIST_REPLIES, LedgerSealed, LedgerCreated)
 """Replies to the requests of an opening."""
 
-ASKED = (AppendRequested, RollRequested, CloseRequested)
+CALLS = (AppendRequested, RollRequested, CloseRequested)
 """Requests of the application."""
 
 TOO_LATE = (

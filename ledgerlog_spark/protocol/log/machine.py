@@ -25,7 +25,6 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.model import Versioned
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log.messages import (
-    AskedTime,
     DropLedger,
     Failed,
     Finished,
@@ -37,6 +36,7 @@ from ledgerlog_spark.protocol.log.messages import (
     ReadPages,
     Reply,
     Sync,
+    TimeNeeded,
     WriteHead,
     WriteProducer,
 )
@@ -88,10 +88,10 @@ class LogMachine(ABC, Generic[R_co]):
     result. A `LedgerLogError` that it raises ends it with `Failed`.
 
     Attributes:
-        asked_time: Of the class: the purpose for which its machines need the time of a head.
+        time_needed: Of the class: the purpose for which its machines need the time of a head.
     """
 
-    asked_time = AskedTime.NONE
+    time_needed = TimeNeeded.NONE
 
     def __init__(self, log: str, *, is_fresh: bool = True) -> None:
         """A machine that has not started.
@@ -156,16 +156,16 @@ class LogMachine(ABC, Generic[R_co]):
     def _go_on(self, reply: LogReply | None) -> LogEffects[R_co]:
         assert self._running is not None
         try:
-            asked = self._running.send(reply)
+            request = self._running.send(reply)
         except StopIteration as end:
             self._ended = True
             return [Finished(end.value)]
         except LedgerLogError as error:
             self._ended = True
             return [Failed(self._failed(error))]
-        self._out = replace(asked, request=self._requests)
+        self._out = replace(request, request=self._requests)
         self._requests += 1
-        self._has_written = self._has_written or isinstance(asked, _WRITES)
+        self._has_written = self._has_written or isinstance(request, _WRITES)
         return [self._out]
 
     @abstractmethod
@@ -215,7 +215,7 @@ class LogMachine(ABC, Generic[R_co]):
                 yield from self._read(Sync())
                 is_synced = True
             self._is_fresh = True
-            reply = yield from self._read(ReadHead(self.asked_time))
+            reply = yield from self._read(ReadHead(self.time_needed))
             if reply.head is not None or is_synced:
                 break  # else an old replica may not have the log yet (LOGS.md#Q2)
         self._head, self._now_ms = reply.head, reply.now_ms

@@ -110,7 +110,7 @@ class RegistrationsRead(LogReply):
     registrations: tuple[tuple[str, Versioned[ProducerRecord], tuple[int, ...]], ...] = ()
 
 
-class AskedTime(Enum):
+class TimeNeeded(Enum):
     """The time that a reply has to contain. It is never ahead of the store's (LOGS.md#G12)."""
 
     NONE = "none"
@@ -134,7 +134,7 @@ class Sync(LogRequest[Synced]):
 class ReadHead(LogRequest[HeadRead]):
     """Answered by `HeadRead`."""
 
-    time: AskedTime = AskedTime.NONE
+    time: TimeNeeded = TimeNeeded.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class ReadProducer(LogRequest[ProducerRead]):
     """Answered by `ProducerRead`."""
 
     app: str
-    time: AskedTime = AskedTime.NONE
+    time: TimeNeeded = TimeNeeded.NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,15 +198,15 @@ def check_has_properties(log: str, stored: Mapping[str, str], wanted: Mapping[st
     for option, value in wanted.items():
         name = _field_of(option)
         key = _OPTION_OF[name]
-        asked = value if name in _TEXTS else str(_integer(option, value))
-        if asked != has[key]:
+        want = value if name in _TEXTS else str(_integer(option, value))
+        if want != has[key]:
             raise ConfigurationError(
-                f"log {log!r} already exists, with {key} {has[key]} instead of {asked}: leave the "
+                f"log {log!r} already exists, with {key} {has[key]} instead of {want}: leave the "
                 "property out, or change it with "
-                f"`ledgerlog logs set {log} {key}={asked}`",
+                f"`ledgerlog logs set {log} {key}={want}`",
                 log=log,
                 key=key,
-                expected=asked,
+                expected=want,
                 got=has[key],
             )
 

@@ -33,7 +33,7 @@ from ledgerlog_spark.protocol.log.machine import (
     Steps,
     token_after,
 )
-from ledgerlog_spark.protocol.log.messages import AskedTime, Finished, WriteHead, WritePages
+from ledgerlog_spark.protocol.log.messages import Finished, TimeNeeded, WriteHead, WritePages
 from ledgerlog_spark.protocol.log.state.pages import Loaded, PageRequest
 from ledgerlog_spark.protocol.log.state.records import LogHead
 
@@ -72,7 +72,7 @@ Plan = Steps[HeadChange[R] | Finished[R] | None]
 class HeadTransaction(LogMachine[R]):
     """Changes the head by compare-and-swap until it is as `_plan` wants it."""
 
-    asked_time = AskedTime.RECENT
+    time_needed = TimeNeeded.RECENT
 
     def __init__(self, log: str, *, token: str) -> None:
         """Machine of one change.

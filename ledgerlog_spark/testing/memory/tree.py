@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
-    from ledgerlog_spark.metadata.store_clock import Clock
+    from ledgerlog_spark.metadata.store_clock import EstimatedClock
 
 SESSION_TIMEOUT_MS = 10_000
 
@@ -97,7 +97,7 @@ class MemoryTree:
         return self._session_id.to_bytes(8, "big")
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> EstimatedClock:
         """The store's clock; every successful write of this session updates it."""
         return self.nodes
 

@@ -117,7 +117,7 @@ class GrpcTransport:
             bookie = self._bookie(bookie_id)
             bookie.call("BatchRead", message, pending, lambda reply: tuple(reply.entries))
 
-    def tell_lac(self, bookie_id: str, request: WriteLac) -> bool:  # noqa: ARG002 - the port's
+    def announce_lac(self, bookie_id: str, request: WriteLac) -> bool:  # noqa: ARG002 - the port's
         """False: the control service takes LACs that it keeps, no others.
 
         Raises:

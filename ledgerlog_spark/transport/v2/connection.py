@@ -174,7 +174,7 @@ class V2Connection(asyncio.BufferedProtocol):
             assert isinstance(pending, PendingKeyed)
             self._send_keyed(pending)
 
-    def tell(self, frame: bytes) -> bool:
+    def announce(self, frame: bytes) -> bool:
         """Send a TELL_LAC after what was sent before; False where the bookie does not take it.
 
         It is handed to the socket's transport before whoever waits for the same acknowledgement

@@ -76,10 +76,10 @@ class V2Link:
         self._deadlines.add(pending, timeout_ms)
         self._dispatch(pending)
 
-    def tell_lac(self, request: WriteLac) -> bool:
+    def announce_lac(self, request: WriteLac) -> bool:
         """Send a LAC where there is a connection whose bookie takes it; whether it was sent."""
         frame = encode_tell_lac(request.ledger_id, request.last_add_confirmed, request.master_key)
-        return self._connection is not None and self._connection.tell(frame)
+        return self._connection is not None and self._connection.announce(frame)
 
     @property
     def is_idle(self) -> bool:

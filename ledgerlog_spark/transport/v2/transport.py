@@ -36,7 +36,7 @@ LINKS_MAX = 1_024
 """Lanes to bookies that are kept; beyond it those that nobody waits for are closed."""
 
 
-class Lane(Enum):
+class V2Lane(Enum):
     """What has a connection of its own.
 
     `ADDS` are those of writers, and LACs that follow them; `READS` fence nothing; `CONTROL` is
@@ -51,7 +51,7 @@ class Lane(Enum):
 class V2Transport:
     """Bookies over TCP; implements `BookieTransport`.
 
-    Up to three connections to each bookie, made when they are needed (`Lane`); of more than
+    Up to three connections to each bookie, made when they are needed (`V2Lane`); of more than
     `LINKS_MAX` the idle ones are closed. A slow read never
     disturbs adds, recovery never waits behind a writer's megabytes, and a plain read of the last
     entry can never pass for a fencing one.
@@ -83,7 +83,7 @@ class V2Transport:
         self._connect_timeout_ms = connect_timeout_ms
         self._reconnect_delay_ms_max = reconnect_delay_ms_max
         self._pool = ChunkPool()
-        self._links: dict[tuple[str, Lane], V2Link] = {}
+        self._links: dict[tuple[str, V2Lane], V2Link] = {}
         self._request_ids = count(1)
         self._last_prepared: PreparedRun | None = None
         self._control: GrpcTransport | None = None
@@ -96,7 +96,7 @@ class V2Transport:
             LocalProtocolError: It is no run, or fits no frame; nothing was sent.
         """
         pending = PendingRun(self._prepared(request), next(self._request_ids), on_reply)
-        lane = Lane.CONTROL if request.is_recovery else Lane.ADDS
+        lane = V2Lane.CONTROL if request.is_recovery else V2Lane.ADDS
         self._link(bookie_id, lane).submit(pending, timeout_ms)
 
     def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
@@ -107,7 +107,7 @@ class V2Transport:
         """
         is_control = request.is_recovery or request.fence_key is not None
         pending = PendingRead(request, on_reply)
-        lane = Lane.CONTROL if is_control else Lane.READS
+        lane = V2Lane.CONTROL if is_control else V2Lane.READS
         self._link(bookie_id, lane).submit(pending, timeout_ms)
 
     def read_batch(
@@ -119,16 +119,16 @@ class V2Transport:
             LocalProtocolError: An id that no request can have; nothing was sent.
         """
         pending = PendingBatch(request, next(self._request_ids), on_reply)
-        lane = Lane.CONTROL if request.is_recovery else Lane.READS
+        lane = V2Lane.CONTROL if request.is_recovery else V2Lane.READS
         self._link(bookie_id, lane).submit(pending, timeout_ms)
 
-    def tell_lac(self, bookie_id: str, request: WriteLac) -> bool:
-        """See `BookieTransport.tell_lac`; it goes where adds go, and behind them.
+    def announce_lac(self, bookie_id: str, request: WriteLac) -> bool:
+        """See `BookieTransport.announce_lac`; it goes where adds go, and behind them.
 
         Raises:
             LocalProtocolError: A negative id or LAC, or a bad key.
         """
-        return self._link(bookie_id, Lane.ADDS).tell_lac(request)
+        return self._link(bookie_id, V2Lane.ADDS).announce_lac(request)
 
     def write_lac(
         self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd
@@ -170,7 +170,7 @@ class V2Transport:
             prepared = self._last_prepared = PreparedRun(request)
         return prepared
 
-    def _link(self, bookie_id: str, lane: Lane) -> V2Link:
+    def _link(self, bookie_id: str, lane: V2Lane) -> V2Link:
         link = self._links.get((bookie_id, lane))
         if link is None:
             if len(self._links) >= LINKS_MAX:

@@ -178,7 +178,7 @@ async def follow(process: Process, story: Story) -> None:
         changed.clear()
         _see(handle)
         if random.random() < 0.3:
-            told = handle.told_entries(position, max(position, seen))
+            told = handle.watched_entries(position, max(position, seen))
             position = story.see_entries(told, position)
         position = await read_on(process, story, handle, position, seen, is_slow=is_slow)
         if handle.is_closed and position > seen:

@@ -70,8 +70,8 @@ class SimStorage:
 
         self._inner.read_batch(request, done)
 
-    def tell_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        self._inner.tell_lac(ledger_id, lac, master_key)
+    def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
+        self._inner.announce_lac(ledger_id, lac, master_key)
 
 
 class SimConnection(SmallConnection):

@@ -182,8 +182,8 @@ class OddTransport:
     def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: Any) -> None:
         self._process.checked.read_lac(bookie_id, ledger_id, timeout_ms, self._odd(on_reply))
 
-    def tell_lac(self, bookie_id: str, request: Any) -> bool:
-        return self._process.checked.tell_lac(bookie_id, request)
+    def announce_lac(self, bookie_id: str, request: Any) -> bool:
+        return self._process.checked.announce_lac(bookie_id, request)
 
     def watch_lac(self, bookie_id: str, request: Any, on_rise: Any, on_end: Any) -> Any:
         return self._process.checked.watch_lac(bookie_id, request, on_rise, on_end)

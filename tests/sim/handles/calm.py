@@ -125,7 +125,7 @@ async def bookies_come_and_go(world: HandleWorld, process: Process) -> None:
     gone: list[SimBookie] = random.sample(list(world.bookies.values()), random.choice((1, 3, 5)))
     process.tree.answer_delay_ms = random.choice((0, 40))
     for bookie in gone:
-        asked = asyncio.ensure_future(known.asked())
+        asked = asyncio.ensure_future(known.refreshed())
         await asyncio.sleep(random.uniform(0, 0.015))
         await world.leave(bookie)
         await asked

@@ -20,7 +20,7 @@ from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from ledgerlog_spark.transport.port import ReadEntry
-from ledgerlog_spark.transport.v2.transport import Lane, V2Transport
+from ledgerlog_spark.transport.v2.transport import V2Lane, V2Transport
 from tests.sim.handles.control import SimControl
 from tests.sim.handles.tree import HandleTree
 
@@ -98,7 +98,7 @@ class CheckedTransport:
 
     def add(self, bookie_id: str, request: Any, timeout_ms: int, on_reply: Any) -> None:
         self._ask("add", bookie_id, request, timeout_ms, on_reply)
-        link = self._inner._links[bookie_id, Lane.CONTROL if request.is_recovery else Lane.ADDS]
+        link = self._inner._links[bookie_id, V2Lane.CONTROL if request.is_recovery else V2Lane.ADDS]
         kept = link._connection._unsent_bytes if link._connection is not None else 0
         self._world.require(
             kept <= UNSENT_BYTES_MAX + 16_000, f"{kept} bytes wait for {bookie_id} to take them"
@@ -116,8 +116,8 @@ class CheckedTransport:
     def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: Any) -> None:
         self._ask("read_lac", bookie_id, ledger_id, timeout_ms, on_reply)
 
-    def tell_lac(self, bookie_id: str, request: Any) -> bool:
-        return self._inner.tell_lac(bookie_id, request)
+    def announce_lac(self, bookie_id: str, request: Any) -> bool:
+        return self._inner.announce_lac(bookie_id, request)
 
     def watch_lac(self, bookie_id: str, request: Any, on_rise: Any, on_end: Any) -> Any:
         return self._inner.watch_lac(bookie_id, request, on_rise, on_end)

@@ -199,13 +199,13 @@ class SimStore:
             return kind(ask.request, outcome, version)
         return kind(ask.request, outcome)
 
-    def _time(self, asked: m.AskedTime) -> int:
+    def _time(self, asked: m.TimeNeeded) -> int:
         """The store's clock; where the last answer's will do, that came some time ago."""
         # The server that dates may be another one than before, whose clock is behind.
         skew_ms = self.random.choice((0, 0, 0, 60)) if self.faulty else 0
         behind_ms = {
-            m.AskedTime.EXACT: skew_ms,
-            m.AskedTime.RECENT: skew_ms + self.now_ms() % 16,
+            m.TimeNeeded.EXACT: skew_ms,
+            m.TimeNeeded.RECENT: skew_ms + self.now_ms() % 16,
         }
         return self.now_ms() - behind_ms[asked] if asked in behind_ms else 0
 

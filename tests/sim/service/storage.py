@@ -71,8 +71,8 @@ class LateStorage:
         self.requests += 1
         self._answer_later(self._once(lambda: self.inner.read_batch(request, on_done)))
 
-    def tell_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        self.inner.tell_lac(ledger_id, lac, master_key)
+    def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
+        self.inner.announce_lac(ledger_id, lac, master_key)
 
     def _once(self, answer: Callable[[], None]) -> Callable[[], None]:
         def call() -> None:

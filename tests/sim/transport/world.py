@@ -19,8 +19,7 @@ from ledgerlog_spark.transport.port import AddRun, ReadBatch, ReadEntry, WriteLa
 from ledgerlog_spark.transport.v2 import connection as v2_connection
 from ledgerlog_spark.transport.v2 import link as v2_link
 from ledgerlog_spark.transport.v2 import transport as v2_transport
-from ledgerlog_spark.transport.v2.transport import Lane as TransportLane
-from ledgerlog_spark.transport.v2.transport import V2Transport
+from ledgerlog_spark.transport.v2.transport import V2Lane, V2Transport
 from ledgerlog_spark.wire import frames
 from tests.sim.log.checks import Violation
 from tests.sim.transport.bookie import (
@@ -57,7 +56,7 @@ CLOSE_SECONDS_MAX = 6.5
 """Two connections of a link, each of which may not go."""
 
 QUIET_SECONDS = HANGS_SECONDS + LATE_SECONDS
-LANES = {"adds": TransportLane.ADDS, "reads": TransportLane.READS, "control": TransportLane.CONTROL}
+LANES = {"adds": V2Lane.ADDS, "reads": V2Lane.READS, "control": V2Lane.CONTROL}
 ENTRIES = 5
 """So few that requests for the same entry meet."""
 
@@ -305,7 +304,7 @@ class TransportWorld:
             self.add(bookie, is_recovery=False)
         self.serial += 1
         before = self.tells_written
-        was_told = self.transport.tell_lac(bookie, WriteLac(1, self.serial, KEY))
+        was_told = self.transport.announce_lac(bookie, WriteLac(1, self.serial, KEY))
         self.require(
             self.tells_written == before + was_told or any(
                 line.is_over and not line.was_told
@@ -516,7 +515,7 @@ async def _close(world: TransportWorld) -> None:
     for name in world.bookies:
         for call in (world.add, world.read, world.read_batch):
             call(name)
-    world.require(not world.transport.tell_lac("b0", WriteLac(1, 0, KEY)), "told when closed")
+    world.require(not world.transport.announce_lac("b0", WriteLac(1, 0, KEY)), "told when closed")
     await world.rest(0.2)
     for lane in world.lanes.values():
         world.require(not lane.open, f"{list(lane.open)} were never answered")

@@ -198,14 +198,14 @@ def test_lac_that_was_told_is_heard_at_once_and_costs_no_record() -> None:
     machine = started()
     seen: list[int] = []
     machine.serving.watch_lac(7, seen.append)
-    machine.serving.tell_lac(7, 5, KEY)
+    machine.serving.announce_lac(7, 5, KEY)
     assert machine.ask(lambda done: machine.serving.read_lac(7, done)) == (Code.NO_LEDGER, -1)
     machine.add(7, range(10), lac=-1)
     records = machine.serving.counters.log.records
-    machine.serving.tell_lac(7, 5, b"o" * 20)
+    machine.serving.announce_lac(7, 5, b"o" * 20)
     assert seen == []
-    machine.serving.tell_lac(7, 5, KEY)
-    machine.serving.tell_lac(7, 3, KEY)
+    machine.serving.announce_lac(7, 5, KEY)
+    machine.serving.announce_lac(7, 3, KEY)
     assert seen == [5]
     assert machine.ask(lambda done: machine.serving.read_lac(7, done)) == (Code.OK, 5)
     assert machine.serving.counters.log.records == records
@@ -214,7 +214,7 @@ def test_lac_that_was_told_is_heard_at_once_and_costs_no_record() -> None:
 def test_lac_that_was_told_can_still_be_written_to_last() -> None:
     machine = started()
     machine.add(7, range(10), lac=-1)
-    machine.serving.tell_lac(7, 5, KEY)
+    machine.serving.announce_lac(7, 5, KEY)
     assert machine.ask(lambda done: machine.serving.write_lac(7, 5, KEY, done)) == (Code.OK,)
     machine.lose_power()
     machine.start()

@@ -49,7 +49,7 @@ def lac_writes(world: ClientWorld) -> list[str]:
 
 
 def tellings(world: ClientWorld) -> list[str]:
-    return [bookie_id for what, bookie_id in world.transport.asked if what == "tell_lac"]
+    return [bookie_id for what, bookie_id in world.transport.asked if what == "announce_lac"]
 
 
 def watched(world: ClientWorld) -> list[str]:

@@ -92,7 +92,7 @@ def test_a_bookie_that_came_a_moment_ago_makes_a_ledger_possible() -> None:
         async with ClientWorld(3, SETTINGS) as world:
             client = world.client()
             bookies = client.services.bookies
-            bookies._names = list(await bookies.asked())[:2]
+            bookies._names = list(await bookies.refreshed())[:2]
             handle = await client.create_ledger()
             assert len(handle.metadata.last_fragment.ensemble) == 3
 

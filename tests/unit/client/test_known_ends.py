@@ -202,17 +202,17 @@ def test_the_oldest_of_too_many_ends_goes() -> None:
 def test_what_entries_say_stays_when_an_entry_is_absent() -> None:
     ends = KnownEnds()
     ends.rise(7, 100)
-    ends.said_by_entries(7, 60)
-    ends.said_by_entries(7, 40)
+    ends.note_header_lac(7, 60)
+    ends.note_header_lac(7, 40)
     ends.forget_from(7, 101)
     assert ends.last_add_confirmed(7) == 100
     ends.forget_from(7, 50)
     assert ends.last_add_confirmed(7) == 60
-    ends.said_by_entries(7, 70)
+    ends.note_header_lac(7, 70)
     assert ends.last_add_confirmed(7) == 70
     closed = OPEN.closed(last_entry_id=80, length=1)
     ends.newest(7, closed)
-    ends.said_by_entries(7, 90)
+    ends.note_header_lac(7, 90)
     assert ends.newest(7, OPEN) == closed
 
 
@@ -230,7 +230,7 @@ def test_the_end_of_a_ledger_that_is_looked_at_stays_while_many_others_are_scann
     elif look == "the same end":
         ends.rise(1, 100)
     else:
-        ends.said_by_entries(1, 99)
+        ends.note_header_lac(1, 99)
     for ledger_id in range(10, 18):
         ends.newest(ledger_id, OPEN.closed(last_entry_id=5, length=5))
     assert len(ends._ends) == 10

@@ -146,7 +146,7 @@ class OneLog:
         raise AssertionError(ask)
 
     def time(self, ask: Any) -> int:
-        return 0 if ask.time is self._m.AskedTime.NONE else self.now_ms
+        return 0 if ask.time is self._m.TimeNeeded.NONE else self.now_ms
 
     def page(self, page: PageRequest) -> tuple[Any, ...]:
         return decoded(page.kind, self.pages[page.ref.token, page.ref.number])

@@ -130,7 +130,7 @@ async def test_appends_of_a_leader_are_dated_by_the_store(
     assert before_ms < item.newest_ms <= now_ms[0]
 
 
-def asked_times(machine: Any, log: OneLog | None = None) -> set[m.AskedTime]:
+def times_needed(machine: Any, log: OneLog | None = None) -> set[m.TimeNeeded]:
     """What times a machine asks for until it ends."""
     store = log or OneLog()
     times = set()
@@ -142,7 +142,7 @@ def asked_times(machine: Any, log: OneLog | None = None) -> set[m.AskedTime]:
     return times
 
 
-NONE, RECENT, EXACT = m.AskedTime
+NONE, RECENT, EXACT = m.TimeNeeded
 
 
 @pytest.mark.parametrize(
@@ -161,20 +161,20 @@ NONE, RECENT, EXACT = m.AskedTime
     ids=lambda value: type(value).__name__,
 )
 def test_readers_ask_for_no_time_and_what_drops_by_age_asks_the_store(
-    machine: Any, times: set[m.AskedTime]
+    machine: Any, times: set[m.TimeNeeded]
 ) -> None:
-    assert asked_times(machine) == times
+    assert times_needed(machine) == times
 
 
 def test_writers_date_by_what_the_store_said_last() -> None:
-    assert LeaderOpening.asked_time is RECENT
+    assert LeaderOpening.time_needed is RECENT
     epoch = EpochMachine("flights", app="app", run="run", batch_id=0, kind=JobKind.BATCH)
-    assert asked_times(epoch) == {RECENT}
+    assert times_needed(epoch) == {RECENT}
     log = OneLog()
     log.producer("app", "run")
     log.register("app", 7)
     request = CommitRequest("app", "run", 0, (staged(7),))
-    assert asked_times(CommitMachine("flights", request, token=token(9)), log) == {RECENT, NONE}
+    assert times_needed(CommitMachine("flights", request, token=token(9)), log) == {RECENT, NONE}
     assert log.head.value.commit_time_ms == log.now_ms == log.producers["app"].value.time_ms
 
 

@@ -74,7 +74,7 @@ def test_time_of_a_transaction_is_that_of_any_node_that_it_wrote(
     assert written_ms_of(results) == found
 
 
-class AskedTree(MemoryTree):
+class DatedTree(MemoryTree):
     """A tree whose clock has to be told by its answers, as ZooKeeper's has."""
 
     def __init__(self, nodes: MemoryNodes, elapsed: Elapsed) -> None:
@@ -95,7 +95,7 @@ class AskedTree(MemoryTree):
 
 async def test_dates_cost_a_write_only_when_the_last_answer_is_old() -> None:
     now_ms, elapsed = [1_000_000], Elapsed()
-    tree = AskedTree(MemoryNodes(lambda: now_ms[0]), elapsed)
+    tree = DatedTree(MemoryNodes(lambda: now_ms[0]), elapsed)
     stores = MetadataStores.on(tree, "/ledgers")
     await stores.initialize()
     assert stores.logs.clock_ms() == 0
@@ -118,7 +118,7 @@ async def test_a_lost_answer_of_the_clock_is_asked_for_again_and_not_for_ever(
     fault: Fault, is_exact: bool
 ) -> None:
     """A commit would fail otherwise, where a read of its beside it is asked again."""
-    tree = AskedTree(MemoryNodes(lambda: 1_000_000), Elapsed())
+    tree = DatedTree(MemoryNodes(lambda: 1_000_000), Elapsed())
     stores = MetadataStores.on(tree, "/ledgers")
     await stores.initialize()
     head, pages = new_head()

@@ -16,7 +16,7 @@ from ledgerlog_spark.transport.pending import worst
 from ledgerlog_spark.transport.port import ReadEntry
 from ledgerlog_spark.transport.v2 import transport as v2_transport
 from ledgerlog_spark.transport.v2.connection import UNSENT_BYTES_MAX
-from ledgerlog_spark.transport.v2.transport import Lane, V2Transport
+from ledgerlog_spark.transport.v2.transport import V2Lane, V2Transport
 from ledgerlog_spark.wire import answers
 from ledgerlog_spark.wire.requests import (
     AddRequest,
@@ -417,10 +417,10 @@ async def test_reset_over_a_run_by_a_bookie_that_is_gone_since_is_unavailable(
 async def test_lac_is_told_behind_the_adds_of_the_same_turn_where_there_is_a_connection(
     caller: Caller, server: SmallServer, storage: HeldStorage
 ) -> None:
-    assert not caller.tell_lac(7, 0)
+    assert not caller.announce_lac(7, 0)
     await caller.add(run_of(7, range(1)))
     adding = caller.start_add(run_of(7, range(1, 3)))
-    assert caller.tell_lac(7, 2)
+    assert caller.announce_lac(7, 2)
     await adding.result()
     await server.until(lambda: len(server.requests) == 3)
     assert kinds(server) == ["AddRunRequest", "AddRunRequest", "TellLacRequest"]
@@ -432,7 +432,7 @@ async def test_lac_is_not_told_to_a_bookie_that_does_not_take_it(
 ) -> None:
     registry.properties = {"ledgerlog.ops": "ADD_RUN/1"}
     await caller.add(run_of(7, range(1)))
-    assert not caller.tell_lac(7, 0)
+    assert not caller.announce_lac(7, 0)
     assert kinds(server) == ["AddRunRequest"]
 
 
@@ -444,10 +444,10 @@ async def test_lac_is_not_told_while_the_bookie_takes_nothing(
     adding = [caller.start_add(run_of(7, range(n, n + 1), bytes(4 << 20))) for n in range(1, 9)]
     for _ in range(10):
         await asyncio.sleep(0)
-    assert not caller.tell_lac(7, 0)
+    assert not caller.announce_lac(7, 0)
     server.connections[0].transport.resume_reading()
     assert {await call.result() for call in adding} == {(Code.OK,)}
-    assert caller.tell_lac(7, 8)
+    assert caller.announce_lac(7, 8)
 
 
 async def test_bookie_that_takes_nothing_is_sent_no_more_than_a_bound(
@@ -497,7 +497,7 @@ async def test_links_to_bookies_that_nobody_asks_any_more_are_closed(
         other = Caller(caller.transport, f"bookie-{number}")
         assert (await other.read(7, 0))[0] is Code.NO_LEDGER
         assert len(v2(caller)._links) <= 5
-    assert (BOOKIE, Lane.READS) in v2(caller)._links, "a request waits there"
+    assert (BOOKIE, V2Lane.READS) in v2(caller)._links, "a request waits there"
     storage.release()
     assert (await held.result())[0] is Code.NO_LEDGER
     await server.until(lambda: sum(not one.is_lost for one in server.connections) <= 5)
@@ -508,9 +508,9 @@ async def test_bookie_that_refuses_a_lac_is_told_no_more_and_keeps_its_connectio
 ) -> None:
     server.script = refuse_lacs
     await caller.add(run_of(7, range(1)))
-    assert caller.tell_lac(7, 0)
+    assert caller.announce_lac(7, 0)
     assert await caller.add(run_of(7, range(1, 2))) is Code.OK
-    assert not caller.tell_lac(7, 1)
+    assert not caller.announce_lac(7, 1)
     assert len(server.connections) == 1
 
 
@@ -681,7 +681,7 @@ async def test_request_whose_number_answers_another_kind_is_unavailable_at_once(
 async def test_closing_answers_requests_for_which_a_connection_is_just_about_to_be_made(
     caller: Caller, registry: Registry
 ) -> None:
-    v2(caller)._link(BOOKIE, Lane.READS)
+    v2(caller)._link(BOOKIE, V2Lane.READS)
     closing = asyncio.ensure_future(caller.transport.aclose())
     await asyncio.sleep(0)
     waiting = caller.start_read(7, 0)
@@ -710,7 +710,7 @@ async def test_answers_may_arrive_byte_by_byte(caller: Caller, server: SmallServ
 async def test_bookie_that_stops_reading_is_waited_for(caller: Caller, server: SmallServer) -> None:
     await caller.add(run_of(7, range(1)))
     paused = asyncio.Event()
-    connection = v2(caller)._links[BOOKIE, Lane.ADDS]._connection
+    connection = v2(caller)._links[BOOKIE, V2Lane.ADDS]._connection
     assert connection is not None
     pause_writing = connection.pause_writing
 

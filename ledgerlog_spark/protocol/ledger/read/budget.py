@@ -112,7 +112,7 @@ class ReadBudget:
         return self._place is None or self._place.fits(size_bytes, spared_size_bytes)
 
 
-class EntriesToAsk:
+class EntriesToRequest:
     """Ranges of entries that still have to be requested, or requested again, rising."""
 
     def __init__(self, first_entry_id: int, last_entry_id: int) -> None:

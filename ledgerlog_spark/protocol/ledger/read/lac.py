@@ -42,7 +42,7 @@ class LacPhase(Enum):
     """Where a LAC read is."""
 
     NEW = "new"
-    ASKING = "asking"
+    READING = "reading"
     DONE = "done"
 
 
@@ -84,10 +84,10 @@ class LacReader(TableMachine[Event, Effect]):
         if self._metadata.is_closed:
             self.last_add_confirmed = max(self.last_add_confirmed, self._metadata.last_entry_id)
             return self._finish(is_covered_now=True)
-        self.phase = LacPhase.ASKING
-        return self._ask()
+        self.phase = LacPhase.READING
+        return self._request_all()
 
-    def _ask(self) -> list[Effect]:
+    def _request_all(self) -> list[Effect]:
         self._is_busy = False
         self._codes = {}
         effects: list[Effect] = []
@@ -115,7 +115,7 @@ class LacReader(TableMachine[Event, Effect]):
 
     def _on_timer_fired(self, event: TimerFired) -> list[Effect]:
         assert event.request == self._pause
-        return self._ask()
+        return self._request_all()
 
     def _finish(self, *, is_covered_now: bool) -> list[Effect]:
         if self._known_mask == 0 and self._is_busy:
@@ -145,7 +145,7 @@ class LacReader(TableMachine[Event, Effect]):
 
 LAC_TABLE: Table[LacReader, Effect] = {
     LacPhase.NEW: row(on(Start, LacReader._on_start)),
-    LacPhase.ASKING: row(
+    LacPhase.READING: row(
         on(LacReplied, LacReader._on_replied), on(TimerFired, LacReader._on_timer_fired)
     ),
     LacPhase.DONE: row(ignored=(LacReplied, TimerFired)),

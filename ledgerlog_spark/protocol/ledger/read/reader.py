@@ -39,7 +39,7 @@ from ledgerlog_spark.protocol.ledger.messages import (
     TimerFired,
 )
 from ledgerlog_spark.protocol.ledger.quorum import write_set
-from ledgerlog_spark.protocol.ledger.read.budget import EntriesToAsk, ReadBudget
+from ledgerlog_spark.protocol.ledger.read.budget import EntriesToRequest, ReadBudget
 from ledgerlog_spark.protocol.ledger.read.settings import ReaderSettings
 from ledgerlog_spark.protocol.ledger.read.tally import BatchInFlight, ReplicaTally
 from ledgerlog_spark.protocol.ledger.read_room import RoomMade
@@ -92,7 +92,7 @@ class LedgerReader(TableMachine[Event, Effect]):
         self._settings = settings or ReaderSettings()
         self._numbers = RequestNumbers()
         self._taken = first_entry_id - 1
-        self._to_ask = EntriesToAsk(first_entry_id, last_entry_id)
+        self._to_request = EntriesToRequest(first_entry_id, last_entry_id)
         self._budget = ReadBudget(self._settings, metadata, place)
         self._ready: dict[int, EntryBatch] = {}
         self._untaken: deque[tuple[int, int]] = deque()
@@ -124,16 +124,16 @@ class LedgerReader(TableMachine[Event, Effect]):
         effects: list[Effect] = []
         if self._busy_timer:
             return effects
-        while (first := self._to_ask.first) is not None and self._may_ask(first):
+        while (first := self._to_request.first) is not None and self._may_request(first):
             last = self._last_of_batch(first)
-            self._to_ask.take(last)
+            self._to_request.take(last)
             if last == first:
-                effects += self._ask_one(first)
+                effects += self._request_one(first)
             else:
                 effects.append(self._begin_batch(first, last))
         return effects
 
-    def _may_ask(self, entry_id: int) -> bool:
+    def _may_request(self, entry_id: int) -> bool:
         if entry_id - 1 - self._taken >= self._settings.entries_ahead_max:
             return False
         if self._budget.has_room(len(self._batches), len(self._tallies), len(self._reads)):
@@ -152,15 +152,15 @@ class LedgerReader(TableMachine[Event, Effect]):
     @property
     def _requests_out(self) -> int:
         """Pending requests, and the one that follows a reload of the metadata."""
-        is_asked_next = self.phase is ReaderPhase.RELOADING
-        return len(self._batches) + len(self._reads) + is_asked_next
+        is_requested_next = self.phase is ReaderPhase.RELOADING
+        return len(self._batches) + len(self._reads) + is_requested_next
 
     def _last_of_batch(self, first_entry_id: int) -> int:
         """A batch stays within the range and within one fragment; one entry where striped."""
         if self.metadata.quorum.is_striped or not self._takes_batches:
             return first_entry_id
         last = first_entry_id + self._budget.batch_entries - 1
-        last = min(last, self._to_ask.last_of_first_range)
+        last = min(last, self._to_request.last_of_first_range)
         for fragment in self.metadata.fragments:
             if first_entry_id < fragment.first_entry_id <= last:
                 return fragment.first_entry_id - 1
@@ -173,14 +173,14 @@ class LedgerReader(TableMachine[Event, Effect]):
         rotation = self._batches_begun % len(ensemble)
         order = (*range(rotation, len(ensemble)), *range(rotation))
         batch.order = tuple(sorted(order, key=lambda i: self._failures.get(ensemble[i], 0)))
-        return self._ask_next_of(batch)
+        return self._request_next_of(batch)
 
-    def _ask_next_of(self, batch: BatchInFlight) -> SendReadBatch:
+    def _request_next_of(self, batch: BatchInFlight) -> SendReadBatch:
         index = batch.order[batch.tried]
         batch.tried += 1
-        return self._ask_batch(batch, index)
+        return self._request_batch(batch, index)
 
-    def _ask_batch(self, batch: BatchInFlight, index: int) -> SendReadBatch:
+    def _request_batch(self, batch: BatchInFlight, index: int) -> SendReadBatch:
         number = self._numbers.next()
         self._batches[number] = (batch, index)
         batch.outstanding += 1
@@ -194,7 +194,7 @@ class LedgerReader(TableMachine[Event, Effect]):
             self._settings.batch_size_bytes_max,
         )
 
-    def _ask_one(self, entry_id: int) -> list[Effect]:
+    def _request_one(self, entry_id: int) -> list[Effect]:
         """Request one entry from one replica, the most reliable so far first."""
         ensemble = self.metadata.fragment_of(entry_id).ensemble
         members = sorted(
@@ -203,13 +203,13 @@ class LedgerReader(TableMachine[Event, Effect]):
         )
         tally = ReplicaTally(entry_id, tuple((index, ensemble[index]) for index in members))
         self._tallies[entry_id] = tally
-        return self._ask_next(tally)
+        return self._request_next(tally)
 
-    def _ask_next(self, tally: ReplicaTally) -> list[Effect]:
-        if tally.asked == len(tally.members):
+    def _request_next(self, tally: ReplicaTally) -> list[Effect]:
+        if tally.requested == len(tally.members):
             return []
-        index, bookie_id = tally.members[tally.asked]
-        tally.asked += 1
+        index, bookie_id = tally.members[tally.requested]
+        tally.requested += 1
         number = self._numbers.next()
         self._reads[number] = (tally, index)
         return [SendRead(number, bookie_id, index, tally.entry_id, fence=False, is_recovery=False)]
@@ -223,7 +223,7 @@ class LedgerReader(TableMachine[Event, Effect]):
             self._keep(EntryBatch.of((event.entry,)))
         else:
             self._note_failure(tally.bookie_at(index), event.code)
-        effects = self._ask_next(tally) if tally.verdict is Verdict.UNDECIDED else []
+        effects = self._request_next(tally) if tally.verdict is Verdict.UNDECIDED else []
         return [*effects, *self._advance()]
 
     def _on_batch_replied(self, event: BatchReplied) -> list[Effect]:
@@ -252,14 +252,14 @@ class LedgerReader(TableMachine[Event, Effect]):
         if batch.outstanding:
             return []
         if batch.tried < len(batch.order) and self._takes_batches:
-            return [self._ask_next_of(batch)]
+            return [self._request_next_of(batch)]
         first = batch.next_entry_id
         self._put_back(batch, first + 1)
-        return self._ask_one(first)
+        return self._request_one(first)
 
     def _put_back(self, batch: BatchInFlight, first_entry_id: int) -> None:
         """Request the rest of a batch when there is room for it; any further answer is late."""
-        self._to_ask.put_back(first_entry_id, batch.last_entry_id)
+        self._to_request.put_back(first_entry_id, batch.last_entry_id)
         batch.next_entry_id = batch.last_entry_id + 1
 
     def _keep(self, entries: EntryBatch) -> None:
@@ -344,7 +344,7 @@ class LedgerReader(TableMachine[Event, Effect]):
         for entry_id, tally in tuple(self._tallies.items()):
             if tally.is_hopeless and tally.is_busy:
                 del self._tallies[entry_id]
-                self._to_ask.put_back(entry_id, entry_id)
+                self._to_request.put_back(entry_id, entry_id)
         return self._advance() if self.phase is ReaderPhase.READING else []
 
     def _on_metadata_loaded(self, event: MetadataLoaded) -> list[Effect]:
@@ -365,8 +365,8 @@ class LedgerReader(TableMachine[Event, Effect]):
             has_moved = loaded.fragment_of(entry_id).ensemble != old.fragment_of(entry_id).ensemble
             if has_moved and entry_id != head and tally.is_hopeless:
                 del self._tallies[entry_id]
-                self._to_ask.put_back(entry_id, entry_id)
-        return [*self._ask_one(head), *self._fill()]
+                self._to_request.put_back(entry_id, entry_id)
+        return [*self._request_one(head), *self._fill()]
 
     def _on_taken(self, event: EntriesTaken) -> list[Effect]:
         assert self._taken <= event.last_entry_id < self.next_entry_id
@@ -397,12 +397,12 @@ class LedgerReader(TableMachine[Event, Effect]):
         for tally in self._tallies.values():
             if tally.verdict is Verdict.UNDECIDED:
                 if tally.is_slow and self._budget.has_room_to_hedge(self._requests_out):
-                    effects += self._ask_next(tally)
+                    effects += self._request_next(tally)
                 tally.is_slow = True
         for batch in dict.fromkeys(batch for batch, _ in self._batches.values()):
             is_late = batch.is_slow and not batch.is_done and batch.tried < len(batch.order)
             if is_late and self._budget.has_room_to_hedge(self._requests_out):
-                effects.append(self._ask_next_of(batch))
+                effects.append(self._request_next_of(batch))
             batch.is_slow = True
         return [*effects, self._arm_hedge()]
 

@@ -15,12 +15,12 @@ class ReplicaTally:
         is_slow: Undecided at the last tick of the hedge timer.
     """
 
-    __slots__ = ("asked", "codes", "entry_id", "is_slow", "members")
+    __slots__ = ("codes", "entry_id", "is_slow", "members", "requested")
 
     def __init__(self, entry_id: int, members: tuple[tuple[int, str], ...]) -> None:
         self.entry_id = entry_id
         self.members = members
-        self.asked = 0
+        self.requested = 0
         self.codes: dict[int, Code] = {}
         self.is_slow = False
 

@@ -67,7 +67,7 @@ class PresenceBatches:
         """Whether the member for the next batch had no entry from `entry_id` on."""
         return entry_id > self._last_entry_ids.get(self._order[0], LAST_ID)
 
-    def ask(self, first_entry_id: int) -> SendReadBatch:
+    def request(self, first_entry_id: int) -> SendReadBatch:
         """Request everything from `first_entry_id` on, within the limits of a batch."""
         index = self._order[0]
         self._current = number = self._numbers.next()

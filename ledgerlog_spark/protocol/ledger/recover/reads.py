@@ -73,13 +73,22 @@ class EntryTally:
         entry: The first valid copy, None before there is one.
     """
 
-    __slots__ = ("absents", "answers", "asked", "entry", "entry_id", "is_slow", "members", "needed")
+    __slots__ = (
+        "absents",
+        "answers",
+        "entry",
+        "entry_id",
+        "is_slow",
+        "members",
+        "needed",
+        "requested",
+    )
 
     def __init__(self, entry_id: int, members: tuple[int, ...], absents_needed: int) -> None:
         self.entry_id = entry_id
         self.members = members
         self.needed = absents_needed
-        self.asked = 0
+        self.requested = 0
         self.answers = 0
         self.absents = 0
         self.entry: StoredEntry | None = None
@@ -140,7 +149,7 @@ class RecoveryReads:
         self.is_unauthorized = False
         self.next_entry_id = first_entry_id
         self._first_entry_id = first_entry_id
-        self._next_to_ask = first_entry_id
+        self._next_to_request = first_entry_id
         self._quorum = quorum
         self._ensemble = ensemble
         self._answering = answering
@@ -181,20 +190,20 @@ class RecoveryReads:
             return [*self._fill_singly()]
         if self._absent or self._tallies or batches.is_out:
             return []
-        if batches.ends_before(self._next_to_ask):
-            return [*self._ask_frontier()]
-        return [batches.ask(self._next_to_ask)]
+        if batches.ends_before(self._next_to_request):
+            return [*self._request_frontier()]
+        return [batches.request(self._next_to_request)]
 
     def _fill_singly(self) -> list[SendRead]:
         effects: list[SendRead] = []
         while not self._absent and len(self._tallies) < self._ahead_max():
-            entry_id = self._next_to_ask
-            self._next_to_ask += 1
+            entry_id = self._next_to_request
+            self._next_to_request += 1
             if entry_id in self._tallies:
                 continue
             tally = EntryTally(entry_id, self._members(entry_id), negative_quorum(self._quorum))
             self._tallies[entry_id] = tally
-            effects += self._ask(tally, 1)
+            effects += self._request_members(tally, 1)
         return effects
 
     def take_reply(self, reply: ReadReplied) -> list[SendRead]:
@@ -217,14 +226,14 @@ class RecoveryReads:
             self._absent[tally.entry_id] = True
         elif verdict is Verdict.PRESENT:
             self._absent.pop(tally.entry_id, None)
-        return self._ask_all(tally) if verdict is Verdict.UNDECIDED else []
+        return self._request_all(tally) if verdict is Verdict.UNDECIDED else []
 
     def take_batch_reply(self, reply: BatchReplied) -> list[SendRead]:
         """Keep the entries of a batch; if it is empty, request the next entry from all members."""
         batches = self._batches
         if batches is None or not batches.awaits(reply):
             return []
-        frontier = self._next_to_ask
+        frontier = self._next_to_request
         found = batches.take_reply(reply, frontier)
         if reply.code is Code.UNAUTHORIZED:
             self.is_unauthorized = True
@@ -232,19 +241,19 @@ class RecoveryReads:
             self._tallies.pop(frontier, None)
             self._absent.pop(frontier, None)
             self._present += found
-            self._next_to_ask = found.last_entry_id + 1
+            self._next_to_request = found.last_entry_id + 1
         elif not batches.is_refused:
-            return self._ask_frontier()
+            return self._request_frontier()
         return []
 
-    def _ask_frontier(self) -> list[SendRead]:
+    def _request_frontier(self) -> list[SendRead]:
         """Request the first entry that is in no batch from every member."""
-        entry_id = self._next_to_ask
+        entry_id = self._next_to_request
         if entry_id in self._tallies:
             return []
         tally = EntryTally(entry_id, self._members(entry_id), negative_quorum(self._quorum))
         self._tallies[entry_id] = tally
-        return self._ask_all(tally)
+        return self._request_all(tally)
 
     def hedge(self) -> list[SendRead]:
         """Request entries undecided since the last call from the rest of their write sets."""
@@ -252,10 +261,10 @@ class RecoveryReads:
         for tally in self._tallies.values():
             if tally.verdict is Verdict.UNDECIDED:
                 if tally.is_slow:
-                    effects += self._ask_all(tally)
+                    effects += self._request_all(tally)
                 tally.is_slow = True
         if self._batches is not None and self._batches.tick():
-            effects += self._ask_frontier()
+            effects += self._request_frontier()
         return effects
 
     def take_present(self) -> list[StoredEntry]:
@@ -267,7 +276,7 @@ class RecoveryReads:
             assert entry is not None
             taken.append(entry)
             self.next_entry_id += 1
-        self._next_to_ask = max(self._next_to_ask, self.next_entry_id)
+        self._next_to_request = max(self._next_to_request, self.next_entry_id)
         return taken
 
     def _ahead_max(self) -> int:
@@ -280,12 +289,12 @@ class RecoveryReads:
         members = write_set(self._quorum, entry_id)
         return tuple(sorted(members, key=lambda index: not self._answering >> index & 1))
 
-    def _ask_all(self, tally: EntryTally) -> list[SendRead]:
-        return self._ask(tally, len(tally.members))
+    def _request_all(self, tally: EntryTally) -> list[SendRead]:
+        return self._request_members(tally, len(tally.members))
 
-    def _ask(self, tally: EntryTally, up_to: int) -> list[SendRead]:
+    def _request_members(self, tally: EntryTally, up_to: int) -> list[SendRead]:
         effects = []
-        for index in tally.members[tally.asked : up_to]:
+        for index in tally.members[tally.requested : up_to]:
             number = self._numbers.next()
             self._sent[number] = (tally, index)
             effects.append(
@@ -298,5 +307,5 @@ class RecoveryReads:
                     is_recovery=True,
                 )
             )
-        tally.asked = max(tally.asked, up_to)
+        tally.requested = max(tally.requested, up_to)
         return effects

@@ -453,7 +453,7 @@ _WRITES = (
     on(MetadataLoaded, LedgerWriter._on_update_reply),
 )
 _REPLIES = (AddReplied, BookiesListed, MetadataLoaded, MetadataWritten, TimerFired)
-_ASKED = (AddRequested, CloseRequested)
+_CALLS = (AddRequested, CloseRequested)
 
 WRITER_TABLE: Table[LedgerWriter, Effect] = {
     WriterPhase.OPEN: row(*_ADDS),
@@ -463,9 +463,9 @@ WRITER_TABLE: Table[LedgerWriter, Effect] = {
         *_WRITES,
         on(TimerFired, LedgerWriter._on_update_reply),
         ignored=(AddReplied, BookiesListed),
-        refused=_ASKED,
+        refused=_CALLS,
     ),
-    WriterPhase.CLOSED: row(ignored=_REPLIES, refused=_ASKED),
+    WriterPhase.CLOSED: row(ignored=_REPLIES, refused=_CALLS),
     WriterPhase.FAILED: row(
         on(CloseRequested, LedgerWriter._on_close_after_failure),
         ignored=_REPLIES,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log.machine import LogMachine, Steps
-from ledgerlog_spark.protocol.log.messages import AskedTime, WriteHead
+from ledgerlog_spark.protocol.log.messages import TimeNeeded, WriteHead
 from ledgerlog_spark.protocol.log.read.versions import oldest_of
 from ledgerlog_spark.protocol.log.state.pages import drop_before
 from ledgerlog_spark.protocol.log.state.records import Item, LogHead, LogKind, VersionInterval
@@ -75,7 +75,7 @@ class ExpiryMachine(LogMachine[Expired]):
         next_due_ms: When the next version expires, of those that were read.
     """
 
-    asked_time = AskedTime.EXACT
+    time_needed = TimeNeeded.EXACT
 
     def __init__(
         self, log: str, *, version_retention_ms: int | None, token: str, is_fresh: bool = True

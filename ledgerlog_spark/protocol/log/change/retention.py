@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from ledgerlog_spark.protocol.log.change.expiry import STEP_ITEMS_MAX
 from ledgerlog_spark.protocol.log.change.truncate import Truncated, TruncateMachine
 from ledgerlog_spark.protocol.log.machine import Steps
-from ledgerlog_spark.protocol.log.messages import AskedTime
+from ledgerlog_spark.protocol.log.messages import TimeNeeded
 from ledgerlog_spark.protocol.log.read.versions import oldest_of
 from ledgerlog_spark.protocol.log.state.pages import PageRequest, overlapping, select
 from ledgerlog_spark.protocol.log.state.records import Item, LogHead, PageRef
@@ -42,7 +42,7 @@ class RetentionMachine(TruncateMachine):
         untimed_to: No item that ends at or before this offset has the time of its rows.
     """
 
-    asked_time = AskedTime.EXACT
+    time_needed = TimeNeeded.EXACT
 
     def __init__(
         self,

@@ -206,7 +206,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
 
     def _read_records(self) -> Steps[None]:
         yield from self._read(Sync())
-        reply = yield from self._read(ReadHead(self.asked_time))
+        reply = yield from self._read(ReadHead(self.time_needed))
         self._head, self._now_ms = reply.head, reply.now_ms
         if self._open is None:
             self._check_head()
@@ -345,7 +345,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         """Read only the head."""
         before = self._head
         assert before is not None
-        reply = yield from self._read(ReadHead(self.asked_time))
+        reply = yield from self._read(ReadHead(self.time_needed))
         if reply.head is None or reply.head.version.number <= before.version.number:
             # Not only the head changed, or this replica lags.
             return (yield from self._read_all())

@@ -22,7 +22,7 @@ from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log.commit.result import forgotten
 from ledgerlog_spark.protocol.log.machine import LogMachine, Steps
-from ledgerlog_spark.protocol.log.messages import AskedTime, ReadProducer, Sync, WriteProducer
+from ledgerlog_spark.protocol.log.messages import ReadProducer, Sync, TimeNeeded, WriteProducer
 from ledgerlog_spark.protocol.log.state.records import RUNS_REMEMBERED_MAX, ProducerRecord
 
 ATTEMPTS_MAX = 100
@@ -110,7 +110,7 @@ class EpochMachine(LogMachine[Joined]):
         while True:
             if is_fresh:
                 yield from self._read(Sync())
-            reply = yield from self._read(ReadProducer(self._app, AskedTime.RECENT))
+            reply = yield from self._read(ReadProducer(self._app, TimeNeeded.RECENT))
             found = reply.producer
             in_place = found is not None and found.value.current_run == self._run_id
             if not in_place and not is_fresh:

@@ -192,7 +192,7 @@ class SimReader:
     def cancel(self) -> None:
         self._on_change = None
 
-    def told_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Any]:
+    def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Any]:
         random = self._client.world.random
         last = random.choice((first_entry_id - 1, first_entry_id, last_entry_id))
         return self._entries(first_entry_id, min(last, last_entry_id) + 1)

@@ -11,7 +11,7 @@ from ledgerlog_spark.metadata.tree import SetNode
 from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.metadata.store_clock import Clock
+    from ledgerlog_spark.metadata.store_clock import EstimatedClock
     from ledgerlog_spark.testing.memory.nodes import NodeMap
     from tests.sim.log.hosts.base import Hosts
 
@@ -45,7 +45,7 @@ class SimTree(MemoryTree):
         self.is_crossed = False
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> EstimatedClock:
         return self._clock
 
     async def pause(self) -> None:
