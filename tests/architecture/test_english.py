@@ -21,19 +21,6 @@ STILL_IN: Final[dict[str, str]] = {
     "docs/ARCHITECTURE.md": "what-subject what-object who-subject nobody says let-go",
     "docs/FORMATS.md": "what-subject says knows asks behind-after again",
     "docs/INTEROP.md": "what-subject what-object nobody says told",
-    "docs/LIMITS.md": "what-subject what-object who-subject nobody asks hears way-of",
-    "docs/LOGS.md": (
-        "what-subject what-object who-subject whose-subject nobody says knows asks hears "
-        "let-go behind-after so-many again way-of"
-    ),
-    "docs/PROTOCOL.md": (
-        "what-subject what-object who-subject nobody says told knows asks let-go "
-        "behind-after again way-of take-back"
-    ),
-    "docs/TESTING.md": (
-        "what-subject what-object nobody says told asks hears let-go behind-after face "
-        "so-many doubles take-back"
-    ),
     "docs/WIRE.md": "what-subject what-object says told knows asks way-of",
     "ledgerlog_spark/transport": (
         "what-subject nobody says told knows asks behind-after again see-only"

@@ -140,7 +140,7 @@ def test_unknown_commands_and_options_are_found(words: str, wrong: str | None) -
 
 def test_limits_of_a_bookie_are_documented_with_their_defaults() -> None:
     rows = SETTING.findall(LIMITS)
-    assert len(rows) == LIMITS.partition("These are fixed")[0].count("\n| `")
+    assert len(rows) == LIMITS.partition("These limits are fixed")[0].count("\n| `")
     fields = BookieSettings.model_fields
     documented = {
         name: int(number.replace(",", "")) * (MEBIBYTE if unit else 1)
@@ -165,13 +165,13 @@ def test_lanes_have_the_sizes_that_are_documented() -> None:
     lanes = Lanes(fields["connections_max"].default, fields["in_flight_bytes_max"].default)
     sizes = {lane.name: lane.size_bytes_max for lane in lanes.all}
     shared_bytes = sizes["adds"] + sizes["reads"] + sizes["control"]
-    parts = {"adds": "a half", "reads": "three eighths", "control": "an eighth"}
+    parts = {"adds": "half", "reads": "three eighths", "control": "an eighth"}
     eighths = {name: 8 * sizes[name] // shared_bytes for name in parts}
     assert eighths == {"adds": 4, "reads": 3, "control": 1}
     for lane, part in parts.items():
-        assert re.search(rf"lane `{lane}`.*\| {part} \|", LIMITS)
+        assert re.search(rf"lane `{lane}`.*\| {part} of the rest \|", LIMITS)
     assert sizes["writes"] * 16 == 3 * sizes["adds"] == 16 * 12 * MEBIBYTE
-    assert re.search(r"lane `writes`.*\| three sixteenths: 12 MiB \|", LIMITS)
+    assert re.search(r"lane `writes`.*\| three sixteenths of `adds`: 12 MiB \|", LIMITS)
 
 
 def test_metrics_that_are_documented_exist() -> None:
