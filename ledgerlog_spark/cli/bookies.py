@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import difflib
 from typing import Annotated, Any
 
 import typer
 
-from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, registration
+from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, group, registration
 from ledgerlog_spark.cli.output import AsJson, print_fields, print_json, print_listing
 from ledgerlog_spark.errors import BookieUnavailableError
-from ledgerlog_spark.model import BookieInfo
 
-app = typer.Typer(
-    help="Show the bookies of a cluster.",
-    epilog="Example: ledgerlog bookies list",
-    no_args_is_help=True,
-)
+app = group("Show the bookies of a cluster.", "ledgerlog bookies list")
 
 
 async def _all(uri: str) -> list[dict[str, Any]]:
@@ -27,22 +23,13 @@ async def _all(uri: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         for name in names:
             state = "writable" if name in writable else "read-only" if name in read_only else "down"
-            try:
-                info: BookieInfo | None = await store.info(name)
-            except BookieUnavailableError:
-                info = None
-            found.append({"bookie_id": name, "state": state, **_fields(info)})
+            each = {"bookie_id": name, "state": state, "address": None, "grpc_port": None}
+            found.append({**each, "properties": {}})
+            with contextlib.suppress(BookieUnavailableError):
+                info = await store.info(name)
+                found[-1] |= {"address": f"{info.host}:{info.port}", "grpc_port": info.grpc_port}
+                found[-1]["properties"] = dict(info.properties)
         return found
-
-
-def _fields(info: BookieInfo | None) -> dict[str, Any]:
-    if info is None:
-        return {"address": None, "grpc_port": None, "properties": {}}
-    return {
-        "address": f"{info.host}:{info.port}",
-        "grpc_port": info.grpc_port,
-        "properties": dict(info.properties),
-    }
 
 
 @app.command("list", epilog="Example: ledgerlog bookies list --json")

@@ -18,6 +18,7 @@ from ledgerlog_spark.cli.options import (
     Yes,
     confirm,
     connect,
+    group,
     password_explained,
     password_from,
 )
@@ -25,9 +26,12 @@ from ledgerlog_spark.cli.output import (
     AsJson,
     console,
     counted,
+    json_lines,
+    picked,
     print_fields,
     print_json,
     print_listing,
+    print_outcome,
 )
 from ledgerlog_spark.errors import (
     ConfigurationError,
@@ -39,11 +43,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.log.clients import BlockingLogClient
 from ledgerlog_spark.model import LedgerMetadata
 
-app = typer.Typer(
-    help="Show, read, seal and delete ledgers.",
-    epilog="Example: ledgerlog ledgers list",
-    no_args_is_help=True,
-)
+app = group("Show, read, seal and delete ledgers.", "ledgerlog ledgers list")
 
 LedgerId = Annotated[
     int, typer.Argument(help="Ledger ID. `ledgers list` shows all.", min=0, metavar="LEDGER_ID")
@@ -55,9 +55,7 @@ def describe(ledger_id: int, metadata: LedgerMetadata) -> dict[str, Any]:
     return {
         "ledger_id": ledger_id,
         "state": metadata.state.name,
-        "ensemble_size": metadata.quorum.ensemble_size,
-        "write_quorum": metadata.quorum.write_quorum,
-        "ack_quorum": metadata.quorum.ack_quorum,
+        **picked(metadata.quorum, "ensemble_size", "write_quorum", "ack_quorum"),
         "digest_type": metadata.digest_type.name,
         "last_entry_id": metadata.last_entry_id if metadata.is_closed else None,
         "length_bytes": metadata.length if metadata.is_closed else None,
@@ -149,9 +147,7 @@ def read(
     ] = False,
     password_file: PasswordFile = None,
     uri: ServiceUri = DEFAULT_URI,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for each entry.")
-    ] = False,
+    as_json: Annotated[bool, json_lines("entry")] = False,
 ) -> None:
     """Print entries, or dump their payloads. It does not fence: a live writer continues."""
     if raw and as_json:
@@ -211,22 +207,15 @@ def seal(
     with connect(uri) as client, password_explained(password_file):
         # Through the logs, so that it is not closed below the last entry that a log lists.
         metadata = client.logs.seal(ledger_id, password=password)
-    if as_json:
-        print_json(describe(ledger_id, metadata))
-        return
-    console.print(
-        f"ledger {ledger_id} is closed: "
-        f"{counted(metadata.last_entry_id + 1, 'entry', 'entries')}, "
-        f"{counted(metadata.length, 'byte', 'bytes')}"
-    )
+    size = counted(metadata.length, "byte", "bytes")
+    text = f"{counted(metadata.last_entry_id + 1, 'entry', 'entries')}, {size}"
+    closed = f"ledger {ledger_id} is closed: {text}"
+    print_outcome(describe(ledger_id, metadata), closed, as_json=as_json)
 
 
 @app.command("delete", epilog="Example: ledgerlog ledgers delete 3 --yes")
 def delete(
-    ledger_id: LedgerId,
-    yes: Yes = False,
-    uri: ServiceUri = DEFAULT_URI,
-    as_json: AsJson = False,
+    ledger_id: LedgerId, yes: Yes = False, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False
 ) -> None:
     """Delete a ledger that belongs to no log."""
     with connect(uri) as client:
@@ -247,7 +236,8 @@ def delete(
                 otherwise=f"ledger {ledger_id} was not deleted",
             )
         client.delete_ledger(ledger_id)
-    if as_json:
-        print_json({"ledger_id": ledger_id, "is_deleted": True})
-        return
-    console.print(f"ledger {ledger_id} is deleted; the bookies free its space later")
+    print_outcome(
+        {"ledger_id": ledger_id, "is_deleted": True},
+        f"ledger {ledger_id} is deleted; the bookies free its space later",
+        as_json=as_json,
+    )

@@ -9,19 +9,22 @@ from typing import Annotated, Any
 
 import typer
 
-from ledgerlog_spark.cli.options import LOCAL_DIRECTORY
-from ledgerlog_spark.cli.output import AsJson, console, print_json, print_table, spinner
+from ledgerlog_spark.cli.options import LOCAL_DIRECTORY, group
+from ledgerlog_spark.cli.output import (
+    AsJson,
+    console,
+    print_json,
+    print_outcome,
+    print_table,
+    spinner,
+)
 from ledgerlog_spark.cli.stop_signals import StopSignals
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.local.cluster import UPKEEP, USUAL_PORT, Cluster
 from ledgerlog_spark.local.members import ZOOKEEPER, Member
 from ledgerlog_spark.local.running import running_clusters
 
-app = typer.Typer(
-    help="Manage a cluster of processes on this machine.",
-    epilog="Example: ledgerlog local up --detach",
-    no_args_is_help=True,
-)
+app = group("Manage a cluster of processes on this machine.", "ledgerlog local up --detach")
 
 Directory = Annotated[
     Path, typer.Option("--directory", "-d", metavar="DIR", help="Directory of the cluster's data.")
@@ -48,8 +51,7 @@ def up(
     bookies: Annotated[
         int | None,
         typer.Option(
-            metavar="N",
-            help="Number of bookies; 4 by default. The number cannot be reduced.",
+            metavar="N", help="Number of bookies; 4 by default. The number cannot be reduced."
         ),
     ] = None,
     detach: Annotated[
@@ -105,9 +107,9 @@ def _serve(cluster: Cluster, *, is_silent: bool) -> None:
 
 def _explain(cluster: Cluster, started: list[str], directory: Path) -> None:
     if ZOOKEEPER not in started:
-        what = f"started {', '.join(started)}" if started else "no process was missing"
+        done = f"started {', '.join(started)}" if started else "no process was missing"
         console.print(
-            f"the cluster already runs: {what}. To stop it, run "
+            f"the cluster already runs: {done}. To stop it, run "
             f"`ledgerlog local down{_named(directory)}`",
             soft_wrap=True,
         )
@@ -200,10 +202,8 @@ def kill(
             signal=signal_name,
         ) from None
     killed = _existing(directory).kill(member, number)
-    if as_json:
-        print_json(killed.as_json())
-        return
-    console.print(f"sent {number.name} to {killed.id} (pid {killed.pid})")
+    sent = f"sent {number.name} to {killed.id} (pid {killed.pid})"
+    print_outcome(killed.as_json(), sent, as_json=as_json)
 
 
 @app.command(epilog="Example: ledgerlog local start bookie-1")
@@ -215,11 +215,9 @@ def start(
     cluster.members.get(member)
     with StopSignals():
         started = cluster.start(member)
-    if as_json:
-        print_json(started.as_json())
-        return
     where = f"serves on port {started.port}" if started.port else "runs"
-    console.print(f"{started.id} {where} (pid {started.pid})")
+    text = f"{started.id} {where} (pid {started.pid})"
+    print_outcome(started.as_json(), text, as_json=as_json)
 
 
 def _named(directory: Path) -> str:

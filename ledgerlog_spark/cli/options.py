@@ -1,4 +1,4 @@
-"""Options that many commands have: the cluster, the password of ledgers, the confirmation."""
+"""Parts of many commands: the group, the cluster, the password of ledgers, the confirmation."""
 
 from __future__ import annotations
 
@@ -35,6 +35,16 @@ OTHERWISE = "or pass the --metadata-service-uri of another cluster"
 LOOK_SECONDS = 2.0
 
 
+def group(meaning: str, example: str) -> typer.Typer:
+    """A group of one or more commands, which prints its help when no command is given."""
+    return typer.Typer(
+        help=meaning,
+        epilog=f"Example: {example}",
+        no_args_is_help=True,
+        callback=lambda: None,  # without it, typer makes a group of one command that command
+    )
+
+
 def chosen_uri(given: str) -> str:
     """The given URI, else that of the cluster in `.ledgerlog`, else the usual one."""
     if given:
@@ -44,9 +54,9 @@ def chosen_uri(given: str) -> str:
     if zookeeper is None:
         return SERVICE_URI_DEFAULT
     if zookeeper.state == "down":
-        what = "ZooKeeper of the cluster" if members.running else "the cluster"
+        stopped = "ZooKeeper of the cluster" if members.running else "the cluster"
         raise MetadataUnavailableError(
-            f"{what} in ./{LOCAL_DIRECTORY} is stopped: start it with `ledgerlog local up`, "
+            f"{stopped} in ./{LOCAL_DIRECTORY} is stopped: start it with `ledgerlog local up`, "
             f"{OTHERWISE}",
             directory=str(members.directory),
         )
@@ -148,12 +158,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 
 
 def confirm(question: str, *, otherwise: str) -> None:
-    """Return if the user confirms; otherwise end the command with exit code 1.
-
-    Args:
-        question: The question, without its question mark.
-        otherwise: The message when the user does not confirm, such as `log x was not deleted`.
-    """
+    """Return if the user confirms; otherwise print `otherwise` and end with exit code 1."""
     if not sys.stdin.isatty():
         raise ConfigurationError(f"{otherwise}: stdin is not a terminal; pass --yes to confirm")
     if not typer.confirm(f"{question}?"):

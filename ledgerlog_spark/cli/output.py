@@ -11,6 +11,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+
+def json_lines(what: str) -> Any:
+    """The option `--json` of a command that prints an object for each row, record or entry."""
+    return typer.Option("--json", help=f"Print a JSON object for each {what}.")
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 WIDTH_WITHOUT_TERMINAL = 160
 NOTHING = "-"
@@ -30,6 +36,19 @@ def spinner() -> str:
 def print_json(value: Any) -> None:
     """One JSON value on standard output."""
     typer.echo(json.dumps(value, indent=2, default=str))
+
+
+def print_outcome(value: Any, text: str, *, as_json: bool) -> None:
+    """The result of a command: JSON for scripts, else a sentence."""
+    if as_json:
+        print_json(value)
+    else:
+        console.print(text, soft_wrap=True)
+
+
+def picked(value: object, *names: str) -> dict[str, Any]:
+    """These attributes by name, for JSON."""
+    return {name: getattr(value, name) for name in names}
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -53,7 +72,7 @@ def print_listing(
     columns: Sequence[str],
     as_json: bool,
 ) -> None:
-    """What a command lists: JSON for scripts, else a table with a row for each."""
+    """The result of a listing: JSON for scripts, else a table with a row for each."""
     if as_json:
         print_json(found)
     else:

@@ -11,49 +11,27 @@ from typing import Annotated
 
 import typer
 
-from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri
+from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, group
 from ledgerlog_spark.cli.output import console
 from ledgerlog_spark.cli.stop_signals import StopSignals
+from ledgerlog_spark.lines import DRAIN_SECONDS
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
-from ledgerlog_spark.upkeep.background import INTERVAL_SECONDS
+from ledgerlog_spark.upkeep.service import INTERVAL_SECONDS
 
-ZOOKEEPER_EXAMPLE = "Example: ledgerlog zookeeper run --directory zk --port 2181"
+ZOOKEEPER_EXAMPLE = "ledgerlog zookeeper run --directory zk --port 2181"
 BOOKIE_EXAMPLE = (
-    "Example: ledgerlog bookie run --directory data/b1 --port 3181 "
+    "ledgerlog bookie run --directory data/b1 --port 3181 "
     "--metadata-service-uri zk://127.0.0.1:2181/ledgers"
 )
-UPKEEP_EXAMPLE = "Example: ledgerlog upkeep run --interval 60 >> upkeep.log"
+UPKEEP_EXAMPLE = "ledgerlog upkeep run --interval 60 >> upkeep.log"
 LOOK_SECONDS = 0.5
 
-zookeeper = typer.Typer(
-    help="Run the ZooKeeper server that PySpark contains.",
-    epilog=ZOOKEEPER_EXAMPLE,
-    no_args_is_help=True,
-)
-bookie = typer.Typer(help="Run one bookie.", epilog=BOOKIE_EXAMPLE, no_args_is_help=True)
-upkeep = typer.Typer(
-    help="Run the service that merges logs and deletes expired data.",
-    epilog=UPKEEP_EXAMPLE,
-    no_args_is_help=True,
-)
+zookeeper = group("Run the ZooKeeper server that PySpark contains.", ZOOKEEPER_EXAMPLE)
+bookie = group("Run one bookie.", BOOKIE_EXAMPLE)
+upkeep = group("Run the service that merges logs and deletes expired data.", UPKEEP_EXAMPLE)
 
 
-@zookeeper.callback()
-def _zookeeper_group() -> None:
-    """The group of `ledgerlog zookeeper`."""
-
-
-@bookie.callback()
-def _bookie_group() -> None:
-    """The group of `ledgerlog bookie`."""
-
-
-@upkeep.callback()
-def _upkeep_group() -> None:
-    """The group of `ledgerlog upkeep`."""
-
-
-@zookeeper.command("run", epilog=ZOOKEEPER_EXAMPLE)
+@zookeeper.command("run", epilog=f"Example: {ZOOKEEPER_EXAMPLE}")
 def run_zookeeper(
     directory: Annotated[
         Path, typer.Option("--directory", "-d", metavar="DIR", help="Directory of the data.")
@@ -81,26 +59,21 @@ def run_zookeeper(
     "run",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     add_help_option=False,
-    epilog=BOOKIE_EXAMPLE,
+    epilog=f"Example: {BOOKIE_EXAMPLE}",
 )
 def run_bookie(context: typer.Context) -> None:
     """Run a bookie until Ctrl-C or SIGTERM. Its options are those of `python -m bookie_server`."""
-    _check_arguments_of_bookie(context.args)
+    from bookie_server.__main__ import settings_parser
+
+    parser = settings_parser()  # --help and errors of usage show the name of this command
+    parser.prog = "ledgerlog bookie run"
+    parser.epilog = f"Example: {BOOKIE_EXAMPLE}"
+    parser.parse_args(context.args)
     command = [sys.executable, "-m", "bookie_server", *context.args]
     os.execv(command[0], command)  # noqa: S606 (this very interpreter)
 
 
-def _check_arguments_of_bookie(arguments: list[str]) -> None:
-    """Handle --help and wrong options here, so that they show the name of this command."""
-    from bookie_server.__main__ import settings_parser
-
-    parser = settings_parser()
-    parser.prog = "ledgerlog bookie run"
-    parser.epilog = BOOKIE_EXAMPLE
-    parser.parse_args(arguments)
-
-
-@upkeep.command("run", epilog=UPKEEP_EXAMPLE)
+@upkeep.command("run", epilog=f"Example: {UPKEEP_EXAMPLE}")
 def run_upkeep(
     interval: Annotated[
         float, typer.Option(metavar="SECONDS", help="Time between two passes.", min=1)
@@ -126,12 +99,10 @@ def run_upkeep(
     """
     from ledgerlog_spark.upkeep.service import UpkeepService, standard_output
 
-    if once:
-        with standard_output(drain_seconds=None) as write_line:
-            service = UpkeepService(uri, write_line)
-            code = asyncio.run(service.run_once(wait_seconds=wait))
-    else:
-        with standard_output() as write_line:
-            service = UpkeepService(uri, write_line)
-            code = asyncio.run(service.run(interval_seconds=interval))
+    with standard_output(drain_seconds=None if once else DRAIN_SECONDS) as write_line:
+        service = UpkeepService(uri, write_line)
+        running = (
+            service.run_once(wait_seconds=wait) if once else service.run(interval_seconds=interval)
+        )
+        code = asyncio.run(running)
     raise typer.Exit(code)

@@ -10,8 +10,7 @@ import asyncio
 import contextlib
 import os
 
-from ledgerlog_spark.upkeep.background import INTERVAL_SECONDS
-from ledgerlog_spark.upkeep.service import UpkeepService, standard_output
+from ledgerlog_spark.upkeep.service import INTERVAL_SECONDS, UpkeepService, standard_output
 
 NICENESS = 10
 

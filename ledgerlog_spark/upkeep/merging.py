@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from ledgerlog_spark.errors import (
     UnauthorizedError,
 )
 from ledgerlog_spark.log.committing.job import Job
-from ledgerlog_spark.log.reading.begun_range import BegunRange
 from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.properties import LogProperties
@@ -30,15 +29,14 @@ from ledgerlog_spark.protocol.log.state.records import (
     LogSnapshot,
     StagedRange,
 )
-from ledgerlog_spark.upkeep.merge_plan import (
-    MergeableLedger,
-    MergePolicy,
-    plan_merges,
-)
+from ledgerlog_spark.upkeep.merge_plan import MergeableLedger, MergePolicy, plan_merges
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.log.log import Log
+    from ledgerlog_spark.log.reading.begun_range import BegunRange
 
 READ_AHEAD = 16
 """Ranges whose first entries are read before their turn."""
@@ -48,25 +46,15 @@ METADATA_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The result of merging one log.
-
-    Attributes:
-        log: Its name.
-        ranges_before: Listed in the newest version when it began.
-        ranges_after: Number of these ranges now; concurrent commits of others are not counted.
-        rows: Number of copied rows.
-        size_bytes: Size of the new ranges.
-        ledgers: Number of new ledgers.
-        lost: Merges that failed because the log's list was changed at the same time.
-    """
+    """The result of merging one log: copied rows, and size and number of the new ledgers."""
 
     log: str
     ranges_before: int
-    ranges_after: int
+    ranges_after: int  # without the ranges that others committed meanwhile
     rows: int = 0
     size_bytes: int = 0
     ledgers: int = 0
-    lost: int = 0
+    lost: int = 0  # merges that failed because the log's list was changed at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +94,7 @@ class LogMerger:
         seals: bool = False,
         on_progress: Callable[[MergeProgress], None] = lambda _: None,
     ) -> None:
-        """A merger; nothing is done yet.
+        """Does nothing yet.
 
         `seals` also seals open ledgers, so that their ranges can be merged; a stream that writes
         one continues in another. `on_progress` is called on the event loop after each range.
@@ -158,11 +146,8 @@ class LogMerger:
 
     async def _plan(self, snapshot: LogSnapshot) -> list[tuple[Item, ...]]:
         properties = LogProperties.from_mapping(snapshot.properties)
-        policy = MergePolicy(
-            target_bytes=min(self._policy.target_bytes, properties.roll_bytes),
-            ranges_min=self._policy.ranges_min,
-            growth=self._policy.growth,
-        )
+        target_bytes = min(self._policy.target_bytes, properties.roll_bytes)
+        policy = replace(self._policy, target_bytes=target_bytes)
         # Planned twice, because the records of ledgers are worth reading only for possible runs.
         ids = dict.fromkeys(item.ledger_id for item in snapshot.items)
         perhaps = plan_merges(snapshot.items, dict.fromkeys(ids, MergeableLedger(True)), policy)
@@ -224,34 +209,25 @@ class LogMerger:
 
     async def _copy(self, job: Job, snapshot: LogSnapshot, run: Sequence[Item]) -> StagedRange:
         # Imported here: without merges, upkeep does not need Arrow.
-        from ledgerlog_spark.upkeep.rows import RowWriter, rows_of
+        from ledgerlog_spark.upkeep.rows import begun, rows_of, write_range
 
         schema = snapshot.schemas[run[0].schema_id]
-        writer = await RowWriter.open(self._log, job, schema, compression=self._compression)
-        begun: deque[BegunRange] = deque()
-        try:
-            for place, item in enumerate(run):
-                ahead = run[place + len(begun) : place + READ_AHEAD]
-                begun.extend(self._begin(ahead, job.password))
-                entries = begun.popleft()
-                async for batch in rows_of(item, schema, entries, log=self._log.name):
-                    await writer.add(batch)
-                self._ranges_done += 1
-                self._on_progress(MergeProgress(self._ranges_done, self._ranges_total))
-            staged = await writer.finish()
-        except BaseException:
-            writer.abandon()
-            raise
-        finally:
-            for entries in begun:
-                await entries.aclose()
-        assert staged is not None
-        return staged
 
-    def _begin(self, items: Iterable[Item], password: bytes) -> Iterable[BegunRange]:
-        for item in items:
-            yield BegunRange(
-                self._log.read_range(
-                    item.ledger_id, item.first_entry_id, item.last_entry_id, password=password
-                )
-            )
+        async def rows() -> AsyncGenerator[pa.RecordBatch, None]:
+            waiting: deque[BegunRange] = deque()
+            try:
+                for place, item in enumerate(run):
+                    ahead = run[place + len(waiting) : place + READ_AHEAD]
+                    waiting.extend(begun(self._log, each, job.password) for each in ahead)
+                    copied = rows_of(item, schema, waiting.popleft(), log=self._log.name)
+                    async with contextlib.aclosing(copied):
+                        async for batch in copied:
+                            yield batch
+                    self._ranges_done += 1
+                    self._on_progress(MergeProgress(self._ranges_done, self._ranges_total))
+            finally:
+                for entries in waiting:
+                    await entries.aclose()
+
+        writer = await self._log.open_range(job, schema)
+        return await write_range(writer, schema, rows(), compression=self._compression)

@@ -1,10 +1,12 @@
-"""Reads rows of listed ranges and copies them to new ranges, without Spark."""
+"""Reads rows of listed ranges and copies them to new ranges, without Spark (LOGS.md#U11)."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.arrow.entry_splitter import EncodedEntry, EntrySplitter
@@ -18,55 +20,49 @@ from ledgerlog_spark.waits import forever
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.log.committing.job import Job
     from ledgerlog_spark.log.committing.range_writer import RangeWriter
     from ledgerlog_spark.log.log import Log
+    from ledgerlog_spark.protocol.log.commit.restore import CutRange
+    from ledgerlog_spark.protocol.log.commit.result import CommitResult
 
 COMPUTES = "the thread computes: it waits for nothing"
 
 
-class RowWriter:
-    """Writes one range of rows into a new ledger of a job.
+async def write_range(
+    writer: RangeWriter,
+    schema: bytes,
+    batches: AsyncGenerator[pa.RecordBatch, None],
+    *,
+    compression: str = "zstd",
+) -> StagedRange:
+    """The new range with these rows, at least one, on its ack quorum and its ledger closed.
 
-    Encoding runs on another thread, since other coroutines use the client's event loop.
+    Encoding runs on another thread, since other coroutines use the client's event loop. After an
+    error the ledger is left to the sweeper.
     """
+    splitter = EntrySplitter(decode_schema(schema), compression=compression)
 
-    def __init__(self, writer: RangeWriter, splitter: EntrySplitter) -> None:
-        """A writer of the entries that `splitter` makes."""
-        self._writer = writer
-        self._splitter = splitter
+    async def append(encode: Callable[[], Iterator[EncodedEntry]]) -> bytes | None:
+        """Append the entries with rows; return the index entry."""
+        for entry in await forever(asyncio.to_thread(lambda: list(encode())), COMPUTES):
+            if not entry.rows:
+                return entry.payload
+            await writer.append(entry.payload, entry.rows)
+        return None
 
-    @classmethod
-    async def open(cls, log: Log, job: Job, schema: bytes, *, compression: str) -> RowWriter:
-        """A writer on a new ledger, registered for the job."""
-        splitter = EntrySplitter(decode_schema(schema), compression=compression)
-        return cls(await log.open_range(job, schema), splitter)
-
-    @property
-    def rows(self) -> int:
-        """Number of rows so far."""
-        return self._splitter.rows
-
-    async def add(self, batch: pa.RecordBatch) -> None:
-        """Append the rows of a batch; errors as of `RangeWriter.append`."""
-        splitting = asyncio.to_thread(lambda: list(self._splitter.add(batch)))
-        await self._append(await forever(splitting, COMPUTES))
-
-    async def finish(self) -> StagedRange | None:
-        """The range, on its ack quorum and its ledger closed; None without rows."""
-        splitting = asyncio.to_thread(lambda: list(self._splitter.finish()))
-        entries = await forever(splitting, COMPUTES)
-        await self._append(entries[:-1])
-        index = entries[-1].payload if entries else None  # no entry at all without rows
-        return await self._writer.finish(index, statistics=self._splitter.statistics)
-
-    def abandon(self) -> None:
-        """Stop immediately; the ledger is left to the sweeper."""
-        self._writer.abandon()
-
-    async def _append(self, entries: Iterable[EncodedEntry]) -> None:
-        for entry in entries:
-            await self._writer.append(entry.payload, entry.rows)
+    try:
+        async with contextlib.aclosing(batches):
+            async for batch in batches:
+                await append(partial(splitter.add, batch))
+        index = await append(splitter.finish)
+        staged = await writer.finish(index, statistics=splitter.statistics)
+    except BaseException:
+        writer.abandon()
+        raise
+    assert staged is not None
+    return staged
 
 
 async def rows_of(
@@ -78,15 +74,9 @@ async def rows_of(
     start_offset: int | None = None,
     end_offset: int | None = None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The rows of a listed range, or of a part of it, in order.
+    """The rows of a listed range in order, all of them or those in [start_offset, end_offset).
 
-    Args:
-        item: The range.
-        schema: Schema of its ledger, as a schema message.
-        entries: The range, being read; closed here.
-        log: Name, for messages.
-        start_offset: First wanted row; None for the first.
-        end_offset: The offset after the last wanted row; None for all.
+    It closes `entries`, which are those of the range.
     """
     start = item.first_offset if start_offset is None else start_offset
     end = item.end_offset if end_offset is None else end_offset
@@ -115,3 +105,35 @@ def _loss_of_other_rows() -> Iterator[None]:
 
 def _decoded(schema: bytes, payloads: list[bytes]) -> list[DecodedEntry]:
     return list(decode_entries(schema, payloads))
+
+
+def begun(log: Log, item: Item, password: bytes) -> BegunRange:
+    """The entries of a listed range, whose first read is sent now."""
+    first, last = item.first_entry_id, item.last_entry_id
+    return BegunRange(log.read_range(item.ledger_id, first, last, password=password))
+
+
+async def restore(
+    log: Log, client: LedgerClient, version: int, *, overwrite_if_changed: bool = False
+) -> CommitResult:
+    """Make the rows of an older version the newest again; errors as of `Log.restore`.
+
+    `overwrite_if_changed` also replaces rows that others commit during this call.
+    """
+    schemas = (await log.snapshot(version)).schemas
+
+    async def copy(job: Job, part: CutRange) -> StagedRange:
+        item, schema = part.item, schemas[part.item.schema_id]
+        password = (await client.ledger_metadata(item.ledger_id)).password
+        writer = await log.open_range(replace(job, password=password), schema)
+        rows = rows_of(
+            item,
+            schema,
+            begun(log, item, password),
+            log=log.name,
+            start_offset=part.start_offset,
+            end_offset=part.end_offset,
+        )
+        return await write_range(writer, schema, rows)
+
+    return await log.restore(version, copy=copy, overwrite_if_changed=overwrite_if_changed)

@@ -15,15 +15,18 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.composition import open_client
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.lines import DRAIN_SECONDS, LogLines
-from ledgerlog_spark.upkeep.background import keep_up, until_stopped
 from ledgerlog_spark.upkeep.upkeep import Kept, Upkeep, holder
+from ledgerlog_spark.waits import forever
 
+T = TypeVar("T")
+
+INTERVAL_SECONDS = 60.0
 RETRY_SECONDS_FIRST = 5.0
 RETRY_SECONDS_MAX = 60.0
 
@@ -43,10 +46,8 @@ WriteLine = Callable[[str], object]
 def standard_output(*, drain_seconds: float | None = DRAIN_SECONDS) -> Iterator[WriteLine]:
     """Writes lines on standard output without waiting: beyond 1 MiB they are dropped.
 
-    Writing raises `BrokenPipeError` after the reader of the pipe has ended.
-
-    Args:
-        drain_seconds: How long the end waits for unwritten lines; None for ever.
+    Writing raises `BrokenPipeError` after the reader of the pipe has ended. The end of the block
+    waits `drain_seconds` for unwritten lines, or until they are written.
     """
     if sys.__stdout__ is None:  # it is closed, and another file may have its number by now
         yield lambda _: None
@@ -68,10 +69,7 @@ class UpkeepService:
     """One process that maintains all logs of a cluster."""
 
     def __init__(self, uri: str | None, write_line: WriteLine) -> None:
-        """A service that does nothing yet.
-
-        Without `uri` it takes the URI of the environment.
-        """
+        """Does nothing yet. Without `uri` it takes the URI of the environment."""
         self._uri = uri
         self._write_line = write_line
         self._is_held_by_us: bool | None = None
@@ -82,10 +80,10 @@ class UpkeepService:
         async with await open_client(self._uri) as client:
             kept = await Upkeep(client, on_log=self._on_log).run(wait_seconds=wait_seconds)
             if kept is None:
-                await self._say_holder(client)
+                await self._write_holder(client)
                 return HELD
         changed = sum(done.did_something for done in kept)
-        self._say("pass", logs=len(kept), logs_changed=changed)
+        self._write("pass", logs=len(kept), logs_changed=changed)
         return FAILED if self._has_failed else DONE
 
     async def run(self, *, interval_seconds: float) -> int:
@@ -93,7 +91,7 @@ class UpkeepService:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        self._say("started", interval_seconds=interval_seconds)
+        self._write("started", interval_seconds=interval_seconds)
         stopped = asyncio.ensure_future(stop.wait())
         retry_seconds = RETRY_SECONDS_FIRST
         while not stop.is_set():
@@ -104,48 +102,56 @@ class UpkeepService:
                     break
                 async with opened as client:
                     retry_seconds = RETRY_SECONDS_FIRST
-                    await self._keep_up(client, stop, interval_seconds)
+                    await self.keep_up(client, stop, interval_seconds)
             except LedgerLogError as error:
-                self._say("unreachable", error=_short(error), retry_seconds=retry_seconds)
+                self._write("unreachable", error=_short(error), retry_seconds=retry_seconds)
                 await asyncio.wait([stopped], timeout=retry_seconds)
                 retry_seconds = min(2 * retry_seconds, RETRY_SECONDS_MAX)
         stopped.cancel()
-        self._say("ended")
+        self._write("ended")
         return DONE
 
-    async def _keep_up(
+    async def keep_up(
         self, client: LedgerClient, stop: asyncio.Event, interval_seconds: float
     ) -> None:
-        telling: set[asyncio.Task[None]] = set()
+        """Pass after pass, an interval apart, until `stop`, also in the middle of a pass.
 
-        def on_pass(is_ours: bool) -> None:
-            if is_ours != self._is_held_by_us and not is_ours:
-                task = asyncio.ensure_future(self._say_holder(client))
-                telling.add(task)
-                task.add_done_callback(telling.discard)
-            self._is_held_by_us = is_ours
+        Ending a pass is safe. After an error the next pass runs as usual.
+        """
+        upkeep = Upkeep(client, on_log=self._on_log)
+        stopped = asyncio.ensure_future(stop.wait())
+        try:
+            while not stop.is_set():
+                try:
+                    kept = await until_stopped(stopped, asyncio.ensure_future(upkeep.run()))
+                    if kept is None and self._is_held_by_us is not False and not stop.is_set():
+                        holding = asyncio.ensure_future(self._write_holder(client))
+                        await until_stopped(stopped, holding)
+                    self._is_held_by_us = kept is not None
+                except LedgerLogError as error:
+                    self._write("failed", error=_short(error))
+                await asyncio.wait([stopped], timeout=interval_seconds)
+        finally:
+            stopped.cancel()
 
-        await keep_up(
-            client,
-            stop=stop,
-            interval_seconds=interval_seconds,
-            on_log=self._on_log,
-            on_pass=on_pass,
-            on_error=lambda error: self._say("failed", error=_short(error)),
-            begins_at_once=True,
-        )
-        await asyncio.gather(*telling)
-
-    async def _say_holder(self, client: LedgerClient) -> None:
+    async def _write_holder(self, client: LedgerClient) -> None:
         with contextlib.suppress(LedgerLogError):
-            self._say("held", by=dict(await holder(client) or {}))
+            self._write("held", by=dict(await holder(client) or {}))
 
     def _on_log(self, kept: Kept) -> None:
         self._has_failed |= bool(kept.errors)
-        if kept.did_something or kept.errors:
-            self._say("log", **_fields(kept))
+        if not (kept.did_something or kept.errors):
+            return
+        merged = kept.merged
+        self._write(
+            "log",
+            log=kept.log,
+            ranges_merged=merged.ranges_before - merged.ranges_after if merged else 0,
+            **kept.counts(),
+            errors=[_short(error) for error in kept.errors[:ERRORS_MAX]],
+        )
 
-    def _say(self, event: str, **fields: Any) -> None:
+    def _write(self, event: str, **fields: Any) -> None:
         self._write_line(_line(event, **fields))
 
 
@@ -153,20 +159,21 @@ def _line(event: str, **fields: Any) -> str:
     return json.dumps({"time_ms": time.time_ns() // 1_000_000, "event": event, **fields})
 
 
-def _fields(kept: Kept) -> dict[str, Any]:
-    merged, swept = kept.merged, kept.swept
-    unlisted = len(kept.truncated.unlisted) if kept.truncated else 0
-    return {
-        "log": kept.log,
-        "ledgers_unlisted": unlisted + (swept.unlisted + swept.deregistered if swept else 0),
-        "ranges_merged": merged.ranges_before - merged.ranges_after if merged else 0,
-        "ledgers_deleted": swept.ledgers_deleted if swept else 0,
-        "ledgers_kept": len(swept.ledgers_kept) if swept else 0,
-        "is_removed": bool(swept and swept.is_removed),
-        "errors": [_short(error) for error in kept.errors[:ERRORS_MAX]],
-    }
-
-
 def _short(error: LedgerLogError) -> str:
     text = f"{type(error).__name__}: {error}"
     return text if len(text) <= ERROR_CHARACTERS_MAX else f"{text[: ERROR_CHARACTERS_MAX - 3]}..."
+
+
+async def until_stopped(stopped: asyncio.Future[Any], work: asyncio.Future[T]) -> T | None:
+    """The result of the work; None when it was cancelled because of `stopped`."""
+    try:
+        ended = asyncio.wait([stopped, work], return_when=asyncio.FIRST_COMPLETED)
+        await forever(ended, "the work ends, as each of its requests does, or the service stops")
+    finally:
+        work.cancel()
+    try:
+        return await forever(work, "it is done, or was cancelled just now")
+    except asyncio.CancelledError:
+        if not stopped.done():
+            raise
+    return None

@@ -70,21 +70,23 @@ class Kept:
     swept: Swept | None = None
     errors: tuple[LedgerLogError, ...] = ()
 
+    def counts(self) -> dict[str, int]:
+        """The result of retention and sweeping, as numbers for JSON."""
+        swept = self.swept or Swept(self.log)
+        unlisted = len(self.truncated.unlisted) if self.truncated else 0
+        return {
+            "ledgers_unlisted": unlisted + swept.unlisted + swept.deregistered,
+            "ledgers_deleted": swept.ledgers_deleted,
+            "ledgers_kept": len(swept.ledgers_kept),
+            "is_removed": swept.is_removed,
+        }
+
     @property
     def did_something(self) -> bool:
         """Whether anything was deleted or merged, or should have been."""
-        dropped = self.truncated is not None and bool(self.truncated.unlisted)
         merged = self.merged is not None and self.merged.ledgers > 0
-        swept = self.swept
-        gone = swept is not None and bool(
-            swept.unlisted
-            or swept.deregistered
-            or swept.ledgers_deleted
-            or swept.pages_deleted
-            or swept.is_removed
-            or swept.ledgers_kept
-        )
-        return dropped or merged or gone
+        pages = self.swept is not None and self.swept.pages_deleted > 0
+        return merged or pages or any(self.counts().values())
 
 
 class Upkeep:
@@ -99,10 +101,7 @@ class Upkeep:
         on_log: Callable[[Kept], None] = lambda _: None,
         memory: SweepMemory | None = None,
     ) -> None:
-        """Upkeep on that client's event loop.
-
-        `policy` None merges nothing; `memory` is that of earlier passes of this process.
-        """
+        """`policy` None merges nothing; `memory` is that of earlier passes of this process."""
         self._client = client
         self._logs = logs_of(client)
         self._policy = policy
@@ -115,16 +114,19 @@ class Upkeep:
     ) -> list[Kept] | None:
         """One pass over these logs, or over all, deleted ones included.
 
-        It waits for another process for `wait_seconds`.
-
-        Returns:
-            None when another process has the lease: nothing was done.
+        It waits for another process for `wait_seconds`. The result is None when that process still
+        has the lease: nothing was done.
         """
         async with leased(self._client, wait_seconds=wait_seconds) as is_held:
             if not is_held:
                 return None
-            wanted = [await self._logs.open(name) for name in names] if names is not None else None
-            found = await self._all() if wanted is None else wanted
+            if names is None:
+                log_ids = await self._logs.store.ids()
+                self._memory.forget_all_but(log_ids)
+                # By their ids: names are in their heads.
+                found = [self._logs.open_by_id(log_id, log_id) for log_id in log_ids]
+            else:
+                found = [await self._logs.open(name) for name in names]
             clock = PassClock(self._logs.store)
             kept = []
             for log in found:
@@ -132,12 +134,6 @@ class Upkeep:
                 self._on_log(done)
                 kept.append(done)
             return kept
-
-    async def _all(self) -> list[Log]:
-        """All logs, by their ids; names are in their heads."""
-        log_ids = await self._logs.store.ids()
-        self._memory.forget_all_but(log_ids)
-        return [self._logs.open_by_id(log_id, log_id) for log_id in log_ids]
 
     async def _keep(self, log: Log, clock: PassClock) -> Kept:
         """One log; when nothing is due, only the head is read."""
@@ -213,8 +209,14 @@ async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncItera
     It waits for another process for `wait_seconds`.
     """
     leases = _leases_of(client)
+    this_process = {"host": socket.gethostname(), "pid": str(os.getpid())}
+    loop_time = asyncio.get_running_loop().time
+    deadline = loop_time() + wait_seconds
     try:
-        is_held = await _acquired(leases, wait_seconds)
+        while not (is_held := await leases.acquire(LEASE, this_process)):
+            if loop_time() >= deadline:
+                break
+            await asyncio.sleep(LEASE_POLL_SECONDS)
     except (MetadataUnknownError, asyncio.CancelledError) as error:  # this process may have it
         await _released_after(leases, error)
         raise
@@ -229,16 +231,6 @@ async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncItera
     await _released(leases)
 
 
-async def _acquired(leases: Leases, wait_seconds: float) -> bool:
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + wait_seconds
-    while not (is_held := await leases.acquire(LEASE, _this_process())):
-        if clock() >= deadline:
-            break
-        await asyncio.sleep(LEASE_POLL_SECONDS)
-    return is_held
-
-
 async def _released_after(leases: Leases, error: BaseException) -> None:
     is_cancelled = isinstance(error, asyncio.CancelledError)
     # A cancelled caller does not wait for an outage to end.
@@ -246,10 +238,7 @@ async def _released_after(leases: Leases, error: BaseException) -> None:
 
 
 async def _released(leases: Leases, seconds: float = RELEASE_SECONDS_MAX) -> None:
-    """Give the lease back, also after a short outage; else it ends with the session.
-
-    Until then other processes do nothing, and this one may have nothing left to do.
-    """
+    """Release the lease, also after a short outage; else it ends with the session of ZooKeeper."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds
     while True:
@@ -275,7 +264,3 @@ def _leases_of(client: LedgerClient) -> Leases:
             "this client does not support leases: connect with ledgerlog_spark.connect"
         )
     return leases
-
-
-def _this_process() -> dict[str, str]:
-    return {"host": socket.gethostname(), "pid": str(os.getpid())}

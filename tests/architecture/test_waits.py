@@ -27,7 +27,6 @@ BLOCKING = {
     "client/blocking/batch_queue.py taken": "the loop puts an end after the last batch",
     "client/blocking/writer.py put": "what was sent or failed makes room",
     "client/blocking/loop_thread.py call": "the coroutine ends: its waits are those of this test",
-    "upkeep/background.py join": "the pass ends: its waits are those of this test",
 }
 """Threads that wait for the loop, and what ends that."""
 
@@ -37,7 +36,7 @@ PAUSES = {
     "log/reading/record_reader.py _relisted": "another error; a closed client; the caller",
     "metadata/bookies/announcement.py _keep": "a bookie is announced until it stops",
     "metadata/zookeeper/session.py _read": "the deadline, which `_wait_until_connected` looks at",
-    "upkeep/upkeep.py _acquired": "wait_seconds",
+    "upkeep/upkeep.py leased": "wait_seconds",
     "upkeep/upkeep.py _released": "RELEASE_SECONDS_MAX",
 }
 """Loops that sleep between attempts, and what ends them."""

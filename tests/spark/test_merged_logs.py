@@ -10,7 +10,7 @@ from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
 from ledgerlog_spark.upkeep.merging import LogMerger
-from ledgerlog_spark.upkeep.restoring import restore
+from ledgerlog_spark.upkeep.rows import restore
 from tests.spark.frames import load
 
 if TYPE_CHECKING:

@@ -16,18 +16,15 @@ from ledgerlog_spark.cli.output import (
     print_fields,
     print_json,
     print_listing,
+    print_outcome,
     print_table,
 )
-from ledgerlog_spark.errors import (
-    ConfigurationError,
-    LogKindError,
-    VersionNotAvailableError,
-)
+from ledgerlog_spark.errors import ConfigurationError, LogKindError, VersionNotAvailableError
 from ledgerlog_spark.log.blocking.logs import BlockingLog
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.properties import LogProperties, user_properties
-from ledgerlog_spark.protocol.log.state.records import LogKind, VersionInterval
+from ledgerlog_spark.protocol.log.state.records import LogKind
 
 app = typer.Typer()
 END_OF_TIME_MS = 1 << 62
@@ -95,10 +92,7 @@ def pair_of_property(change: str) -> tuple[str, str]:
 
 @app.command("history", epilog="Example: ledgerlog logs history flights --at '2026-01-31 12:00'")
 def history(
-    name: LogName,
-    at: OfTime = None,
-    uri: ServiceUri = DEFAULT_URI,
-    as_json: AsJson = False,
+    name: LogName, at: OfTime = None, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False
 ) -> None:
     """List the readable versions of a log, oldest first, or the version of a time."""
     with connect(uri) as client:
@@ -138,7 +132,7 @@ def restore(
 
     The replaced version stays readable for `versionRetentionMs`.
     """
-    from ledgerlog_spark.upkeep.restoring import restore as restored
+    from ledgerlog_spark.upkeep.rows import restore as restored
 
     if (version is None) == (at is None):
         raise ConfigurationError("a version or a time is needed: pass either VERSION or --at TIME")
@@ -149,8 +143,8 @@ def restore(
         if not yes:
             older, newest = log.snapshot(number).interval, log.snapshot().interval
             confirm(
-                f"replace the {_rows(newest):,} rows of version {newest.version} of log {name} "
-                f"with the {_rows(older):,} rows of version {number}",
+                f"replace the {newest.rows:,} rows of version {newest.version} of log {name} "
+                f"with the {older.rows:,} rows of version {number}",
                 otherwise=f"log {name} was not restored",
             )
         done = client.run(
@@ -161,22 +155,12 @@ def restore(
                 overwrite_if_changed=force,
             )
         )
-    if as_json:
-        print_json({
-            "name": name, "restored_version": number, "version": done.version,
-            "is_changed": done.status is CommitStatus.COMMITTED,
-        })  # fmt: skip
-        return
+    is_changed = done.status is CommitStatus.COMMITTED
+    text = f"log {name} is restored: version {done.version} has the rows of version {number}"
     if done.status is CommitStatus.NOTHING_TO_COMMIT:
-        console.print(f"log {name} already has the rows of version {number}")
-        return
-    console.print(
-        f"log {name} is restored: version {done.version} has the rows of version {number}"
-    )
-
-
-def _rows(version: VersionInterval) -> int:
-    return version.end_offset - version.start_offset
+        text = f"log {name} already has the rows of version {number}"
+    result = {"name": name, "restored_version": number, "version": done.version}
+    print_outcome({**result, "is_changed": is_changed}, text, as_json=as_json)
 
 
 @app.command("truncate", epilog="Example: ledgerlog logs truncate flights --offset 1000000")
@@ -226,15 +210,12 @@ def truncate(
         "ledgers_unlisted": len(done.unlisted),
         "is_changed": bool(done.unlisted) or was != is_now,
     }
-    if as_json:
-        print_json(found)
+    if found["is_changed"] and not as_json:
+        del found["is_changed"]
+        print_fields(f"log {name} is truncated", found)
         return
-    if not found.pop("is_changed"):
-        console.print(
-            f"log {name} already begins at offset {done.start_offset:,}; nothing was deleted"
-        )
-        return
-    print_fields(f"log {name} is truncated", found)
+    unchanged = f"log {name} already begins at offset {done.start_offset:,}; nothing was deleted"
+    print_outcome(found, unchanged, as_json=as_json)
 
 
 def _end_at(log: BlockingLog, before: str) -> int:
@@ -254,10 +235,7 @@ def _end_at(log: BlockingLog, before: str) -> int:
 
 @app.command("delete", epilog="Example: ledgerlog logs delete flights --yes")
 def delete(
-    name: LogName,
-    yes: Yes = False,
-    uri: ServiceUri = DEFAULT_URI,
-    as_json: AsJson = False,
+    name: LogName, yes: Yes = False, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False
 ) -> None:
     """Delete a log. Its name is free immediately.
 
@@ -273,12 +251,10 @@ def delete(
                 otherwise=f"log {name} was not deleted",
             )
         log.delete()
-    if as_json:
-        print_json({"name": name, "log_id": log.log_id, "is_deleted": True})
-        return
     grace_ms = LogProperties.from_mapping(head.properties).deleted_retention_ms
-    console.print(
+    print_outcome(
+        {"name": name, "log_id": log.log_id, "is_deleted": True},
         f"log {name} is deleted. Its streams and tails stop. Running batch reads have "
         f"{grace_ms / 3_600_000:g} h to finish; then the sweeper deletes the ledgers",
-        soft_wrap=True,
+        as_json=as_json,
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,6 +26,7 @@ from ledgerlog_spark.cli.options import (
     PasswordFile,
     ServiceUri,
     connect,
+    group,
     password_explained,
     password_from,
 )
@@ -32,6 +34,8 @@ from ledgerlog_spark.cli.output import (
     AsJson,
     console,
     counted,
+    json_lines,
+    picked,
     print_fields,
     print_json,
     print_listing,
@@ -46,23 +50,17 @@ from ledgerlog_spark.protocol.log.state.records import (
     LogContent,
     LogKind,
     LogSnapshot,
-    VersionInterval,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-app = typer.Typer(
-    help="Create, read, write and maintain logs.",
-    epilog="Example: ledgerlog logs show flights",
-    no_args_is_help=True,
-)
+app = group("Create, read, write and maintain logs.", "ledgerlog logs show flights")
 
 OfVersion = Annotated[
     int | None,
     typer.Option("--version", metavar="N", help="Version of the log; by default the newest."),
 ]
-
 
 LOOKS_MAX = 5
 """Attempts to read a log whose ledgers are deleted meanwhile; the last one is shown."""
@@ -75,9 +73,7 @@ def _summary(name: str, snapshot: LogSnapshot) -> dict[str, Any]:
         "kind": snapshot.kind.name.lower(),
         "content": snapshot.content.name.lower(),
         "version": None if snapshot.kind is LogKind.LEADER else snapshot.interval.version,
-        "start_offset": snapshot.interval.start_offset,
-        "end_offset": snapshot.interval.end_offset,
-        "rows": snapshot.interval.rows,
+        **picked(snapshot.interval, "start_offset", "end_offset", "rows"),
         "items": len(snapshot.items),
         "ledgers": len({item.ledger_id for item in snapshot.items}),
         "size_bytes": sum(item.size_bytes for item in snapshot.items),
@@ -125,13 +121,15 @@ def show(
     summary = _summary(name, snapshot)
     schema = [f"{field.name} {field.type}" for field in _fields(snapshot)]
     if as_json:
-        ranges = [_range(item) for item in snapshot.items]
+        ranges = [picked(item, *_OF_RANGE) for item in snapshot.items]
         versions = [describe_version(version) for version in history]
         print_json({**summary, "schema": schema, "ranges": ranges, "versions": versions})
         return
     print_fields(f"log {name}", {**summary, "schema": ", ".join(schema) or None})
     if history:
-        _print_versions(history)
+        shown = [describe_version(version) for version in history]
+        columns = ("version", "operation", "start offset", "end offset", "committed")
+        print_table("versions", columns, map(itemgetter(*_OF_VERSION), shown))
     bookies = sorted({b for d in drawn for f in d.fragments for b in f.ensemble})
     console.print(draw_ledgers(drawn, bookies=bookies, width=console.width))
 
@@ -155,15 +153,7 @@ def _seen(
     return snapshot, drawn
 
 
-def _print_versions(history: Sequence[VersionInterval]) -> None:
-    print_table(
-        "versions",
-        ("version", "operation", "start offset", "end offset", "committed"),
-        [
-            (v.version, v.operation.name, v.start_offset, v.end_offset, time_text(v.commit_time_ms))
-            for v in history
-        ],
-    )
+_OF_VERSION = ("version", "operation", "start_offset", "end_offset", "commit_time")
 
 
 def drawn_ledgers(client: BlockingLogClient, snapshot: LogSnapshot) -> list[DrawnLedger]:
@@ -185,15 +175,9 @@ def drawn_ledgers(client: BlockingLogClient, snapshot: LogSnapshot) -> list[Draw
     return drawn
 
 
-def _range(item: Item) -> dict[str, int]:
-    return {
-        "ledger_id": item.ledger_id,
-        "first_entry_id": item.first_entry_id,
-        "last_entry_id": item.last_entry_id,
-        "first_offset": item.first_offset,
-        "rows": item.rows,
-        "size_bytes": item.size_bytes,
-    }
+_OF_RANGE = (
+    "ledger_id", "first_entry_id", "last_entry_id", "first_offset", "rows", "size_bytes",
+)  # fmt: skip
 
 
 def _fields(snapshot: LogSnapshot) -> list[pa.Field]:
@@ -215,9 +199,7 @@ def read(
     version: OfVersion = None,
     password_file: PasswordFile = None,
     uri: ServiceUri = DEFAULT_URI,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for each row.")
-    ] = False,
+    as_json: Annotated[bool, json_lines("row")] = False,
 ) -> None:
     """Print the first rows of a log, without Spark."""
     password = password_from(password_file)

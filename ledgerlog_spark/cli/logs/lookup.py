@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ledgerlog_spark.cli.output import picked
 from ledgerlog_spark.errors import ConfigurationError, LogNotFoundError
 from ledgerlog_spark.log.blocking.logs import BlockingLog
 from ledgerlog_spark.log.clients import BlockingLogClient
@@ -61,10 +62,7 @@ def describe_version(version: VersionInterval) -> dict[str, Any]:
     return {
         "version": version.version,
         "operation": version.operation.name,
-        "start_offset": version.start_offset,
-        "end_offset": version.end_offset,
-        "rows": version.rows,
-        "commit_time_ms": version.commit_time_ms,
+        **picked(version, "start_offset", "end_offset", "rows", "commit_time_ms"),
         "commit_time": time_text(version.commit_time_ms),
     }
 

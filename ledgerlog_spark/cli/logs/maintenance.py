@@ -16,6 +16,7 @@ from ledgerlog_spark.cli.output import (
     AsJson,
     console,
     counted,
+    picked,
     print_fields,
     print_json,
     print_listing,
@@ -117,11 +118,9 @@ def sweep(
         [_swept(done) for done in kept],
         itemgetter(*_SWEPT),
         title=f"logs of {uri}",
-        columns=(
-            "log", "starts at", "ledgers unlisted", "ledgers deleted", "pages deleted", "problem",
-        ),
+        columns=["starts at" if key == "start_offset" else key.replace("_", " ") for key in _SWEPT],
         as_json=as_json,
-    )  # fmt: skip
+    )
     if any(done.errors for done in kept):
         raise typer.Exit(1)
 
@@ -132,17 +131,12 @@ _SWEPT = (
 
 
 def _swept(done: Kept) -> dict[str, Any]:
-    swept, truncated = done.swept, done.truncated
     return {
         "log": done.log,
-        "is_removed": bool(swept and swept.is_removed),
-        "start_offset": truncated.start_offset if truncated else None,
-        "ledgers_unlisted": (swept.unlisted + swept.deregistered if swept else 0)
-        + (len(truncated.unlisted) if truncated else 0),
-        "ledgers_deleted": swept.ledgers_deleted if swept else 0,
-        "pages_deleted": swept.pages_deleted if swept else 0,
-        "ledgers_kept": len(swept.ledgers_kept) if swept else 0,
-        "problem": "; ".join((*map(str, done.errors), *_kept_by(swept))) or None,
+        "start_offset": done.truncated.start_offset if done.truncated else None,
+        **done.counts(),
+        "pages_deleted": done.swept.pages_deleted if done.swept else 0,
+        "problem": "; ".join((*map(str, done.errors), *_kept_by(done.swept))) or None,
     }
 
 
@@ -217,16 +211,15 @@ def merge(
                 return await merger.merge()
 
             done = _held(client, merged)
-    if as_json:
-        print_json([{key: getattr(each, key) for key in _MERGED} for each in done])
-        return
-    if not any(each.ledgers or each.lost for each in done):
+    if not as_json and not any(each.ledgers or each.lost for each in done):
         console.print(_nothing_merged(wanted, ranges_min), soft_wrap=True)
         return
-    print_table(
-        f"logs of {uri}",
-        [key.replace("_", " ") for key in _MERGED],
-        [tuple(getattr(each, key) for key in _MERGED) for each in done],
+    print_listing(
+        [picked(each, *_MERGED) for each in done],
+        itemgetter(*_MERGED),
+        title=f"logs of {uri}",
+        columns=[key.replace("_", " ") for key in _MERGED],
+        as_json=as_json,
     )
 
 
@@ -304,25 +297,17 @@ def check(
         raise typer.Exit(1)
 
 
+_CHECKED = (
+    "ledger_id", "state", "ranges", "last_entry_id", "entries", "copies", "copies_wanted",
+    "is_damaged",
+)  # fmt: skip
+
+
 def _checked(found: LogCheck) -> dict[str, Any]:
     return {
-        "log": found.log,
-        "is_damaged": found.is_damaged,
+        **picked(found, "log", "is_damaged"),
         "ledgers": [
-            {
-                "ledger_id": c.ledger_id,
-                "state": c.state,
-                "ranges": c.ranges,
-                "last_entry_id": c.last_entry_id,
-                "entries": c.entries,
-                "copies": c.copies,
-                "copies_wanted": c.copies_wanted,
-                "is_damaged": c.is_damaged,
-                "finding": c.finding or None,
-            }
-            for c in found.ledgers
+            {**picked(each, *_CHECKED), "finding": each.finding or None} for each in found.ledgers
         ],
-        "staged": found.staged,
-        "marked": found.marked,
-        "orphans": found.orphans,
+        **picked(found, "staged", "marked", "orphans"),
     }

@@ -17,7 +17,7 @@ from ledgerlog_spark.cli.closed_output import ends_with_its_reader
 from ledgerlog_spark.cli.logs.changes import pair_of_property
 from ledgerlog_spark.cli.logs.lookup import LogName, json_text, missing, shown_bytes, time_text
 from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, connect
-from ledgerlog_spark.cli.output import AsJson, console, print_json
+from ledgerlog_spark.cli.output import AsJson, console, json_lines, picked, print_outcome
 from ledgerlog_spark.client.blocking.add_future import AddFuture
 from ledgerlog_spark.errors import (
     ConfigurationError,
@@ -70,15 +70,16 @@ def create(
     chosen = dict(pair_of_property(each) for each in properties or ())
     with connect(uri) as client:
         log = client.logs.create(name, kind=kind, content=holds, properties=chosen)
-    if as_json:
-        print_json({"name": name, "log_id": log.log_id, "content": content, "properties": chosen})
-        return
     how = (
         f"`ledgerlog logs append {name}`"
         if kind is LogKind.LEADER
         else f'df.write.format("ledger").mode("append").save("{name}")'
     )
-    console.print(f"log {name} is created; to write to it, run {how}", markup=False, soft_wrap=True)
+    print_outcome(
+        {"name": name, "log_id": log.log_id, "content": content, "properties": chosen},
+        f"log {name} is created; to write to it, run {how}",
+        as_json=as_json,
+    )
 
 
 @app.command("append", epilog="Example: ledgerlog logs append orders 'an order' 'another order'")
@@ -108,20 +109,15 @@ def append(
             _append_and_close(leader, values, appended)
         finally:
             # Also after an error and Ctrl-C: acknowledged records stay in the log.
-            if as_json:
-                print_json({"name": name, **appended.as_json()})
-            else:
-                console.print(appended.as_text(name), highlight=False, soft_wrap=True)
+            print_outcome(
+                {"name": name, **picked(appended, "records", "first_offset", "last_offset")},
+                appended.as_text(name),
+                as_json=as_json,
+            )
 
 
 class _Appended:
-    """The acknowledged records so far.
-
-    Attributes:
-        records: Their number.
-        first_offset: None before the first record.
-        last_offset: None before the first record.
-    """
+    """The acknowledged records so far: their number, and both offsets unless there are none."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -133,13 +129,6 @@ class _Appended:
         if self.first_offset is None:
             self.first_offset = position.offset
         self.last_offset = position.offset
-
-    def as_json(self) -> dict[str, int | None]:
-        return {
-            "records": self.records,
-            "first_offset": self.first_offset,
-            "last_offset": self.last_offset,
-        }
 
     def as_text(self, name: str) -> str:
         if not self.records:
@@ -216,9 +205,7 @@ def tail(
         int | None, typer.Option(metavar="N", help="End after this many records.", min=1)
     ] = None,
     uri: ServiceUri = DEFAULT_URI,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for each record.")
-    ] = False,
+    as_json: Annotated[bool, json_lines("record")] = False,
 ) -> None:
     """Print the records of a log as they are appended, until Ctrl-C.
 
@@ -234,13 +221,8 @@ def tail(
         except LogNotFoundError:
             raise missing(client, name) from None
         start = log.snapshot().interval.start_offset if from_beginning else offset
-        lines = (
-            _rows(log, start, as_json=as_json)
-            if log.schema
-            else _records(log, start, as_json=as_json)
-        )
         left = max_records
-        for batch in lines:
+        for batch in (_rows if log.schema else _records)(log, start, as_json=as_json):
             shown = batch[:left]
             sys.stdout.buffer.write(b"".join(shown))
             sys.stdout.buffer.flush()

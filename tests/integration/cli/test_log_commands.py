@@ -12,12 +12,12 @@ import pytest
 from ledgerlog_spark.arrow.stream_codec import encode_schema
 from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.protocol.log.state.records import WriteMode
-from ledgerlog_spark.upkeep.rows import RowWriter
+from ledgerlog_spark.upkeep.rows import write_range
 from ledgerlog_spark.upkeep.upkeep import leased
 from tests.fixtures.command_line import COMMAND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from ledgerlog_spark.client.blocking.client import BlockingClient
     from ledgerlog_spark.local.cluster import Cluster
@@ -32,6 +32,10 @@ pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 SCHEMA = pa.schema([("n", pa.int64())])
 
 
+async def only(rows: pa.RecordBatch) -> AsyncGenerator[pa.RecordBatch, None]:
+    yield rows
+
+
 def append(client: BlockingClient, log: BlockingLog, *counts: int, **how: Any) -> None:
     """One range for each count, of rows that say their offset."""
     from ledgerlog_spark.log.logs import logs_of
@@ -43,11 +47,9 @@ def append(client: BlockingClient, log: BlockingLog, *counts: int, **how: Any) -
         job = await each.begin(schema=message, **how)
         ranges = []
         for count in counts:
-            writer = await RowWriter.open(each, job, message, compression="none")
-            await writer.add(pa.record_batch({"n": range(first, first + count)}, schema=SCHEMA))
-            staged = await writer.finish()
-            assert staged is not None
-            ranges.append(staged)
+            rows = pa.record_batch({"n": range(first, first + count)}, schema=SCHEMA)
+            writer = await each.open_range(job, message)
+            ranges.append(await write_range(writer, message, only(rows)))
             first += count
         await each.commit(job, ranges)
 

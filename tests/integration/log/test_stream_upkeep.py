@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,7 +43,9 @@ def test_stream_has_its_closed_ranges_merged_and_goes_on(
         log = BlockingLogs(client).open("flights")
         assert len(log.snapshot().items) == (BATCHES - 1) * WORKERS
         query.batch(WORKERS)
-        background.passes.join()
+        for thread in threading.enumerate():
+            if thread.name == background.THREAD_NAME:
+                thread.join()
         merged = log.snapshot()
         assert merged.interval.rows == BATCHES * WORKERS
         assert len(merged.items) == 1 + WORKERS

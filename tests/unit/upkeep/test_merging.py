@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.errors import DataLossError, LedgerNotFoundError
 from ledgerlog_spark.log.log import Log
@@ -25,7 +24,7 @@ from ledgerlog_spark.protocol.log.state.records import (
 from ledgerlog_spark.protocol.log.state.statistics import decode_statistics
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
 from ledgerlog_spark.upkeep.merging import LogMerger, Merged, MergeProgress
-from ledgerlog_spark.upkeep.restoring import restore
+from ledgerlog_spark.upkeep.rows import restore, write_range
 from tests.unit.upkeep.upkeep_world import SCHEMA, RowsWorld, append, numbers
 
 ALL = MergePolicy()
@@ -181,19 +180,15 @@ async def test_ranges_of_open_ledgers_are_merged_only_when_they_may_be_sealed(
     job = await log.begin(schema=message)
     ledger = await log.open_ledger(job)
     from ledgerlog_spark.log.committing.range_writer import RangeWriter
-    from ledgerlog_spark.upkeep.rows import RowWriter
-    from tests.unit.upkeep.upkeep_world import rows
+    from tests.unit.upkeep.upkeep_world import only, rows
 
     async def keep(_: RangeWriter) -> None:
         pass
 
     ranges: list[StagedRange] = []
     for first in (60, 61):
-        writer = RowWriter(RangeWriter(ledger, keep), EntrySplitter(SCHEMA))
-        await writer.add(rows(first, 1))
-        staged = await writer.finish()
-        assert staged is not None
-        ranges.append(staged)
+        writer = RangeWriter(ledger, keep)
+        ranges.append(await write_range(writer, message, only(rows(first, 1))))
     await log.commit(job, ranges)
     assert (await merger.merge()).ranges_after == 3
     sealing = LogMerger(log, client, ALL, seals=True)

@@ -12,8 +12,9 @@ from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.errors import ConfigurationError, DataLossError
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 from ledgerlog_spark.upkeep import background
-from ledgerlog_spark.upkeep.background import COMMITS_BETWEEN, keep_up, upkeep_after_commit
+from ledgerlog_spark.upkeep.background import COMMITS_BETWEEN, upkeep_after_commit
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
+from ledgerlog_spark.upkeep.service import UpkeepService
 from ledgerlog_spark.upkeep.upkeep import Kept, Upkeep, holder, leased
 from tests.unit.upkeep.upkeep_world import RowsWorld, append, numbers
 
@@ -96,9 +97,8 @@ async def test_background_upkeep_goes_on_until_it_is_told_to_stop(world: RowsWor
     log = await logs.create("flights")
     await append(log, *[1] * 64)
     stop, done = asyncio.Event(), asyncio.Event()
-    task = asyncio.ensure_future(
-        keep_up(client, stop=stop, interval_seconds=0.01, on_log=lambda _: done.set())
-    )
+    service = UpkeepService(None, lambda _: done.set())
+    task = asyncio.ensure_future(service.keep_up(client, stop, 0.01))
     await done.wait()
     stop.set()
     await task
@@ -112,7 +112,8 @@ async def test_background_upkeep_ends_at_once_in_the_middle_of_a_pass(world: Row
     world.transport.held.update(world.names)
     before = len(world.transport.asked)
     stop = asyncio.Event()
-    task = asyncio.ensure_future(keep_up(client, stop=stop, interval_seconds=0.001))
+    service = UpkeepService(None, lambda _: None)
+    task = asyncio.ensure_future(service.keep_up(client, stop, 0.001))
     while len(world.transport.asked) == before:  # noqa: ASYNC110 (nobody tells)
         await asyncio.sleep(0)
     stop.set()
@@ -145,6 +146,12 @@ class WaitingClient(BlockingClient):
         return []
 
 
+def join_pass() -> None:
+    for thread in threading.enumerate():
+        if thread.name == background.THREAD_NAME:
+            thread.join()
+
+
 def test_stream_thinks_of_upkeep_by_the_version_and_never_twice_at_once() -> None:
     begin = threading.Event()
     client = WaitingClient(begin)
@@ -154,7 +161,7 @@ def test_stream_thinks_of_upkeep_by_the_version_and_never_twice_at_once() -> Non
     assert upkeep_after_commit(client, "flights", COMMITS_BETWEEN)
     assert not upkeep_after_commit(client, "flights", 2 * COMMITS_BETWEEN)
     begin.set()
-    background.passes.join()
+    join_pass()
     assert upkeep_after_commit(client, "flights", 3 * COMMITS_BETWEEN)
-    background.passes.join()
+    join_pass()
     assert client.asked == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs, logs_of
 from ledgerlog_spark.protocol.log.commit.result import CommitResult
-from ledgerlog_spark.upkeep.rows import RowWriter
+from ledgerlog_spark.upkeep.rows import write_range
 from tests.unit.log.log_world import LogWorld
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
@@ -42,6 +43,10 @@ class VirtualRowsWorld(RowsWorld):
     is_virtual = True
 
 
+async def only(batch: pa.RecordBatch) -> AsyncGenerator[pa.RecordBatch, None]:
+    yield batch
+
+
 async def append(
     log: Log, *counts: int, first: int | None = None, schema: pa.Schema = SCHEMA, **how: Any
 ) -> CommitResult:
@@ -51,11 +56,9 @@ async def append(
     job = await log.begin(schema=message, **how)
     ranges = []
     for count in counts:
-        writer = await RowWriter.open(log, job, message, compression="none")
-        await writer.add(rows(next_row, count, schema))
-        staged = await writer.finish()
-        assert staged is not None
-        ranges.append(staged)
+        writer = await log.open_range(job, message)
+        batches = only(rows(next_row, count, schema))
+        ranges.append(await write_range(writer, message, batches, compression="none"))
         next_row += count
     return await log.commit(job, ranges)
 
