@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from hmac import compare_digest
 
-from bookie_server.core.ledger_state import LedgerState
-from bookie_server.core.requests import ID_MAX, AddRequest, BatchReadRequest, ReadRequest
+from bookie_server.core.ledger_state import HeldLedger
+from bookie_server.core.requests import ID_MAX, StoredAdd, StoredBatchRead, StoredRead
 from ledgerlog_spark.model import MASTER_KEY_SIZE_BYTES, NO_ENTRY, Code
 
 
@@ -48,7 +48,7 @@ class Health:
 
 
 def admit_add(  # noqa: PLR0911 - one line for each reason, in the order they are checked
-    request: AddRequest, state: LedgerState | None, health: Health, free_bytes: int
+    request: StoredAdd, state: HeldLedger | None, health: Health, free_bytes: int
 ) -> Code | Wait | None:
     """Decide one well-formed add: None accepts it, a code refuses it, a `Wait` defers it.
 
@@ -74,14 +74,14 @@ def admit_add(  # noqa: PLR0911 - one line for each reason, in the order they ar
     return None
 
 
-def needs_check(ledger_id: int, state: LedgerState | None, health: Health) -> bool:
+def needs_check(ledger_id: int, state: HeldLedger | None, health: Health) -> bool:
     """Return whether a fence of the ledger may be lost since the last metadata check."""
     if state is None:
         return health.check_epoch > 0 or ledger_id <= health.highest_dropped_ledger_id
     return state.is_unverified or state.check_epoch < health.check_epoch
 
 
-def may_forget(state: LedgerState, *, now_s: int, keep_s: int, durable_ticket: int) -> bool:
+def may_forget(state: HeldLedger, *, now_s: int, keep_s: int, durable_ticket: int) -> bool:
     """Return whether a ledger's tombstone is old enough and no record of the ledger is in flight.
 
     The caller also checks that no file holds records of the ledger, live or not. A tombstone that
@@ -91,9 +91,9 @@ def may_forget(state: LedgerState, *, now_s: int, keep_s: int, durable_ticket: i
     return state.is_dropped and is_settled and now_s - state.dropped_s >= keep_s
 
 
-def admit_read(request: ReadRequest | BatchReadRequest) -> Code | None:
+def admit_read(request: StoredRead | StoredBatchRead) -> Code | None:
     """Decide on the form of a read: None accepts it."""
-    if isinstance(request, ReadRequest):
+    if isinstance(request, StoredRead):
         entry_id, lowest = request.entry_id, NO_ENTRY
     else:
         entry_id, lowest = request.first_entry_id, 0
@@ -105,7 +105,7 @@ def admit_read(request: ReadRequest | BatchReadRequest) -> Code | None:
     return None
 
 
-def admit_fence(key: bytes, state: LedgerState | None, health: Health) -> Code | None:
+def admit_fence(key: bytes, state: HeldLedger | None, health: Health) -> Code | None:
     """Decide a fence: None accepts it. A ledger that is already fenced needs no room."""
     if state is not None and not key_fits(state, key):
         return Code.UNAUTHORIZED
@@ -116,7 +116,7 @@ def admit_fence(key: bytes, state: LedgerState | None, health: Health) -> Code |
     return None
 
 
-def barrier_of(state: LedgerState) -> int:
+def barrier_of(state: HeldLedger) -> int:
     """Return the ticket after which a fence or a recovery read of the ledger is answered.
 
     Both are barriers: every add of the ledger that was accepted before is durable as well, so the
@@ -126,12 +126,12 @@ def barrier_of(state: LedgerState) -> int:
     return state.last_ticket
 
 
-def key_fits(state: LedgerState, key: bytes) -> bool:
+def key_fits(state: HeldLedger, key: bytes) -> bool:
     """Return whether a master key is the ledger's, or the ledger has none yet."""
     return state.master_key is None or compare_digest(state.master_key, key)
 
 
-def may_say_absent(state: LedgerState | None, health: Health) -> bool:
+def may_say_absent(state: HeldLedger | None, health: Health) -> bool:
     """Return whether NO_ENTRY, NO_LEDGER or a LAC may be answered; decided only here.
 
     False in limbo, after a failed write or sync, and while a file that may hold any ledger is in
@@ -142,7 +142,7 @@ def may_say_absent(state: LedgerState | None, health: Health) -> bool:
     return state is None or not state.in_limbo
 
 
-def absent(state: LedgerState | None, health: Health) -> Code:
+def absent(state: HeldLedger | None, health: Health) -> Code:
     """Return the answer for an entry that was not found."""
     if not may_say_absent(state, health):
         return Code.IO_ERROR

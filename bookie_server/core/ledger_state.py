@@ -41,7 +41,7 @@ _record = Struct(">qqqQIHH20sIQ")
 
 
 @dataclass(slots=True, eq=False)
-class LedgerState:
+class HeldLedger:
     """The state of one ledger on this bookie.
 
     Attributes:
@@ -104,7 +104,7 @@ class LedgerState:
             self.tombstone, self.dropped_s = origin, dropped_s
 
 
-class LedgerStates(dict[int, LedgerState]):
+class HeldLedgers(dict[int, HeldLedger]):
     """The states of all ledgers by id.
 
     Attributes:
@@ -124,7 +124,7 @@ class LedgerStates(dict[int, LedgerState]):
         return 0 if state is None else state.tombstone
 
 
-def encode_states(generation: int, states: Mapping[int, LedgerState], ids: Iterable[int]) -> bytes:
+def encode_states(generation: int, states: Mapping[int, HeldLedger], ids: Iterable[int]) -> bytes:
     """Return one block with the states of these ledgers; those without a state are forgotten."""
     records = []
     for ledger_id in ids:
@@ -156,9 +156,9 @@ def encode_states(generation: int, states: Mapping[int, LedgerState], ids: Itera
     return block.ljust(_aligned(len(block)), b"\0")
 
 
-def decode_states(data: bytes, path: str) -> LedgerStates:
+def decode_states(data: bytes, path: str) -> HeldLedgers:
     """Read the blocks of a ledger-state file, all of which must be valid."""
-    states = LedgerStates()
+    states = HeldLedgers()
     offset = 0
     while True:
         count, body = _checked_block(data, offset, path, FORMAT_VERSION, _record.size)
@@ -178,9 +178,9 @@ def decode_states(data: bytes, path: str) -> LedgerStates:
     return states
 
 
-def decode_states_of_version_1(data: bytes, path: str) -> LedgerStates:
+def decode_states_of_version_1(data: bytes, path: str) -> HeldLedgers:
     """Read a ledger-state file that a MANIFEST of version 1 or 2 names."""
-    states = LedgerStates()
+    states = HeldLedgers()
     count, body = _checked_block(data, 0, path, 1, _record_v1.size)
     if len(data) != HEAD_SIZE + count * _record_v1.size:
         raise _damage(path, "its length does not match")
@@ -219,8 +219,8 @@ def _state(
     key: bytes,
     dropped_s: int,
     lac_bound_and_1: int = 0,
-) -> LedgerState:
-    state = LedgerState(ledger_id, check_epoch=epoch, directory=directory)
+) -> HeldLedger:
+    state = HeldLedger(ledger_id, check_epoch=epoch, directory=directory)
     state.last_add_confirmed, state.explicit_lac, state.tombstone = lac, explicit, tombstone
     state.dropped_s = dropped_s
     state.lac_bound = lac_bound_and_1 - 1

@@ -17,7 +17,7 @@ _seed_of_file = Struct(">16sQ")
 _seed_of_place = Struct(">Q")
 
 
-class RecordKind(IntEnum):
+class JournalRecordKind(IntEnum):
     """The kind of a record. All numbers are reserved since the first version."""
 
     RUN = 1
@@ -32,12 +32,12 @@ class RecordKind(IntEnum):
 
 KINDS_READ = frozenset(
     (
-        RecordKind.RUN,
-        RecordKind.FENCE,
-        RecordKind.LAC,
-        RecordKind.TOMBSTONE,
-        RecordKind.FINISH,
-        RecordKind.WATERMARK,
+        JournalRecordKind.RUN,
+        JournalRecordKind.FENCE,
+        JournalRecordKind.LAC,
+        JournalRecordKind.TOMBSTONE,
+        JournalRecordKind.FINISH,
+        JournalRecordKind.WATERMARK,
     )
 )
 """Kinds that this version writes. A file with other kinds was written by a later version."""
@@ -92,7 +92,7 @@ class JournalRecord:
         on_done: Called once with the result.
     """
 
-    kind: RecordKind
+    kind: JournalRecordKind
     ledger_id: int = 0
     _: KW_ONLY
     entry_ids: EntryIds = ()

@@ -31,7 +31,7 @@ from __future__ import annotations
 import struct
 from struct import Struct
 
-from bookie_server.core.record import FileIdentity, JournalRecord, RecordKind
+from bookie_server.core.record import FileIdentity, JournalRecord, JournalRecordKind
 from bookie_server.core.requests import Buffer
 from bookie_server.errors import CorruptRecordError
 from ledgerlog_spark.model import RUN_ENTRIES_MAX
@@ -158,7 +158,7 @@ def decode_header(data: Buffer, identity: FileIdentity, offset: int) -> JournalR
     listed = 8 * bool(flags & FLAG_IDS_LISTED) + 4 * bool(flags & FLAG_LENGTHS_LISTED)
     if (
         version != FORMAT_VERSION
-        or kind not in RecordKind._value2member_map_
+        or kind not in JournalRecordKind._value2member_map_
         or flags & ~FLAGS_KNOWN
         or file_id != identity.file_id
         or body_size > BODY_SIZE_MAX
@@ -168,7 +168,7 @@ def decode_header(data: Buffer, identity: FileIdentity, offset: int) -> JournalR
         or (count and not flags & FLAG_IDS_LISTED and not stride)
     ):
         raise _damage(identity, offset, "the header's fields do not fit together")
-    record = JournalRecord(RecordKind(kind), ledger_id, master_key=master_key)
+    record = JournalRecord(JournalRecordKind(kind), ledger_id, master_key=master_key)
     record.flags = flags & ~(FLAG_IDS_LISTED | FLAG_LENGTHS_LISTED)
     place = FIXED_SIZE
     if not count:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bookie_server.core.record import JournalRecord, RecordKind
+from bookie_server.core.record import JournalRecord, JournalRecordKind
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class FileScan:
     @property
     def is_finished(self) -> bool:
         """Whether the last record is a finish record."""
-        return bool(self.records) and self.records[-1].kind is RecordKind.FINISH
+        return bool(self.records) and self.records[-1].kind is JournalRecordKind.FINISH
 
 
 @dataclass(slots=True)
@@ -103,10 +103,12 @@ def judge(
         following: Scan of the next file, None for the last one.
     """
     was_reached = bool(scan.records) or previous is None or previous.is_finished
-    counted = [r for r in scan.records if r.kind is not RecordKind.FINISH]
+    counted = [r for r in scan.records if r.kind is not JournalRecordKind.FINISH]
     kept = [r for r in counted if r.sequence <= synced]
     damaged = [g.record for g in scan.gaps if g.record is not None]
-    unreadable = [r for r in damaged if r.sequence <= synced and r.kind is not RecordKind.FINISH]
+    unreadable = [
+        r for r in damaged if r.sequence <= synced and r.kind is not JournalRecordKind.FINISH
+    ]
     torn = [g for g in scan.gaps if g.sequence > synced]
     cut_at = min((g.offset for g in torn), default=None)
     tail = [r for r in counted if r.sequence > synced]
@@ -114,9 +116,9 @@ def judge(
     last = max((*kept, *unreadable), key=lambda r: r.offset, default=None)
     data_end = scan.records_start if last is None else last.offset + last.size
     return FileVerdict(
-        kept=[r for r in kept if r.kind is not RecordKind.WATERMARK],
+        kept=[r for r in kept if r.kind is not JournalRecordKind.WATERMARK],
         unreadable=unreadable,
-        rewritten=[r for r in rewritten if r.kind is not RecordKind.WATERMARK],
+        rewritten=[r for r in rewritten if r.kind is not JournalRecordKind.WATERMARK],
         was_cut=len(rewritten) < len(tail) or any(not g.is_blank for g in torn),
         has_damage=was_reached
         and any(_hides_a_record(gap, scan, synced, following) for gap in scan.gaps),

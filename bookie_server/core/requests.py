@@ -29,7 +29,7 @@ _entry_head = Struct(">qqq")  # ledger id, entry id, last add confirmed
 
 
 @dataclass(slots=True)
-class AddRequest:
+class StoredAdd:
     """Store a run of entries of one ledger, all or nothing.
 
     Attributes:
@@ -49,7 +49,7 @@ class AddRequest:
 
 
 @dataclass(slots=True)
-class ReadRequest:
+class StoredRead:
     """Read one entry.
 
     Attributes:
@@ -65,7 +65,7 @@ class ReadRequest:
 
 
 @dataclass(slots=True)
-class BatchReadRequest:
+class StoredBatchRead:
     """Read consecutive entries from `first_entry_id` (inclusive).
 
     Attributes:
@@ -88,13 +88,13 @@ class EntryStorage(Protocol):
     Callbacks run once each, on the event loop's thread, possibly before the method returned.
     """
 
-    def add(self, request: AddRequest, on_done: OnAdd) -> None:
+    def add(self, request: StoredAdd, on_done: OnAdd) -> None:
         """Store a run; calls `on_done` after it is durable or refused."""
 
-    def read(self, request: ReadRequest, on_done: OnRead) -> None:
+    def read(self, request: StoredRead, on_done: OnRead) -> None:
         """Read one stored entry; fences first when the request has a key."""
 
-    def read_batch(self, request: BatchReadRequest, on_done: OnReadBatch) -> None:
+    def read_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
         """Read consecutive stored entries; ends before the first missing one."""
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
@@ -118,12 +118,12 @@ def evenly_spaced(ids: tuple[int, ...]) -> EntryIds:
     return even if ids == tuple(even) else ids
 
 
-def add_is_well_formed(request: AddRequest) -> bool:
+def add_is_well_formed(request: StoredAdd) -> bool:
     """Return whether ids, lengths and bytes fit together."""
     return inspect_add(request) is not None
 
 
-def inspect_add(request: AddRequest) -> int | None:
+def inspect_add(request: StoredAdd) -> int | None:
     """Return the larger last add confirmed of first and last entry; None for a malformed request.
 
     Checks the counts, the sum of the lengths, the ids' order, and that first and last entry carry

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from bookie_server.core.ledger_gate import Wait, admit_add
-from bookie_server.core.record import FLAG_RECOVERY_ADD, JournalRecord, RecordKind
-from bookie_server.core.requests import AddRequest, OnAdd, inspect_add
+from bookie_server.core.record import FLAG_RECOVERY_ADD, JournalRecord, JournalRecordKind
+from bookie_server.core.requests import OnAdd, StoredAdd, inspect_add
 from bookie_server.errors import CorruptRecordError, StorageError, TooManyFilesError
 from bookie_server.ports import Future, Standing
 from bookie_server.storage.fences import Fences
@@ -38,7 +38,7 @@ class AddPath:
         self._states = shared.states
         self._checks: dict[int, list[Callable[[Standing], None]]] = {}
 
-    def add(self, request: AddRequest, on_done: OnAdd) -> None:
+    def add(self, request: StoredAdd, on_done: OnAdd) -> None:
         """Store a run, all or nothing.
 
         Args:
@@ -54,7 +54,7 @@ class AddPath:
             self._admit(request, lac, on_done)
 
     def _admit(
-        self, request: AddRequest, lac: int, on_done: OnAdd, *, is_compared: bool = False
+        self, request: StoredAdd, lac: int, on_done: OnAdd, *, is_compared: bool = False
     ) -> None:
         """Decide; also after every wait, because a fence may have come meanwhile."""
         health = self._health
@@ -82,7 +82,7 @@ class AddPath:
     def _free_bytes(self) -> int:
         return self._shared.settings.in_flight_bytes_max - self._health.in_flight_bytes
 
-    def _store(self, request: AddRequest, lac: int, on_done: OnAdd) -> None:
+    def _store(self, request: StoredAdd, lac: int, on_done: OnAdd) -> None:
         ids = request.entry_ids
         state = self._shared.state_of(request.ledger_id, request.master_key)
         epoch = self._health.check_epoch
@@ -90,7 +90,7 @@ class AddPath:
             state.check_epoch, state.is_unverified = epoch, False
             self._states.changed.add(request.ledger_id)
         record = JournalRecord(
-            RecordKind.RUN,
+            JournalRecordKind.RUN,
             request.ledger_id,
             entry_ids=ids,
             lengths=request.lengths,
@@ -106,7 +106,7 @@ class AddPath:
 
     # Repeats and overlaps.
 
-    async def _compare_first(self, request: AddRequest, lac: int, on_done: OnAdd) -> None:
+    async def _compare_first(self, request: StoredAdd, lac: int, on_done: OnAdd) -> None:
         """Compare a run whose ids may be held; answer from the stored copy, or store the run."""
         state = self._shared.state_of(request.ledger_id)
         durable: Future[Code] = self._tasks.future()
@@ -136,7 +136,7 @@ class AddPath:
             self._shared.counters.add_overlap += 1
         self._admit(request, lac, on_done, is_compared=True)
 
-    def _answer_repeated(self, request: AddRequest, lac: int, on_done: OnAdd) -> None:
+    def _answer_repeated(self, request: StoredAdd, lac: int, on_done: OnAdd) -> None:
         """Answer OK from the durable stored copy, unless the ledger is fenced."""
         state = self._states.get(request.ledger_id)
         verdict = admit_add(request, state, self._health, self._free_bytes)
@@ -151,7 +151,7 @@ class AddPath:
 
     # The metadata check after state may have been lost.
 
-    def _check_first(self, request: AddRequest, lac: int, on_done: OnAdd) -> None:
+    def _check_first(self, request: StoredAdd, lac: int, on_done: OnAdd) -> None:
         """Start at most one check per ledger; the in-flight bytes are already counted."""
 
         def decided(standing: Standing) -> None:

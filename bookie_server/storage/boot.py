@@ -14,9 +14,9 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field, replace
 
 from bookie_server.core.index_format import LedgerTotal
-from bookie_server.core.ledger_state import LedgerState
+from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.manifest_codec import FileEntry, FileState
-from bookie_server.core.record import NO_KEY, JournalRecord, RecordKind
+from bookie_server.core.record import NO_KEY, JournalRecord, JournalRecordKind
 from bookie_server.core.record_codec import aligned
 from bookie_server.core.replay_decision import (
     FileScan,
@@ -135,7 +135,7 @@ class Boot:
     def _is_live(self, record: JournalRecord) -> bool:
         """Return whether a record is a run above its ledger's tombstone, once all are applied."""
         state = self.shared.state_of(record.ledger_id)
-        return record.kind is RecordKind.RUN and record.origin_sequence > state.tombstone
+        return record.kind is JournalRecordKind.RUN and record.origin_sequence > state.tombstone
 
     async def _find_last_entries(self) -> None:
         """Find the largest entry held of each ledger, now that all tombstones are known."""
@@ -230,7 +230,7 @@ class Boot:
             apply(record, self.shared.state_of(record.ledger_id))
             self.shared.states.changed.add(record.ledger_id)
         for record in verdict.unreadable:
-            if record.kind is RecordKind.RUN:
+            if record.kind is JournalRecordKind.RUN:
                 # The LAC of its entries is unknown; it was below the last of them.
                 state = self.shared.state_of(record.ledger_id)
                 state.lac_bound = max(state.lac_bound, record.entry_ids[-1] - 1)
@@ -283,7 +283,7 @@ class Boot:
             assert file.verdict is not None
             for record in file.verdict.rewritten:
                 assert file.handle is not None
-                if record.kind is RecordKind.RUN and not self._is_live(record):
+                if record.kind is JournalRecordKind.RUN and not self._is_live(record):
                     continue
                 if record.body_size:
                     record.body = await finish(read_body(file.handle, record, 0, record.body_size))
@@ -292,7 +292,7 @@ class Boot:
                 self.shared.sequences.next_sequence += 1
                 active.end += append_encoded(record, buffers)
                 record.body = None
-                if record.kind is RecordKind.RUN:
+                if record.kind is JournalRecordKind.RUN:
                     active.index.insert(record)
                 self.shared.counters.boot.rewritten_records += 1
                 if active.end - start >= self.shared.settings.group_bytes:
@@ -308,7 +308,7 @@ class Boot:
         assert verdict is not None
         if handle is None:
             return
-        runs = [r for r in (*verdict.kept, *verdict.unreadable) if r.kind is RecordKind.RUN]
+        runs = [r for r in (*verdict.kept, *verdict.unreadable) if r.kind is JournalRecordKind.RUN]
         live = [record for record in runs if self._is_live(record)]
         if not live and not verdict.has_damage:
             # Only control records are left; the ledger-state file has their contents.
@@ -322,7 +322,7 @@ class Boot:
             index.name_only(ledger_id)
         identity = file.entry.identity
         body, live_bytes = encoded(index.encoding(identity))
-        record = JournalRecord(RecordKind.FINISH, body=body)
+        record = JournalRecord(JournalRecordKind.FINISH, body=body)
         record.identity, record.offset = identity, aligned(verdict.write_from)
         record.sequence = record.origin_sequence = verdict.next_sequence
         record.durable_upto = synced
@@ -362,19 +362,19 @@ def _was_never_reached(file: Replayed) -> bool:
     return file.handle is not None and not file.scan.records and not is_doubtful
 
 
-def apply(record: JournalRecord, state: LedgerState) -> None:
+def apply(record: JournalRecord, state: HeldLedger) -> None:
     """Apply a record to its ledger's state, except for the places of entries."""
-    if record.kind is RecordKind.RUN:
+    if record.kind is JournalRecordKind.RUN:
         if state.master_key is None:
             state.master_key = record.master_key
         state.last_add_confirmed = max(state.last_add_confirmed, record.last_add_confirmed)
-    elif record.kind is RecordKind.FENCE:
+    elif record.kind is JournalRecordKind.FENCE:
         if state.master_key is None:
             state.master_key = record.master_key
         state.is_fenced = True
-    elif record.kind is RecordKind.LAC:
+    elif record.kind is JournalRecordKind.LAC:
         state.explicit_lac = max(state.explicit_lac, record.value)
-    elif record.kind is RecordKind.TOMBSTONE:
+    elif record.kind is JournalRecordKind.TOMBSTONE:
         if state.master_key is None and record.master_key != NO_KEY:
             state.master_key = record.master_key
         state.bury(record.origin_sequence, record.value)

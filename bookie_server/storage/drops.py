@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bookie_server.core.ledger_gate import may_forget
-from bookie_server.core.ledger_state import LedgerState
-from bookie_server.core.record import NO_KEY, JournalRecord, RecordKind
+from bookie_server.core.ledger_state import HeldLedger
+from bookie_server.core.record import NO_KEY, JournalRecord, JournalRecordKind
 from bookie_server.core.requests import OnAdd
 from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.journal import Journal
@@ -68,7 +68,7 @@ class Drops:
         state.last_accepted_id = -1
         self._states.changed.add(ledger_id)
         record = JournalRecord(
-            RecordKind.TOMBSTONE,
+            JournalRecordKind.TOMBSTONE,
             ledger_id,
             master_key=state.master_key or NO_KEY,
             value=self._now_s(),
@@ -108,7 +108,7 @@ class Drops:
             await self._shared.give_way()
         return forgotten
 
-    def _may_forget(self, state: LedgerState) -> bool:
+    def _may_forget(self, state: HeldLedger) -> bool:
         return may_forget(
             state,
             now_s=self._now_s(),

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from bookie_server.core.ledger_gate import admit_fence, barrier_of
-from bookie_server.core.ledger_state import LedgerState
-from bookie_server.core.record import JournalRecord, RecordKind
+from bookie_server.core.ledger_state import HeldLedger
+from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.ports import Future
 from bookie_server.storage.files.keeper import CONTROL_RECORD_SIZE, FileKeeper
 from bookie_server.storage.journal import Journal
@@ -53,7 +53,7 @@ class Fences:
         self._journal.when_durable(state.last_ticket, partial(resolve, durable))
         await durable
 
-    def _set(self, state: LedgerState) -> None:
+    def _set(self, state: HeldLedger) -> None:
         """Fence a ledger that has a key, effective in this turn, and write the fence; once."""
         if state.is_fenced:
             return
@@ -61,5 +61,7 @@ class Fences:
         state.is_fenced = True
         self._shared.states.changed.add(state.ledger_id)
         self._shared.counters.fences += 1
-        record = JournalRecord(RecordKind.FENCE, state.ledger_id, master_key=state.master_key)
+        record = JournalRecord(
+            JournalRecordKind.FENCE, state.ledger_id, master_key=state.master_key
+        )
         state.last_ticket = self._journal.submit(record)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from bookie_server.core.pieces import stretches_at_most
-from bookie_server.core.record import JournalRecord, RecordKind
+from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.record_codec import ALIGNMENT, encode_header, size_at_most
 from bookie_server.errors import StorageError
 from bookie_server.ports import Buffer, Future
@@ -81,7 +81,7 @@ class Journal:
         self._clock = shared.clock
         self._settings = shared.settings
         self._sequences = sequences = shared.sequences
-        self._counters = shared.counters.log
+        self._counters = shared.counters.journal
         self._on_durable = on_durable
         self._on_failed = on_failed
         self._queue: deque[JournalRecord] = deque()
@@ -279,7 +279,7 @@ class Journal:
         last = group[-1]
         self._sequences.durable_sequence = last.sequence
         self.durable_ticket = last.ticket
-        if last.kind is RecordKind.WATERMARK and last.durable_upto == last.sequence - 1:
+        if last.kind is JournalRecordKind.WATERMARK and last.durable_upto == last.sequence - 1:
             self._watermark_sequence = last.sequence
         self._on_durable(group)
         waiters = self._waiters
@@ -309,7 +309,7 @@ class Journal:
             await self._tasks.sleep(self._settings.idle_watermark_ms)
         self._watermark_is_due = False
         if self.failure is None and not self._is_closing:
-            self.submit(JournalRecord(RecordKind.WATERMARK))
+            self.submit(JournalRecord(JournalRecordKind.WATERMARK))
 
 
 def append_end_mark(file: OpenFile, buffers: list[Buffer]) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bookie_server.core.ledger_gate import absent, key_fits, may_say_absent
-from bookie_server.core.ledger_state import LedgerState
-from bookie_server.core.record import JournalRecord, RecordKind
+from bookie_server.core.ledger_state import HeldLedger
+from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.requests import ID_MAX, OnAdd, OnLac
 from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.journal import Journal
@@ -61,7 +61,7 @@ class Lacs:
             on_done(code)
             return
         state = self._shared.state_of(ledger_id, master_key)
-        record = JournalRecord(RecordKind.LAC, ledger_id, master_key=master_key, value=lac)
+        record = JournalRecord(JournalRecordKind.LAC, ledger_id, master_key=master_key, value=lac)
         record.on_done = on_done
         state.last_ticket = self._journal.submit(record)
         self._raise(state, lac)
@@ -72,7 +72,7 @@ class Lacs:
         if state is not None and state.master_key is not None and key_fits(state, master_key):
             self._raise(state, lac)
 
-    def _raise(self, state: LedgerState, lac: int) -> None:
+    def _raise(self, state: HeldLedger, lac: int) -> None:
         before = state.lac
         if lac > state.explicit_lac:
             state.explicit_lac = lac
@@ -92,7 +92,7 @@ class Lacs:
 
         return cancel
 
-    def changed(self, state: LedgerState, before: int) -> None:
+    def changed(self, state: HeldLedger, before: int) -> None:
         """Call the watches of a ledger if its LAC is larger than before."""
         lac = state.lac
         if lac > before:

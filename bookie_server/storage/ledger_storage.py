@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from bookie_server.core.record import JournalRecord, RecordKind
+from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
 from bookie_server.ports import Clock, FileSystem, MetadataCheck, Tasks
@@ -162,7 +162,7 @@ class LedgerStorage:
     def _on_durable(self, group: list[JournalRecord]) -> None:
         counters, states, index = self.counters, self._states, self._keeper.active.index
         for record in group:
-            if record.kind is RecordKind.RUN:
+            if record.kind is JournalRecordKind.RUN:
                 index.insert(record)
                 state = states[record.ledger_id]
                 ids = record.entry_ids
@@ -176,7 +176,7 @@ class LedgerStorage:
                     before, state.last_add_confirmed = state.lac, record.last_add_confirmed
                     states.changed.add(record.ledger_id)
                     self._lacs.changed(state, before)
-            elif record.kind is RecordKind.TOMBSTONE:
+            elif record.kind is JournalRecordKind.TOMBSTONE:
                 self._drops.on_durable(record)
         for record in group:
             self._answer(record, Code.OK)
@@ -189,7 +189,7 @@ class LedgerStorage:
     def _on_lost(self, error: StorageError, records: list[JournalRecord]) -> None:
         self._fail(error)
         for record in records:
-            if record.kind is RecordKind.RUN:
+            if record.kind is JournalRecordKind.RUN:
                 self._health.in_flight_bytes -= record.body_size
             self._answer(record, Code.IO_ERROR)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bookie_server.core.manifest_codec import FileEntry
-from bookie_server.core.record import KINDS_READ, JournalRecord, RecordKind
+from bookie_server.core.record import KINDS_READ, JournalRecord, JournalRecordKind
 from bookie_server.core.record_codec import (
     ALIGNMENT,
     CHUNK_SIZE,
@@ -88,7 +88,7 @@ class Scanner:
             scan.next_sequence = record.sequence + 1
             if await self._body_is_good(record):
                 scan.records.append(record)
-                if record.kind is RecordKind.FINISH:
+                if record.kind is JournalRecordKind.FINISH:
                     return scan
             else:
                 scan.gaps.append(Gap(offset, record.sequence, record))
@@ -123,7 +123,7 @@ class Scanner:
                 low, high = max(first, start), min(end, start + size)
                 if low < high:
                     heads += data[low - start : high - start]
-        if record.kind is RecordKind.RUN:
+        if record.kind is JournalRecordKind.RUN:
             record.last_add_confirmed = max(
                 entry_head(heads, place)[2] for place in range(0, len(heads), 24)
             )
@@ -158,7 +158,7 @@ def is_unused(sector: bytes, file_id: int) -> bool:
 
 def head_spans(record: JournalRecord) -> list[tuple[int, int]]:
     """Return the byte ranges, in the body, of ids and LAC of the first and the last entry."""
-    if record.kind is not RecordKind.RUN:
+    if record.kind is not JournalRecordKind.RUN:
         return []
     spans = [(0, 24)]
     if len(record.lengths) > 1:

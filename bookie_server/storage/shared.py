@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from bookie_server.core.ledger_gate import Health
-from bookie_server.core.ledger_state import LedgerState, LedgerStates
+from bookie_server.core.ledger_state import HeldLedger, HeldLedgers
 from bookie_server.core.settings import StorageSettings
 from bookie_server.ports import Clock, FileSystem, MetadataCheck, Tasks
 from bookie_server.storage.files.manifest import ManifestStore
@@ -81,11 +81,10 @@ class StorageCounters:
         damage: Reads that met damage.
         drops: Ledgers dropped.
         tombstones_forgotten: Tombstones of ledgers dropped long ago.
-        log: Counters of the journal.
     """
 
     boot: BootCounters = field(default_factory=BootCounters)
-    log: JournalCounters = field(default_factory=JournalCounters)
+    journal: JournalCounters = field(default_factory=JournalCounters, metadata={"metric": "log"})
     files: FileCounters = field(default_factory=FileCounters)
     adds: int = 0
     entries: int = 0
@@ -127,7 +126,7 @@ class Shared:
     settings: StorageSettings
     metadata: MetadataCheck
     health: Health = field(default_factory=Health)
-    states: LedgerStates = field(default_factory=LedgerStates)
+    states: HeldLedgers = field(default_factory=HeldLedgers)
     sequences: Sequences = field(default_factory=Sequences)
     counters: StorageCounters = field(default_factory=StorageCounters)
 
@@ -147,11 +146,11 @@ class Shared:
         )
         return cls(pool, store, tasks, clock, settings, metadata)
 
-    def state_of(self, ledger_id: int, master_key: bytes | None = None) -> LedgerState:
+    def state_of(self, ledger_id: int, master_key: bytes | None = None) -> HeldLedger:
         """Return the state of a ledger, created if new; one without a key gets this one."""
         state = self.states.get(ledger_id)
         if state is None:
-            state = self.states[ledger_id] = LedgerState(ledger_id)
+            state = self.states[ledger_id] = HeldLedger(ledger_id)
             state.is_unverified = ledger_id <= self.health.highest_dropped_ledger_id
             self.states.changed.add(ledger_id)
         if state.master_key is None and master_key is not None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 GLOSSARY: Final = ROOT / "docs" / "GLOSSARY.md"
 
 KNOWN: Final[dict[str, str]] = {
-    "bookie_server/storage/shared.py: log": "journal, and the metrics that are named after it",
     "ledgerlog_spark/log/driver.py: driver": "host",
     "ledgerlog_spark/log/driver.py: Driver": "LogHost",
     "ledgerlog_spark/log/leader/host.py: driver": "host",
@@ -33,14 +32,7 @@ KNOWN: Final[dict[str, str]] = {
 """Names that the glossary forbids and that are still there, with what they are to become."""
 
 TWICE: Final[dict[str, str]] = {
-    "AddRequest": "StoredAdd in bookie_server/core",
-    "BatchReadRequest": "StoredBatchRead in bookie_server/core",
-    "LedgerState": "HeldLedger in bookie_server/core",
     "Piece": "RecordBatch in ledgerlog_spark/log",
-    "ReadRequest": "StoredRead in bookie_server/core",
-    "RecordKind": "JournalRecordKind in bookie_server/core",
-    "Sweeper": "ConnectionSweeper in bookie_server/service",
-    "V2Connection": "PeerConnection in bookie_server/service",
 }
 """Classes that share their name with another one, with what the second is to become."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bookie_server.config import BookieSettings
-from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
+from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
 from bookie_server.core.settings import StorageSettings
 from bookie_server.ports import Standing
 from bookie_server.service.collector import Collector
@@ -64,7 +64,7 @@ def resolver(port: int, properties: dict[str, str], grpc_port: int | None = None
 @asynccontextmanager
 async def in_process(storage: Any, tmp_path: Path) -> AsyncIterator[InProcessTransport]:
     yield InProcessTransport(
-        {BOOKIE: storage}, StorageRequests(AddRequest, ReadRequest, BatchReadRequest)
+        {BOOKIE: storage}, StorageRequests(StoredAdd, StoredRead, StoredBatchRead)
     )
 
 

@@ -159,12 +159,12 @@ class SmallConnection(asyncio.BufferedProtocol):
         if isinstance(request, AddRequest):
             entry_id, entry = request.entry_id, request.entry
             return (
-                core.AddRequest(ledger_id, (entry_id,), (len(entry),), entry, key, is_recovery),
+                core.StoredAdd(ledger_id, (entry_id,), (len(entry),), entry, key, is_recovery),
                 lambda code: self.send(answers.encode_add_answer(code, ledger_id, entry_id)),
             )
         first, request_id = request.entry_ids[0], request.request_id
         return (
-            core.AddRequest(
+            core.StoredAdd(
                 ledger_id, request.entry_ids, request.lengths, request.body, key, is_recovery
             ),
             lambda code: self.send(
@@ -181,7 +181,7 @@ class SmallConnection(asyncio.BufferedProtocol):
 
         is_recovery = bool(request.flags & Flag.HIGH_PRIORITY)
         return (
-            core.ReadRequest(*ids, request.master_key, is_recovery),
+            core.StoredRead(*ids, request.master_key, is_recovery),
             answer,
         )
 
@@ -190,7 +190,7 @@ class SmallConnection(asyncio.BufferedProtocol):
     ) -> tuple[Any, Callable[[Code, Sequence[bytes]], None]]:
         ids = request.ledger_id, request.first_entry_id, request.request_id
         return (
-            core.BatchReadRequest(
+            core.StoredBatchRead(
                 *ids[:2], request.count_max, request.size_bytes_max, request.master_key
             ),
             lambda code, found: self.send(*answers.encode_batch_read_answer(code, *ids, found)),

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any
 
-from bookie_server.core.ledger_state import LedgerStates, decode_states, encode_states
+from bookie_server.core.ledger_state import HeldLedgers, decode_states, encode_states
 from bookie_server.core.manifest_codec import Manifest, decode_manifest
-from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
+from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
@@ -47,12 +47,12 @@ def add_request(
     key: bytes = KEY,
     is_recovery: bool = False,
     lac: int | None = None,
-) -> AddRequest:
+) -> StoredAdd:
     if isinstance(payloads, bytes):
         payloads = [payloads] * len(entry_ids)
     entries = [entry(ledger_id, i, p, lac) for i, p in zip(entry_ids, payloads, strict=True)]
     ids = entry_ids if isinstance(entry_ids, range) else tuple(entry_ids)
-    return AddRequest(ledger_id, ids, tuple(map(len, entries)), b"".join(entries), key, is_recovery)
+    return StoredAdd(ledger_id, ids, tuple(map(len, entries)), b"".join(entries), key, is_recovery)
 
 
 class FixedMetadata:
@@ -158,7 +158,7 @@ class Machine:
         }
         assert not unnoted, f"not in the ledger-state file, and not noted: {unnoted}"
 
-    def stored_states(self) -> LedgerStates:
+    def stored_states(self) -> HeldLedgers:
         """What the ledger-state file on the device holds, as far as the MANIFEST names it."""
         manifest = self.manifest()
         content = self.disk.durable_names[manifest.state_file].durable
@@ -199,7 +199,7 @@ class Machine:
         return self.ask(lambda on_done: self.serving.add(request, on_done))[0]
 
     def read(self, ledger_id: int, entry_id: int, **options: Any) -> tuple[Code, bytes | None]:
-        request = ReadRequest(ledger_id, entry_id, **options)
+        request = StoredRead(ledger_id, entry_id, **options)
         code, data = self.ask(lambda on_done: self.serving.read(request, on_done))
         return code, data
 
@@ -226,7 +226,7 @@ class Machine:
     def read_batch(
         self, ledger_id: int, first: int, count: int = 0, size: int = 1 << 20
     ) -> tuple[Code, Sequence[bytes]]:
-        request = BatchReadRequest(ledger_id, first, count, size)
+        request = StoredBatchRead(ledger_id, first, count, size)
         code, entries = self.ask(lambda on_done: self.serving.read_batch(request, on_done))
         return code, entries
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
-from bookie_server.core.requests import BatchReadRequest, ReadRequest
+from bookie_server.core.requests import StoredBatchRead, StoredRead
 from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
 from ledgerlog_spark.model import Code
@@ -277,7 +277,7 @@ class Run:
                 raise ViolationError(f"a fence of {ledger_id} shows {last}, it holds {largest}")
             model.fence_answers[ledger_id] = min(last, model.fence_answers.get(ledger_id, last))
 
-        request = ReadRequest(ledger_id, -1, fence_key=KEY, is_recovery=True)
+        request = StoredRead(ledger_id, -1, fence_key=KEY, is_recovery=True)
         call = partial(self.machine.serving.read, request)
         self.requests.send(f"fence of {ledger_id}", call, done)
 
@@ -331,7 +331,7 @@ class Run:
                 return
             self.model.check_read(ledger_id, entry_id, code, data, dropped)
 
-        call = partial(self.machine.serving.read, ReadRequest(ledger_id, entry_id))
+        call = partial(self.machine.serving.read, StoredRead(ledger_id, entry_id))
         self.requests.send(f"read of {entry_id} of {ledger_id}", call, done)
 
     def read_batch(self, ledger_id: int) -> None:
@@ -354,7 +354,7 @@ class Run:
                 if data not in self.written.get((ledger_id, entry_id), ()):
                     raise ViolationError(f"a batch of {ledger_id} has other bytes at {entry_id}")
 
-        request = BatchReadRequest(ledger_id, first, 8, 1 << 14)
+        request = StoredBatchRead(ledger_id, first, 8, 1 << 14)
         call = partial(self.machine.serving.read_batch, request)
         self.requests.send(f"reads from {first} of {ledger_id}", call, done)
 
@@ -368,7 +368,7 @@ class Run:
             if code.is_absent and age == self.model.age[ledger_id]:
                 self.denied.setdefault(key, set()).update(pending & self.accepted.get(key, set()))
 
-        request = ReadRequest(ledger_id, entry_id, is_recovery=True)
+        request = StoredRead(ledger_id, entry_id, is_recovery=True)
         call = partial(self.machine.serving.read, request)
         self.requests.send(f"recovery read of {entry_id} of {ledger_id}", call, done)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bookie_server.core.manifest_codec import decode_manifest, encode_manifest
-from bookie_server.core.requests import AddRequest
+from bookie_server.core.requests import StoredAdd
 from bookie_server.errors import (
     DamagedDirectoryError,
     DirectoryLockedError,
@@ -157,7 +157,7 @@ def torn(machine: Machine) -> None:
     raise AssertionError("no write was torn")
 
 
-def _unanswered(seed: int) -> tuple[AddRequest, Callable[[Code], None]]:
+def _unanswered(seed: int) -> tuple[StoredAdd, Callable[[Code], None]]:
     from tests.crash.machine import add_request
 
     return add_request(7, range(seed * 8, seed * 8 + 8), b"%d" % seed * 400), lambda _code: None

@@ -13,7 +13,7 @@ import pytest
 
 from bookie_server.core.ledger_state import encode_states
 from bookie_server.core.manifest_codec import Manifest, manifest_encoding
-from bookie_server.core.record import JournalRecord, RecordKind
+from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.errors import DiskFullError
 from bookie_server.storage import fences
 from bookie_server.storage.boot import Boot
@@ -97,7 +97,7 @@ def test_mutation_fence_skips_queue_is_caught(monkeypatch: pytest.MonkeyPatch) -
     submit = Journal.submit
 
     def jump(self: Journal, record: JournalRecord) -> int:
-        if record.kind is not RecordKind.FENCE or not self._queue:
+        if record.kind is not JournalRecordKind.FENCE or not self._queue:
             return submit(self, record)
         submit(self, record)
         self._queue.appendleft(self._queue.pop())
@@ -214,7 +214,9 @@ def test_mutation_state_file_without_tombstones_is_caught(monkeypatch: pytest.Mo
 
 
 def test_mutation_replay_without_tombstones_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Boot, "_is_live", lambda _self, record: record.kind is RecordKind.RUN)
+    monkeypatch.setattr(
+        Boot, "_is_live", lambda _self, record: record.kind is JournalRecordKind.RUN
+    )
     init = Reader.__init__
 
     def forget(self: Reader, *arguments: Any) -> None:

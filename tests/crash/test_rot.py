@@ -9,7 +9,7 @@ import pytest
 
 from bookie_server.core.manifest_codec import FileState
 from bookie_server.core.record_codec import MAGIC
-from bookie_server.core.requests import AddRequest, ReadRequest
+from bookie_server.core.requests import StoredAdd, StoredRead
 from ledgerlog_spark.model import NO_ENTRY, Code
 from tests.crash.machine import add_request, entry
 from tests.crash.model import ViolationError
@@ -128,7 +128,7 @@ class RotRun:
             if number >= ASKED_MIN and not machine.serving._health.files_in_doubt:
                 break
             key = self.random.choice(keys)
-            call = partial(machine.serving.read, ReadRequest(*key))
+            call = partial(machine.serving.read, StoredRead(*key))
             run.requests.send(f"read of {key}", call, partial(self.judge, *key))
             run.let_run(self.random.randrange(4))
         machine.scheduler.run_until(lambda: not run.requests.open)
@@ -155,7 +155,7 @@ class RotRun:
         if left:
             raise ViolationError(f"{left} bytes are in flight, and everything is answered")
 
-    def add(self, request: AddRequest) -> Code:
+    def add(self, request: StoredAdd) -> Code:
         code: Code = self.machine.ask(lambda done: self.machine.serving.add(request, done))[0]
         return code
 

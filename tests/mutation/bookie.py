@@ -387,7 +387,7 @@ _STORAGE = [
         "missing_manifest_is_a_new_directory",
         f"{STORAGE}/files/manifest.py",
         "        if NAME not in names:\n            raise _missing_manifest()\n",
-        "        if NAME not in names:\n            return LedgerStates()\n",
+        "        if NAME not in names:\n            return HeldLedgers()\n",
         "an emptied directory denies what was acknowledged",
     ),
     Mutation(

@@ -185,7 +185,7 @@ _ORDER = [
     Mutation(
         "lost_adds_stay_in_flight",
         f"{STORAGE}/ledger_storage.py",
-        "            if record.kind is RecordKind.RUN:\n"
+        "            if record.kind is JournalRecordKind.RUN:\n"
         "                self._health.in_flight_bytes -= record.body_size\n"
         "            self._answer",
         "            self._answer",
@@ -216,8 +216,8 @@ _ORDER = [
     Mutation(
         "index_is_not_synced",
         f"{STORAGE}/files/keeper.py",
-        "        await full.handle.datasync()\n        self._shared.counters.log.syncs += 1\n",
-        "        self._shared.counters.log.syncs += 1\n",
+        "        await full.handle.datasync()\n        self._shared.counters.journal.syncs += 1\n",
+        "        self._shared.counters.journal.syncs += 1\n",
         "a finished file's index is gone after a power loss and has to be rebuilt",
         equivalent="mark_finished syncs the same file before the commit of the MANIFEST that is "
         "the first to call it finished, and a boot believes the MANIFEST alone; the only file that "

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bookie_server.core.requests import BatchReadRequest, ReadRequest
+from bookie_server.core.requests import StoredBatchRead, StoredRead
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
@@ -115,7 +115,7 @@ class Audit:
             for ledger_id, checker in self.world.checkers.by_ledger.items():
                 for entry_id in (NO_ENTRY, *range(checker.last_confirmed + 2)):
                     asked += 1
-                    request = ReadRequest(ledger_id, entry_id)
+                    request = StoredRead(ledger_id, entry_id)
                     bookie.read(request, lambda *_, name=name: answered.append(name))
         done = self.world.run_until(lambda: len(answered) == asked, 1_000)
         require(done, "V1", f"{asked - len(answered)} of {asked} reads are not answered")
@@ -146,7 +146,7 @@ class Audit:
                 bookie.read_lac(ledger_id, lambda *_, name=name: answered.append(name))
                 for entry_id in range(checker.last_confirmed + 1 if bookie.is_rotten else 0):
                     asked += 1
-                    request = BatchReadRequest(ledger_id, entry_id, 3, 1 << 20)
+                    request = StoredBatchRead(ledger_id, entry_id, 3, 1 << 20)
                     bookie.read_batch(request, lambda *_, name=name: answered.append(name))
         done = world.run_until(lambda: len(answered) == asked, 1_000)
         require(done, "V1", f"{asked - len(answered)} of {asked} reads are not answered")
@@ -169,7 +169,7 @@ class Audit:
                 add = replace(late_add(checker, ledger_id), master_key=OTHER_KEY)
                 for is_recovery in (False, True):
                     storage.add(replace(add, is_recovery=is_recovery), partial(note, what="add"))
-                storage.read(ReadRequest(ledger_id, 0, OTHER_KEY), partial(note, what="fence"))
+                storage.read(StoredRead(ledger_id, 0, OTHER_KEY), partial(note, what="fence"))
                 storage.write_lac(ledger_id, lac, OTHER_KEY, partial(note, what="LAC"))
                 storage.announce_lac(ledger_id, lac, OTHER_KEY)
                 storage.read_lac(ledger_id, partial(self._require_lac, name, checker))

@@ -9,8 +9,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from bookie_server.core.manifest_codec import FileState, decode_manifest
-from bookie_server.core.record import RecordKind
-from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
+from bookie_server.core.record import JournalRecordKind
+from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
@@ -108,7 +108,7 @@ class SimBookie:
         self.is_rotten = False
         self.down_us = -1 << 60
         self.unanswered = 0
-        self.last_adds: deque[AddRequest] = deque(maxlen=3)
+        self.last_adds: deque[StoredAdd] = deque(maxlen=3)
         self.refuses_adds = False
         self._answers = 0
         self._writable_changes = 0
@@ -181,9 +181,9 @@ class SimBookie:
 
         for ledger_id, checker in self.world.checkers.by_ledger.items():
             nobody_has = max(checker.payloads, default=NO_ENTRY) + 1
-            storage.read(ReadRequest(ledger_id, nobody_has), judge)
-            storage.read(ReadRequest(ledger_id, NO_ENTRY), judge)
-            storage.read_batch(BatchReadRequest(ledger_id, nobody_has, 3, 1 << 20), judge)
+            storage.read(StoredRead(ledger_id, nobody_has), judge)
+            storage.read(StoredRead(ledger_id, NO_ENTRY), judge)
+            storage.read_batch(StoredBatchRead(ledger_id, nobody_has, 3, 1 << 20), judge)
             storage.read_lac(ledger_id, judge)
             storage.add(late_add(checker, ledger_id), judge)
 
@@ -264,7 +264,7 @@ class SimBookie:
             end = content.vouched_end if is_vouched else len(content.durable)
             for offset in range(0, end, SECTOR):
                 head = content.durable[offset : offset + 6]
-                if head[:4] == b"LREC" and head[5] == RecordKind.FENCE:
+                if head[:4] == b"LREC" and head[5] == JournalRecordKind.FENCE:
                     found.append((name, offset))
         return found
 
@@ -329,7 +329,7 @@ class SimBookie:
         world = self.world
         return world.faults.happens(world.options.busy_rate, "busy", self.name, self._answers)
 
-    def add(self, request: AddRequest, answer: Callable[[Code], None]) -> bool:
+    def add(self, request: StoredAdd, answer: Callable[[Code], None]) -> bool:
         checkers, faults = self.world.checkers, self.world.faults
         if self.refuses_adds or self._is_busy():
             answer(Code.BUSY)
@@ -360,7 +360,7 @@ class SimBookie:
 
         return self.serve(store)
 
-    def read(self, request: ReadRequest, answer: Callable[[Code, bytes | None], None]) -> bool:
+    def read(self, request: StoredRead, answer: Callable[[Code, bytes | None], None]) -> bool:
         checkers = self.world.checkers
         if self._is_busy():
             answer(Code.BUSY, None)
@@ -380,7 +380,7 @@ class SimBookie:
         return self.serve(look)
 
     def read_batch(
-        self, request: BatchReadRequest, answer: Callable[[Code, Sequence[bytes]], None]
+        self, request: StoredBatchRead, answer: Callable[[Code, Sequence[bytes]], None]
     ) -> bool:
         checkers = self.world.checkers
         if self._is_busy():
@@ -449,7 +449,7 @@ class SimBookie:
         found: list[tuple[Code, bytes | None]] = []
         self.world.restart(self.name)
         self.world.scheduler.run_until(lambda: self.is_up)
-        request = ReadRequest(ledger_id, entry_id)
+        request = StoredRead(ledger_id, entry_id)
         self.serve(
             lambda storage: storage.read(request, lambda code, stored: found.append((code, stored)))
         )

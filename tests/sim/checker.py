@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from bookie_server.core.requests import AddRequest, ReadRequest
+from bookie_server.core.requests import StoredAdd, StoredRead
 from ledgerlog_spark.model import (
     NO_ENTRY,
     Code,
@@ -130,7 +130,7 @@ class Checker:
         return self.records[-1][1].value
 
     def add_answered(
-        self, bookie: str, request: AddRequest, code: Code, sent: Sequence[Copy]
+        self, bookie: str, request: StoredAdd, code: Code, sent: Sequence[Copy]
     ) -> None:
         if code is Code.FENCED:
             require(
@@ -177,7 +177,7 @@ class Checker:
     def read_answered(
         self,
         bookie: str,
-        request: ReadRequest,
+        request: StoredRead,
         code: Code,
         stored: bytes | None,
         promise: Promise,

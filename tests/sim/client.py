@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
+from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.protocol.ledger import messages as m
@@ -219,7 +219,7 @@ class SimClient:
         if effect.entry_ids is not None:
             ids = effect.entry_ids
             stored = [stored[entry_id - run.first_entry_id] for entry_id in ids]
-        request = AddRequest(
+        request = StoredAdd(
             run.ledger_id,
             ids,
             tuple(map(len, stored)),
@@ -240,7 +240,7 @@ class SimClient:
         )
 
     def _send_read(self, effect: m.SendRead) -> None:
-        request = ReadRequest(
+        request = StoredRead(
             self.ledger_id,
             effect.entry_id,
             KEY if effect.fence else None,
@@ -275,7 +275,7 @@ class SimClient:
         )
 
     def _send_read_batch(self, effect: m.SendReadBatch) -> None:
-        request = BatchReadRequest(
+        request = StoredBatchRead(
             self.ledger_id, effect.first_entry_id, effect.count_max, effect.size_bytes_max
         )
         bookie = self.world.bookies[effect.bookie_id]

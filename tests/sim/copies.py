@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
 
-from bookie_server.core.requests import AddRequest
+from bookie_server.core.requests import StoredAdd
 from ledgerlog_spark.model import NO_ENTRY, Code
 
 NEVER = 1 << 62
@@ -66,7 +66,7 @@ class Copies:
         self._lac: dict[str, int] = {}
         self._now = 0
 
-    def begin(self, bookie: str, request: AddRequest) -> list[Copy]:
+    def begin(self, bookie: str, request: StoredAdd) -> list[Copy]:
         """A bookie gets an add; the result goes to `acknowledge`."""
         self._now += 1
         sent: list[Copy] = []
@@ -78,7 +78,7 @@ class Copies:
             at += length
         return sent
 
-    def has_begun(self, bookie: str, request: AddRequest) -> bool:
+    def has_begun(self, bookie: str, request: StoredAdd) -> bool:
         """Whether the bookie got one of the entries before."""
         return any((bookie, entry_id) in self._copies for entry_id in request.entry_ids)
 

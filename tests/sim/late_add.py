@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bookie_server.core.requests import AddRequest
+from bookie_server.core.requests import StoredAdd
 from ledgerlog_spark.model import NO_ENTRY, DigestType
 from ledgerlog_spark.wire.digests import master_key
 from ledgerlog_spark.wire.entry import EntryCodec
@@ -16,7 +16,7 @@ CODEC = EntryCodec(DigestType.CRC32C, b"")
 KEY = master_key(b"")
 
 
-def late_add(checker: Checker, ledger_id: int) -> AddRequest:
+def late_add(checker: Checker, ledger_id: int) -> StoredAdd:
     """An add that a writer of a ledger sent before it was fenced, and that comes now."""
     entry_id = max(checker.payloads, default=NO_ENTRY) + 1
     ((head, payload),) = CODEC.encode_run(
@@ -27,4 +27,4 @@ def late_add(checker: Checker, ledger_id: int) -> AddRequest:
         payloads=(b"late",),
     )
     stored = head + bytes(payload)
-    return AddRequest(ledger_id, (entry_id,), (len(stored),), stored, KEY, is_recovery=False)
+    return StoredAdd(ledger_id, (entry_id,), (len(stored),), stored, KEY, is_recovery=False)

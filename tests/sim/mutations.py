@@ -14,7 +14,7 @@ from typing import Any
 import bookie_server.storage.adds as adds_module
 from bookie_server.core import ledger_gate
 from bookie_server.core.ledger_gate import admit_add
-from bookie_server.core.ledger_state import LedgerState
+from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.record import JournalRecord
 from bookie_server.ports import Standing
 from bookie_server.service.collector import Collector
@@ -303,7 +303,7 @@ _dropped = Drops.on_durable
 def _gc_forgets_fence(self: Drops, record: JournalRecord) -> None:
     """Nothing is left of a dropped ledger, so its next add makes a new one."""
     _dropped(self, record)
-    self._states[record.ledger_id] = LedgerState(record.ledger_id)
+    self._states[record.ledger_id] = HeldLedger(record.ledger_id)
 
 
 _check_metadata = MetadataFromStore.check

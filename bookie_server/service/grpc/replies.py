@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 from bookie_server.config import ANSWERS_RESERVE_BYTES
-from bookie_server.core.requests import BatchReadRequest, EntryStorage
+from bookie_server.core.requests import EntryStorage, StoredBatchRead
 from bookie_server.errors import TooManyRangesError
 from bookie_server.service.grpc.stream import Taken, Turns, give_back, taken_of
 from bookie_server.service.grpc.stuck_calls import Stuck
@@ -94,7 +94,7 @@ class Batches:
         self._turns = turns
 
     async def in_line(
-        self, request: BatchReadRequest, share: Share
+        self, request: StoredBatchRead, share: Share
     ) -> tuple[Code, list[bytes], Taken]:
         """Return entries after the share's turn in line, as for reads of the v2 protocol.
 
@@ -120,7 +120,7 @@ class Batches:
         return Code.BUSY, [], (share, 0)
 
     async def at_once(
-        self, request: BatchReadRequest, share: Share
+        self, request: StoredBatchRead, share: Share
     ) -> tuple[Sequence[bytes], Taken]:
         """Return entries if there is room for all requested bytes now; else none."""
         size_bytes = request.size_bytes_max + REQUEST_OVERHEAD_BYTES
@@ -133,7 +133,7 @@ class Batches:
         return entries, taken
 
     async def _read(
-        self, request: BatchReadRequest, share: Share, size_bytes: int
+        self, request: StoredBatchRead, share: Share, size_bytes: int
     ) -> tuple[Code, list[bytes], Taken]:
         """Return entries from storage, and the bytes taken for them (before: `size_bytes`).
 

@@ -156,7 +156,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             return pb.BatchReadReply(code=self._counted(Code.BAD_REQUEST))
         share = self._lanes.reads.share(_host_of(context))
         code, entries, taken = await self._batches.in_line(
-            storage_requests.BatchReadRequest(
+            storage_requests.StoredBatchRead(
                 request.ledger_id,
                 request.first_entry_id,
                 min(request.count_max, BATCH_COUNT_MAX),
@@ -263,7 +263,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         if not size_bytes_max or count > RUN_ENTRIES_MAX or not share.budget.is_ample:
             return (), (share, 0)
         return await self._batches.at_once(
-            storage_requests.BatchReadRequest(
+            storage_requests.StoredBatchRead(
                 request.ledger_id, first_entry_id, count, size_bytes_max
             ),
             share,
@@ -365,7 +365,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             answer(Code.BAD_REQUEST)
             return
         body = request.body
-        add = storage_requests.AddRequest(
+        add = storage_requests.StoredAdd(
             request.ledger_id,
             storage_requests.evenly_spaced(tuple(request.entry_ids)),
             tuple(request.lengths),
@@ -409,7 +409,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             return
         self._counters.fence_requests += bool(request.fence_key)
         self._storage.read(
-            storage_requests.ReadRequest(
+            storage_requests.StoredRead(
                 request.ledger_id,
                 request.entry_id,
                 request.fence_key or None,

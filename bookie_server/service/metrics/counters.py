@@ -106,11 +106,11 @@ def flat_numbers(counters: object, prefix: str = "") -> dict[str, float]:
     """Return the numbers of a dataclass and of nested dataclasses, by their joined names."""
     numbers: dict[str, float] = {}
     for each in fields(counters):  # type: ignore[arg-type]
-        value = getattr(counters, each.name)
+        value, name = getattr(counters, each.name), each.metadata.get("metric", each.name)
         if is_dataclass(value):
-            numbers |= flat_numbers(value, f"{prefix}{each.name}_")
+            numbers |= flat_numbers(value, f"{prefix}{name}_")
         elif isinstance(value, (int, float)):
-            numbers[prefix + each.name] = value
+            numbers[prefix + name] = value
     return numbers
 
 

@@ -37,7 +37,7 @@ UNSENT_BYTES_MAX: Final = 1 << 18
 _logger = get_logger("v2")
 
 
-class V2Connection(asyncio.BufferedProtocol, ABC):
+class PeerConnection(asyncio.BufferedProtocol, ABC):
     """The connection of one peer. Made by `V2Server`.
 
     Overrides of `_demand` and `_handle` determine the bytes of a frame's request, carry it out, and
@@ -86,8 +86,8 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
     def __init__(
         self,
         shared: V2Shared,
-        admit: Callable[[V2Connection], bool],
-        left: Callable[[V2Connection], None],
+        admit: Callable[[PeerConnection], bool],
+        left: Callable[[PeerConnection], None],
     ) -> None:
         """A connection that the event loop opens.
 

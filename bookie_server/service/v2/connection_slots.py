@@ -18,7 +18,7 @@ KNOWN_HOSTS_PART: Final = 8
 
 
 class Occupant(Protocol):
-    """The part of `V2Connection` on which the choice depends."""
+    """The part of `PeerConnection` on which the choice depends."""
 
     @property
     def host(self) -> str:

@@ -11,7 +11,7 @@ from bookie_server.core import requests as storage_requests
 from bookie_server.service.limits.budget import Share
 from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES, WRITE_COST_BYTES, ReadReserve
 from bookie_server.service.logging import get_logger
-from bookie_server.service.v2.connection import V2Connection
+from bookie_server.service.v2.connection import PeerConnection
 from bookie_server.service.v2.receive_memory import buffer_of
 from bookie_server.service.v2.requests import (
     HIGH_PRIORITY,
@@ -63,7 +63,7 @@ _AUTH_DISABLED: Final = (
 plugin when authentication is off, and their clients then continue."""
 
 
-class V2Operations(V2Connection):
+class V2Operations(PeerConnection):
     """Carries out the requests of one peer."""
 
     __slots__ = ("_batch_least_bytes", "_read_reserve")
@@ -71,10 +71,10 @@ class V2Operations(V2Connection):
     def __init__(
         self,
         shared: V2Shared,
-        admit: Callable[[V2Connection], bool],
-        left: Callable[[V2Connection], None],
+        admit: Callable[[PeerConnection], bool],
+        left: Callable[[PeerConnection], None],
     ) -> None:
-        """Create it as a `V2Connection`."""
+        """Create it as a `PeerConnection`."""
         super().__init__(shared, admit, left)
         self._read_reserve = ReadReserve()
         self._batch_least_bytes = 0  # what the last batch was refused for
@@ -144,7 +144,7 @@ class V2Operations(V2Connection):
     def _add(self, request: AddRequest, body: memoryview, share: Share, taken_bytes: int) -> None:
         version, flags, ledger_id, entry_id, master_key, entry = request
         self._store(
-            storage_requests.AddRequest(
+            storage_requests.StoredAdd(
                 ledger_id,
                 (entry_id,),
                 (len(entry),),
@@ -162,7 +162,7 @@ class V2Operations(V2Connection):
         self, request: AddRunRequest, body: memoryview, share: Share, taken_bytes: int
     ) -> None:
         self._store(
-            storage_requests.AddRequest(
+            storage_requests.StoredAdd(
                 request.ledger_id,
                 request.entry_ids,
                 request.lengths,
@@ -184,7 +184,7 @@ class V2Operations(V2Connection):
 
     def _store(
         self,
-        add: storage_requests.AddRequest,
+        add: storage_requests.StoredAdd,
         encode: Callable[[Code], bytes],
         body: memoryview,
         share: Share,
@@ -217,7 +217,7 @@ class V2Operations(V2Connection):
         counters.read_requests += 1
         counters.fence_requests += master_key is not None
         self._shared.storage.read(
-            storage_requests.ReadRequest(
+            storage_requests.StoredRead(
                 ledger_id, entry_id, master_key, bool(flags & HIGH_PRIORITY)
             ),
             partial(self._entry_read, request, share, taken_bytes),
@@ -254,7 +254,7 @@ class V2Operations(V2Connection):
         count_max = request.count_max if request.count_max > 0 else self._shared.batch_count_max
         size_bytes_max = size_allowed(request.size_bytes_max, self._shared.batch_size_bytes_max)
         self._shared.storage.read_batch(
-            storage_requests.BatchReadRequest(
+            storage_requests.StoredBatchRead(
                 request.ledger_id,
                 request.first_entry_id,
                 min(count_max, self._shared.batch_count_max),

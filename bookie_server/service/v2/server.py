@@ -15,11 +15,11 @@ from bookie_server.service.limits.lanes import Lanes
 from bookie_server.service.logging import get_logger
 from bookie_server.service.metrics.counters import ServiceCounters
 from bookie_server.service.port_claim import claim
-from bookie_server.service.v2.connection import V2Connection
+from bookie_server.service.v2.connection import PeerConnection
 from bookie_server.service.v2.connection_slots import is_full, to_replace
 from bookie_server.service.v2.operations import V2Operations
 from bookie_server.service.v2.shared import V2Shared
-from bookie_server.service.v2.sweeper import Sweeper
+from bookie_server.service.v2.sweeper import ConnectionSweeper
 from ledgerlog_spark.transport.v2.congestion import unpace
 
 LISTEN_BACKLOG: Final = 512
@@ -51,9 +51,9 @@ class V2Server:
         self._counters = counters
         self._loop = self._shared.loop
         self._settings = settings
-        self._connections: set[V2Connection] = set()
+        self._connections: set[PeerConnection] = set()
         self._server: asyncio.Server | None = None
-        self._sweeper = Sweeper(
+        self._sweeper = ConnectionSweeper(
             self._connections, lanes, settings, counters, self._shared.loop.time
         )
         self._shared.relieve = self._sweeper.relieve
@@ -77,7 +77,7 @@ class V2Server:
         )
         self._sweeping = asyncio.create_task(self._sweeper.run(), name="v2 sweeper")
 
-    def admit(self, connection: V2Connection) -> bool:
+    def admit(self, connection: PeerConnection) -> bool:
         """Return whether a new connection may stay; counts it if so."""
         if self.is_stopping or not self._has_place(connection):
             self._counters.connections_refused += 1
@@ -87,7 +87,7 @@ class V2Server:
         self._connections.add(connection)
         return True
 
-    def _has_place(self, newcomer: V2Connection) -> bool:
+    def _has_place(self, newcomer: PeerConnection) -> bool:
         """Return whether there is a place, possibly after an idle connection was closed."""
         is_known = newcomer.host in self._shared.known_hosts
         if not is_full(
@@ -103,7 +103,7 @@ class V2Server:
         self._connections.discard(replaced)
         return True
 
-    def left(self, connection: V2Connection) -> None:
+    def left(self, connection: PeerConnection) -> None:
         """Remove a closed connection; does nothing if it was never admitted."""
         self._connections.discard(connection)
 

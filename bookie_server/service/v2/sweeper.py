@@ -19,7 +19,7 @@ from bookie_server.service.limits.budget import Budget, Share
 from bookie_server.service.limits.lanes import Lanes
 from bookie_server.service.logging import get_logger
 from bookie_server.service.metrics.counters import ServiceCounters
-from bookie_server.service.v2.connection import V2Connection
+from bookie_server.service.v2.connection import PeerConnection
 
 PERIOD_SECONDS: Final = 1.0
 PERIOD_SECONDS_FULL: Final = 0.1
@@ -35,7 +35,7 @@ FREE_PARTS: Final = 4
 _logger = get_logger("v2")
 
 
-class Sweeper:
+class ConnectionSweeper:
     """Checks the connections of one server.
 
     Args:
@@ -51,7 +51,7 @@ class Sweeper:
 
     def __init__(
         self,
-        connections: Collection[V2Connection],
+        connections: Collection[PeerConnection],
         lanes: Lanes,
         settings: BookieSettings,
         counters: ServiceCounters,
@@ -106,7 +106,7 @@ class Sweeper:
         if lane.waiting_count:
             self.relieve(lane)
 
-    def _sweep(self, connection: V2Connection, now: float) -> None:
+    def _sweep(self, connection: PeerConnection, now: float) -> None:
         self._look(connection, now)
         connection.shed()
         reason = connection.watch.overdue(now, self._stall_seconds)
@@ -140,14 +140,14 @@ class Sweeper:
             self._counters.connections_swept += 1
             self._close(connection, f"holds bytes of the lane for {lane.name} and does not move")
 
-    def _is_in_the_way(self, connection: V2Connection, now: float) -> bool:
+    def _is_in_the_way(self, connection: PeerConnection, now: float) -> bool:
         waits_since = connection.waits_since
         if waits_since is not None:
             # It waits for others, which may wait for its bytes.
             return now - waits_since >= WAIT_SECONDS_MAX and connection.memory.is_beyond_reserve
         return connection.watch.is_stalled(now, GRACE_SECONDS)
 
-    def _is_silent(self, connection: V2Connection, now: float) -> bool:
+    def _is_silent(self, connection: PeerConnection, now: float) -> bool:
         return (
             not connection.is_proven
             and connection.is_idle
@@ -156,7 +156,7 @@ class Sweeper:
             and now - connection.watch.opened_at >= self._first_seconds
         )
 
-    def _look(self, connection: V2Connection, now: float) -> None:
+    def _look(self, connection: PeerConnection, now: float) -> None:
         connection.watch.look(
             now,
             received_bytes=connection.received_bytes,
@@ -165,7 +165,7 @@ class Sweeper:
             taken_bytes=connection.taken_bytes,
         )
 
-    def _close(self, connection: V2Connection, reason: str) -> None:
+    def _close(self, connection: PeerConnection, reason: str) -> None:
         _logger.warning("connection_closed", peer=connection.peer, reason=reason)
         self._counters.connections_closed_by_us += 1
         connection.close(is_abrupt=True)

@@ -19,7 +19,7 @@ from bookie_server.core.index_format import (
 )
 from bookie_server.core.manifest_codec import FileEntry
 from bookie_server.core.pieces import Piece
-from bookie_server.core.record import FileIdentity, JournalRecord, RecordKind
+from bookie_server.core.record import FileIdentity, JournalRecord, JournalRecordKind
 from bookie_server.core.record_codec import (
     CHUNK_SIZE,
     FIXED_SIZE,
@@ -168,7 +168,7 @@ def read_index_head(file: FinishedFile) -> Generator[Need, bytes, None]:
     """Read and verify the head of a finished file's index."""
     offset = file.entry.finish_offset
     record = yield from read_header(file.handle, file.identity, offset)
-    if record.kind is not RecordKind.FINISH:
+    if record.kind is not JournalRecordKind.FINISH:
         raise CorruptRecordError(
             f"{file.identity.name} at byte {offset}: a finish record was expected",
             path=file.identity.name,

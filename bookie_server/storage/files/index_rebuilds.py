@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from bookie_server.core.record import RecordKind
+from bookie_server.core.record import JournalRecordKind
 from bookie_server.errors import StorageError
 from bookie_server.storage.files.active_index import ActiveIndex
 from bookie_server.storage.files.entry_log_file import FinishedFile
@@ -36,7 +36,7 @@ async def rebuild_index(
     unreadable = [gap.record for gap in scan.gaps if gap.record is not None]
     for records in parts([*scan.records, *unreadable]):
         for record in records:
-            if record.kind is RecordKind.RUN and record.sequence <= entry.last_sequence:
+            if record.kind is JournalRecordKind.RUN and record.sequence <= entry.last_sequence:
                 index.insert(record)
         await give_way()
     file.rebuilt = index

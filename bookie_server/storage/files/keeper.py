@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from bookie_server.core.index_format import BLOCK_SIZE, decode_index_head
 from bookie_server.core.manifest_codec import FileState, Manifest
-from bookie_server.core.record import JournalRecord, RecordKind
+from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import DiskFullError, StorageError, TooManyFilesError
 from bookie_server.ports import Buffer, Future
@@ -198,15 +198,15 @@ class FileKeeper:
         if full is None:
             return
         body, live_bytes = await self._encoded(full)
-        record = JournalRecord(RecordKind.FINISH, body=body)
+        record = JournalRecord(JournalRecordKind.FINISH, body=body)
         record.identity, record.offset = full.identity, full.end
         record.sequence = record.origin_sequence = full.finish_sequence
         record.durable_upto = full.finish_sequence - 1
         buffers: list[Buffer] = []
-        self._shared.counters.log.bytes_written += append_encoded(record, buffers)
+        self._shared.counters.journal.bytes_written += append_encoded(record, buffers)
         await full.handle.write(full.end, buffers)
         await full.handle.datasync()
-        self._shared.counters.log.syncs += 1
+        self._shared.counters.journal.syncs += 1
         entry = replace(
             full.entry,
             state=FileState.FINISHED,

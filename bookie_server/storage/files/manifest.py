@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from bookie_server.core.ledger_state import (
-    LedgerStates,
+    HeldLedgers,
     decode_states,
     decode_states_of_version_1,
     encode_states,
@@ -54,7 +54,7 @@ async def initialize_directory(files: FileSystem) -> None:
         return
     if any(name.startswith(SLOT_PREFIX) for name in names):
         raise _missing_manifest()
-    await ManifestStore(files).commit(Manifest, LedgerStates())
+    await ManifestStore(files).commit(Manifest, HeldLedgers())
 
 
 def is_first_manifest(data: bytes) -> bool:
@@ -98,7 +98,7 @@ class ManifestStore:
         self._base_bytes: int | None = None  # of a state file that this process wrote
         self.current = Manifest()
 
-    async def load(self, names: list[str]) -> LedgerStates:
+    async def load(self, names: list[str]) -> HeldLedgers:
         """Read MANIFEST and ledger states."""
         if NAME not in names:
             raise _missing_manifest()
@@ -123,7 +123,7 @@ class ManifestStore:
             )
         return decode_states(data, name)
 
-    async def commit(self, compose: Callable[[], Manifest], states: LedgerStates) -> None:
+    async def commit(self, compose: Callable[[], Manifest], states: HeldLedgers) -> None:
         """Replace the MANIFEST atomically; durable on return.
 
         Args:
@@ -195,7 +195,7 @@ class ManifestStore:
         file: File,
         offset: int,
         generation: int,
-        states: LedgerStates,
+        states: HeldLedgers,
         ids: list[int],
         taken: set[int],
         compose: Callable[[], Manifest],

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bookie_server.core.ledger_gate import absent, admit_read, barrier_of, may_say_absent
-from bookie_server.core.ledger_state import LedgerState
-from bookie_server.core.requests import BatchReadRequest, OnRead, OnReadBatch, ReadRequest
+from bookie_server.core.ledger_state import HeldLedger
+from bookie_server.core.requests import OnRead, OnReadBatch, StoredBatchRead, StoredRead
 from bookie_server.errors import StorageError, TooManyFilesError
 from bookie_server.storage.fences import Fences
 from bookie_server.storage.journal import Journal
@@ -25,7 +25,7 @@ class ReadAnswers:
         self._health = shared.health
         self._states = shared.states
 
-    def read(self, request: ReadRequest, on_done: OnRead) -> None:
+    def read(self, request: StoredRead, on_done: OnRead) -> None:
         """Read one stored entry, after fencing its ledger if the request has a key."""
         code = admit_read(request)
         if code is not None:
@@ -40,7 +40,7 @@ class ReadAnswers:
                 else on_done(code, None),
             )  # fmt: skip
 
-    def read_batch(self, request: BatchReadRequest, on_done: OnReadBatch) -> None:
+    def read_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
         """Read consecutive entries as far as they are held and fit.
 
         An answer shorter than the request proves nothing about the entry after it.
@@ -70,7 +70,7 @@ class ReadAnswers:
         else:
             then(Code.OK)
 
-    def _answer(self, request: ReadRequest, on_done: OnRead) -> None:
+    def _answer(self, request: StoredRead, on_done: OnRead) -> None:
         state = self._states.get(request.ledger_id)
         entry_id = request.entry_id
         if state is not None and entry_id == NO_ENTRY:
@@ -91,7 +91,7 @@ class ReadAnswers:
         reading = self._reader.read_entry(request.ledger_id, entry_id)
         self._reader.readings.run(reading, on_entry, lambda error: on_done(_code_of(error), None))
 
-    def _answer_batch(self, request: BatchReadRequest, on_done: OnReadBatch) -> None:
+    def _answer_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
         denial = self._denial(self._states.get(request.ledger_id))
 
         def on_entries(entries: list[bytes]) -> None:
@@ -105,7 +105,7 @@ class ReadAnswers:
             reading, on_entries, lambda error: on_done(_code_of(error), ()), is_batch=True
         )
 
-    def _denial(self, state: LedgerState | None) -> Callable[[], Code]:
+    def _denial(self, state: HeldLedger | None) -> Callable[[], Code]:
         """Return a function for the answer if a reading that begins now finds nothing.
 
         A file in doubt is not read while its ledgers are being counted, and the doubt may be over

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 from bookie_server.core.ledger_gate import may_say_absent
 from bookie_server.core.pieces import Piece
 from bookie_server.core.record import FileIdentity, JournalRecord
-from bookie_server.core.requests import AddRequest, BatchReadRequest, entry_head
+from bookie_server.core.requests import StoredAdd, StoredBatchRead, entry_head
 from bookie_server.errors import (
     CorruptRecordError,
     FreedFileError,
@@ -226,7 +226,7 @@ class Reader:
         (entry,) = yield from self._entries_of(found, ledger_id, entry_id, 1)
         return entry
 
-    def compare(self, request: AddRequest) -> Generator[Need | None, bytes, tuple[bool, bool]]:
+    def compare(self, request: StoredAdd) -> Generator[Need | None, bytes, tuple[bool, bool]]:
         """Return whether all entries of a run are stored alike, and whether one differs.
 
         Ends at the entry that decides. For entries that recovery writes back this is mostly the
@@ -248,7 +248,7 @@ class Reader:
             at = end
         return is_repeated, False
 
-    def read_batch(self, request: BatchReadRequest) -> Generator[Need | None, bytes, list[bytes]]:
+    def read_batch(self, request: StoredBatchRead) -> Generator[Need | None, bytes, list[bytes]]:
         """Return consecutive entries as far as they fit; empty when the first one is not held.
 
         Ends after `RECORDS_PER_BATCH_MAX` records. Yields None after each `RECORDS_PER_PORTION`,
@@ -259,7 +259,7 @@ class Reader:
         """
         return (yield from twice(lambda: self._read_batch(request)))
 
-    def _read_batch(self, request: BatchReadRequest) -> Generator[Need | None, bytes, list[bytes]]:
+    def _read_batch(self, request: StoredBatchRead) -> Generator[Need | None, bytes, list[bytes]]:
         entries: list[bytes] = []
         count_left = request.count_max if request.count_max > 0 else 1 << 62
         budget = request.size_bytes_max - BATCH_HEAD_SIZE_BYTES

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bookie_server.service.v2.connection import V2Connection
+from bookie_server.service.v2.connection import PeerConnection
 from bookie_server.service.v2.receive_memory import ReceiveMemory
-from bookie_server.service.v2.sweeper import Sweeper
+from bookie_server.service.v2.sweeper import ConnectionSweeper
 from tests.sim.service.world import run_schedules, service_schedule
 from tests.sim.share import played
 
@@ -33,11 +33,11 @@ def test_same_seed_gives_the_same_history() -> None:
 
 def waits_for_itself(patch: pytest.MonkeyPatch) -> None:
     """A request waits for the memory that it lies in."""
-    patch.setattr(V2Connection, "_waits_for_itself", lambda *_: False)
+    patch.setattr(PeerConnection, "_waits_for_itself", lambda *_: False)
 
 
 def everybody_is_in_the_way(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Sweeper, "_is_in_the_way", lambda *_: True)
+    patch.setattr(ConnectionSweeper, "_is_in_the_way", lambda *_: True)
 
 
 def memory_goes_with_the_first_answer(patch: pytest.MonkeyPatch) -> None:

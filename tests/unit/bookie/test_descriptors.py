@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from bookie_server.config import BookieSettings
-from bookie_server.core.requests import ReadRequest
+from bookie_server.core.requests import StoredRead
 from bookie_server.descriptors import (
     CALLERS_MAX,
     FILES_MAX,
@@ -201,7 +201,7 @@ def test_reads_at_the_same_time_take_no_descriptor_from_each_other() -> None:
     found: dict[int, tuple[Code, bytes | None]] = {}
     for number in range(60):
         machine.serving.read(
-            ReadRequest(1, number),
+            StoredRead(1, number),
             partial(lambda number, code, data: found.update({number: (code, data)}), number),
         )
     machine.scheduler.run_until(lambda: len(found) == 60)

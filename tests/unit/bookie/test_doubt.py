@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bookie_server.core.manifest_codec import FileState
-from bookie_server.core.requests import BatchReadRequest, ReadRequest
+from bookie_server.core.requests import StoredBatchRead, StoredRead
 from bookie_server.storage.files.index_rebuilds import IndexRebuilds
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, entry
@@ -44,9 +44,9 @@ def test_reads_that_begin_while_an_index_is_rebuilt_deny_nothing(
     async def begin_reads(rebuilds: IndexRebuilds) -> None:
         nonlocal asked
         asked += 2
-        machine.serving.read(ReadRequest(LEDGER, 3), lambda *answer: answers.append(answer))
+        machine.serving.read(StoredRead(LEDGER, 3), lambda *answer: answers.append(answer))
         machine.serving.read_batch(
-            BatchReadRequest(LEDGER, 3, 1, 1 << 20),
+            StoredBatchRead(LEDGER, 3, 1, 1 << 20),
             lambda code, found: answers.append((code, found[0] if found else None)),
         )
         await give_way(rebuilds)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bookie_server.core.requests import ReadRequest
+from bookie_server.core.requests import StoredRead
 from bookie_server.ports import Lane, Standing
 from bookie_server.storage.files.pins import Pins
 from ledgerlog_spark.model import Code
@@ -115,9 +115,9 @@ def test_dropping_what_is_unknown_or_dropped_writes_nothing() -> None:
     assert machine.drop(-1) is Code.NO_LEDGER
     filled(machine, 7, 1)
     assert machine.drop(7) is Code.OK
-    records = machine.serving.counters.log.records
+    records = machine.serving.counters.journal.records
     assert machine.drop(7) is Code.OK
-    assert machine.serving.counters.log.records == records
+    assert machine.serving.counters.journal.records == records
     assert list(machine.serving.ledgers()) == [7]
 
 
@@ -292,7 +292,7 @@ def begun_read(machine: Machine) -> tuple[list[tuple[Code, bytes | None]], Calla
         assert isinstance(file.handle.opened, SimFile)
         held_back(file.handle.opened)
     answers: list[tuple[Code, bytes | None]] = []
-    machine.serving.read(ReadRequest(7, 1), lambda *answer: answers.append(answer))
+    machine.serving.read(StoredRead(7, 1), lambda *answer: answers.append(answer))
     machine.scheduler.run_until(lambda: bool(waits))
 
     def let_go() -> None:

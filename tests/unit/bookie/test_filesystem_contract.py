@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bookie_server.core.requests import AddRequest
+from bookie_server.core.requests import StoredAdd
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import DirectoryLockedError, MissingFileError, SyncFailedError
 from bookie_server.ports import File, FileSystem, Lane, Standing
@@ -256,7 +256,7 @@ class Bookie:
         await self.tasks.aclose()
 
 
-async def added(storage: LedgerStorage, request: AddRequest) -> Code:
+async def added(storage: LedgerStorage, request: StoredAdd) -> Code:
     done: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
     storage.add(request, done.set_result)
     return await done
@@ -273,11 +273,11 @@ async def test_entries_on_a_real_directory_survive_rolls_and_restarts(tmp_path: 
             assert set(answers) == {Code.OK}
             assert list(await storage.entries_held(1)) == [(0, start * 40 + 39)]
     async with Bookie(tmp_path / "data") as storage:
-        from bookie_server.core.requests import ReadRequest
+        from bookie_server.core.requests import StoredRead
 
         for number in range(80):
             done: asyncio.Future[tuple[Code, object]] = asyncio.get_running_loop().create_future()
-            storage.read(ReadRequest(1, number), lambda *a, done=done: done.set_result(a))
+            storage.read(StoredRead(1, number), lambda *a, done=done: done.set_result(a))
             assert await done == (Code.OK, entry(1, number, payload))
     names = sorted(path.name for path in (tmp_path / "data").iterdir())
     assert "UNCLEAN" not in names

@@ -19,8 +19,8 @@ from bookie_server.core.index_format import (
     index_head_size,
 )
 from bookie_server.core.ledger_state import (
-    LedgerState,
-    LedgerStates,
+    HeldLedger,
+    HeldLedgers,
     decode_states,
     encode_states,
 )
@@ -32,7 +32,7 @@ from bookie_server.core.manifest_codec import (
     encode_manifest,
 )
 from bookie_server.core.pieces import Piece, Pieces, consecutive
-from bookie_server.core.record import FileIdentity, JournalRecord, RecordKind
+from bookie_server.core.record import FileIdentity, JournalRecord, JournalRecordKind
 from bookie_server.core.record_codec import (
     check_chunks,
     decode_header,
@@ -55,7 +55,7 @@ KEY = bytes(range(20))
 
 
 def placed(**options: Any) -> JournalRecord:
-    record = JournalRecord(RecordKind.RUN, 5, master_key=KEY, **options)
+    record = JournalRecord(JournalRecordKind.RUN, 5, master_key=KEY, **options)
     record.identity, record.offset = IDENTITY, 8192
     record.sequence, record.origin_sequence, record.durable_upto = 12, 11, 9
     return record
@@ -274,15 +274,15 @@ def test_manifest_of_a_later_version_is_refused_by_name() -> None:
 
 
 def test_ledger_states_read_back_and_every_damaged_byte_is_noticed() -> None:
-    first, second = LedgerState(1, check_epoch=2), LedgerState((1 << 63) - 1, directory=3)
+    first, second = HeldLedger(1, check_epoch=2), HeldLedger((1 << 63) - 1, directory=3)
     first.master_key, first.is_fenced, first.last_add_confirmed = KEY, True, 44
     second.in_limbo, second.explicit_lac = True, 9
     second.bury(1 << 50, 1_800_000_000)
     second.is_unverified = True
-    states = LedgerStates()
+    states = HeldLedgers()
     states[1], states[(1 << 63) - 1] = first, second
     # A later block wins, and a ledger without a state is forgotten.
-    states[5] = LedgerState(5)
+    states[5] = HeldLedger(5)
     data = encode_states(6, states, [5, 1, (1 << 63) - 1])
     del states[5]
     data += encode_states(7, states, [5])

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from bookie_server.core.manifest_codec import FileEntry, FileState
-from bookie_server.core.record import JournalRecord, RecordKind
+from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.requests import EntryIds
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError, SyncFailedError
@@ -76,7 +76,7 @@ class OneFile:
 
 def run_of(ledger_id: int, size: int, ids: EntryIds = range(1)) -> JournalRecord:
     return JournalRecord(
-        RecordKind.RUN, ledger_id, entry_ids=ids, lengths=(size,) * len(ids),
+        JournalRecordKind.RUN, ledger_id, entry_ids=ids, lengths=(size,) * len(ids),
         body=bytes(size * len(ids)), master_key=bytes(20),
     )  # fmt: skip
 
@@ -238,7 +238,7 @@ def test_busy_time_of_two_groups_at_once_counts_once(world: World) -> None:
     world.end()
     world.scheduler.run_for(50)
     world.end()
-    assert 150 <= world.shared.counters.log.busy_ms <= 160
+    assert 150 <= world.shared.counters.journal.busy_ms <= 160
 
 
 @pytest.mark.parametrize("size", [100, FULL])
@@ -278,7 +278,7 @@ def test_a_bug_in_who_is_told_of_a_group_stops_the_journal(world: World) -> None
 def test_a_watermark_that_travels_with_others_vouches_for_nothing(world: World) -> None:
     world.submit(0, 100)
     world.submit(1, 100)
-    world.journal.submit(JournalRecord(RecordKind.WATERMARK))
+    world.journal.submit(JournalRecord(JournalRecordKind.WATERMARK))
     world.end()
     world.end()
     assert world.shared.sequences.durable_sequence == 3

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
+from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
 from bookie_server.errors import SyncFailedError
 from bookie_server.ports import Standing
 from ledgerlog_spark.model import Code
@@ -108,7 +108,7 @@ def test_fence_answers_after_every_add_accepted_before_it_and_shows_them() -> No
         storage.add(
             add_request(7, (number,)), partial(lambda n, code: order.append((n, code)), number)
         )
-    request = ReadRequest(7, -1, fence_key=KEY, is_recovery=True)
+    request = StoredRead(7, -1, fence_key=KEY, is_recovery=True)
     storage.read(request, lambda code, data: order.append((code, data)))
     late: list[Code] = []
     storage.add(add_request(7, (5,)), late.append)
@@ -123,9 +123,9 @@ def test_recovery_read_waits_for_adds_accepted_before_it() -> None:
     storage = machine.serving
     answers: list[Code] = []
     storage.add(add_request(7, (0,)), answers.append)
-    storage.read(ReadRequest(7, 0, is_recovery=True), lambda code, _: answers.append(code))
+    storage.read(StoredRead(7, 0, is_recovery=True), lambda code, _: answers.append(code))
     plain = []
-    storage.read(ReadRequest(7, 0), lambda code, _: plain.append(code))
+    storage.read(StoredRead(7, 0), lambda code, _: plain.append(code))
     assert plain == [Code.NO_ENTRY]
     machine.scheduler.run_until(lambda: len(answers) == 2)
     assert answers == [Code.OK, Code.OK]
@@ -134,10 +134,10 @@ def test_recovery_read_waits_for_adds_accepted_before_it() -> None:
 def test_repeated_add_writes_nothing_and_is_answered() -> None:
     machine = started()
     machine.add(7, range(4), b"same")
-    written = machine.serving.counters.log.records
+    written = machine.serving.counters.journal.records
     assert machine.add(7, range(4), b"same") is Code.OK
     assert machine.add(7, (2,), b"same") is Code.OK
-    assert machine.serving.counters.log.records == written
+    assert machine.serving.counters.journal.records == written
     assert machine.serving.counters.adds_repeated == 2
     assert machine.serving.counters.add_overlap == 0
 
@@ -201,14 +201,14 @@ def test_lac_that_was_told_is_heard_at_once_and_costs_no_record() -> None:
     machine.serving.announce_lac(7, 5, KEY)
     assert machine.ask(lambda done: machine.serving.read_lac(7, done)) == (Code.NO_LEDGER, -1)
     machine.add(7, range(10), lac=-1)
-    records = machine.serving.counters.log.records
+    records = machine.serving.counters.journal.records
     machine.serving.announce_lac(7, 5, b"o" * 20)
     assert seen == []
     machine.serving.announce_lac(7, 5, KEY)
     machine.serving.announce_lac(7, 3, KEY)
     assert seen == [5]
     assert machine.ask(lambda done: machine.serving.read_lac(7, done)) == (Code.OK, 5)
-    assert machine.serving.counters.log.records == records
+    assert machine.serving.counters.journal.records == records
 
 
 def test_lac_that_was_told_can_still_be_written_to_last() -> None:
@@ -240,16 +240,16 @@ def test_malformed_requests_are_refused_and_change_nothing() -> None:
     good = add_request(7, (3, 4), b"x")
     body = bytes(good.body)
     bad = [
-        AddRequest(7, (), (), b"", KEY),
-        AddRequest(7, (4, 3), good.lengths, body, KEY),
-        AddRequest(7, (3, 5), good.lengths, body, KEY),
-        AddRequest(8, (3, 4), good.lengths, body, KEY),
-        AddRequest(7, (3, 4), (33, 32), body, KEY),
-        AddRequest(7, (3, 4), (34, 32), body, KEY),
-        AddRequest(7, (3, 4), good.lengths, body, KEY[:19]),
-        AddRequest(-1, (3, 4), good.lengths, body, KEY),
+        StoredAdd(7, (), (), b"", KEY),
+        StoredAdd(7, (4, 3), good.lengths, body, KEY),
+        StoredAdd(7, (3, 5), good.lengths, body, KEY),
+        StoredAdd(8, (3, 4), good.lengths, body, KEY),
+        StoredAdd(7, (3, 4), (33, 32), body, KEY),
+        StoredAdd(7, (3, 4), (34, 32), body, KEY),
+        StoredAdd(7, (3, 4), good.lengths, body, KEY[:19]),
+        StoredAdd(-1, (3, 4), good.lengths, body, KEY),
         add_request(7, (-7,), b"x"),
-        AddRequest(7, range(4097), (32,) * 4097, bytes(32 * 4097), KEY),
+        StoredAdd(7, range(4097), (32,) * 4097, bytes(32 * 4097), KEY),
     ]
     for request in bad:
         answer = machine.ask(partial(machine.serving.add, request))
@@ -336,9 +336,9 @@ def test_a_callback_that_raises_in_a_task_of_the_storage_does_not_end_the_bookie
     asked = 0
     while not machine.serving._keeper.pins.are_taken or asked < 20:
         with contextlib.suppress(ZeroDivisionError):  # answered at once: its caller hears of it
-            machine.serving.read(ReadRequest(7, asked % 40), failing)
+            machine.serving.read(StoredRead(7, asked % 40), failing)
         with contextlib.suppress(ZeroDivisionError):
-            machine.serving.read_batch(BatchReadRequest(7, asked % 40, 3, 1 << 20), failing)
+            machine.serving.read_batch(StoredBatchRead(7, asked % 40, 3, 1 << 20), failing)
         asked += 1
     machine.scheduler.run_for(1_000)
     assert machine.host.failure is None, "a task ended"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bookie_server.core.record import JournalRecord, RecordKind
+from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.replay_decision import FileScan, Gap, judge
 
 
-def record(kind: RecordKind, sequence: int) -> JournalRecord:
+def record(kind: JournalRecordKind, sequence: int) -> JournalRecord:
     made = JournalRecord(kind, 1)
     made.sequence, made.offset, made.header_size = sequence, 8192 + 512 * sequence, 108
     made.durable_upto = sequence - 1
@@ -17,10 +17,10 @@ def record(kind: RecordKind, sequence: int) -> JournalRecord:
 
 def scans(first_of_next: int) -> tuple[FileScan, FileScan]:
     """Two runs, and a finish record whose index is damaged; then the next file."""
-    finish = record(RecordKind.FINISH, 3)
+    finish = record(JournalRecordKind.FINISH, 3)
     gaps = [Gap(finish.offset, 3, finish), Gap(finish.offset + 512, 4, None, is_blank=True)]
-    runs = [record(RecordKind.RUN, 1), record(RecordKind.RUN, 2)]
-    following = FileScan(8192, 9, [record(RecordKind.RUN, first_of_next)])
+    runs = [record(JournalRecordKind.RUN, 1), record(JournalRecordKind.RUN, 2)]
+    following = FileScan(8192, 9, [record(JournalRecordKind.RUN, first_of_next)])
     return FileScan(8192, 4, runs, gaps), following
 
 

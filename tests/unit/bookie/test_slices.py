@@ -16,8 +16,8 @@ import pytest
 from bookie_server.core import manifest_codec
 from bookie_server.core.index_format import PIECES_PER_BLOCK, IndexEncoder
 from bookie_server.core.manifest_codec import FileEntry, FileState
-from bookie_server.core.record import JournalRecord, RecordKind
-from bookie_server.core.requests import BatchReadRequest
+from bookie_server.core.record import JournalRecord, JournalRecordKind
+from bookie_server.core.requests import StoredBatchRead
 from bookie_server.errors import TooManyRangesError
 from bookie_server.ports import File
 from bookie_server.storage import adds, drops, slices
@@ -132,7 +132,7 @@ def test_a_group_has_a_bounded_number_of_records_however_small_they_are(metered:
     complete = Journal._complete
 
     def noted(self: Journal, group: list[JournalRecord]) -> None:
-        sizes.append(sum(record.kind is RecordKind.RUN for record in group))
+        sizes.append(sum(record.kind is JournalRecordKind.RUN for record in group))
         complete(self, group)
 
     Journal._complete = noted
@@ -272,7 +272,7 @@ def test_headers_that_are_cached_are_bounded_by_their_entries(
 
 def test_small_records_count_with_what_they_cost_in_memory() -> None:
     recent = RecentBodies(10 * RECORD_COST_BYTES)
-    records = [JournalRecord(RecordKind.RUN, 1, body=b"x") for _ in range(100)]
+    records = [JournalRecord(JournalRecordKind.RUN, 1, body=b"x") for _ in range(100)]
     for record in records:
         recent.keep(record)
     assert sum(record.body is not None for record in records) == 9
@@ -336,7 +336,9 @@ def test_the_size_of_a_ledger_looks_at_each_length_once() -> None:
 
     index = active_index.ActiveIndex()
     lengths = Lengths([7] * 1_000)
-    index.insert(JournalRecord(RecordKind.RUN, 1, entry_ids=range(0, 2_000, 2), lengths=lengths))
+    index.insert(
+        JournalRecord(JournalRecordKind.RUN, 1, entry_ids=range(0, 2_000, 2), lengths=lengths)
+    )
     (total,) = index.totals()
     assert total.size_bytes == 7_000
     assert Lengths.looked_at == 1_000
@@ -371,7 +373,7 @@ def test_batch_reads_of_many_records_go_on_in_portions_one_in_each_turn(
             answers.append((code, found))
 
         for first in range(5):
-            machine.serving.read_batch(BatchReadRequest(7, first, 0, 1 << 20), note)
+            machine.serving.read_batch(StoredBatchRead(7, first, 0, 1 << 20), note)
         assert machine.read(7, 3)[0] is Code.OK
         assert len(answers) < 5, "one entry waits for no batch"
         machine.scheduler.run_until(partial(lambda answers: len(answers) == 5, answers))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from bookie_server.core.requests import AddRequest, EntryIds
+    from bookie_server.core.requests import EntryIds, StoredAdd
 
 LEDGER = 7
 
@@ -32,7 +32,7 @@ class Storage(MemoryStorage):
         super().__init__()
         self.asked: list[EntryIds] = []
 
-    def add(self, request: AddRequest, on_done: Callable[[Code], None]) -> None:
+    def add(self, request: StoredAdd, on_done: Callable[[Code], None]) -> None:
         self.asked.append(request.entry_ids)
         super().add(request, on_done)
 

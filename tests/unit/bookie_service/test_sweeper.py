@@ -11,7 +11,7 @@ from bookie_server.config import BookieSettings
 from bookie_server.service.limits.lanes import Lanes, PeerShares
 from bookie_server.service.metrics.counters import ServiceCounters
 from bookie_server.service.v2.peer_watch import FRAME_STALLS_MAX, MOVED_BYTES_MIN, PeerWatch
-from bookie_server.service.v2.sweeper import GRACE_SECONDS, WAIT_SECONDS_MAX, Sweeper
+from bookie_server.service.v2.sweeper import GRACE_SECONDS, WAIT_SECONDS_MAX, ConnectionSweeper
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +62,7 @@ class World:
         self.lanes = Lanes.of(settings)
         self.connections: list[Connection] = []
         self.counters = ServiceCounters()
-        self.sweeper = Sweeper(
+        self.sweeper = ConnectionSweeper(
             self.connections,  # type: ignore[arg-type]
             self.lanes,
             settings,
