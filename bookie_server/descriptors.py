@@ -24,19 +24,12 @@ LIMIT_UNLIMITED: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class DescriptorBudget:
-    """The parts of a limit of open files.
+    """The parts of a limit of open files."""
 
-    Attributes:
-        limit: RLIMIT_NOFILE, soft.
-        connections: Maximum of peers of the data plane.
-        callers: Maximum of peers of the control service (gRPC).
-        files: Maximum of entry-log files open at the same time.
-    """
-
-    limit: int
-    connections: int
-    callers: int
-    files: int
+    limit: int  # RLIMIT_NOFILE, soft
+    connections: int  # of the data plane
+    callers: int  # connections of the control service (gRPC)
+    files: int  # entry-log files
 
 
 def raise_limit(connections_max: int) -> int:

@@ -48,21 +48,13 @@ PIECES_PER_BLOCK = (BLOCK_SIZE - _block_head.size) // _piece.size
 
 @dataclass(frozen=True, slots=True)
 class LedgerTotal:
-    """The entries of one ledger in one file.
-
-    Attributes:
-        first_entry_id: Inclusive.
-        last_entry_id: Inclusive.
-        size_bytes: Bytes of the stored entries that the index points at.
-        origin_newest: Largest origin sequence of its pieces.
-        pieces: Count.
-    """
+    """The entries of one ledger in one file."""
 
     ledger_id: int
-    first_entry_id: int
-    last_entry_id: int
-    size_bytes: int
-    origin_newest: int
+    first_entry_id: int  # inclusive
+    last_entry_id: int  # inclusive
+    size_bytes: int  # bytes of the stored entries that the index points at
+    origin_newest: int  # largest origin sequence of its pieces
     pieces: int
 
 
@@ -111,17 +103,12 @@ class Totals(Sequence[LedgerTotal]):
 
 @dataclass(frozen=True, slots=True)
 class IndexHead:
-    """An index without its blocks.
+    """An index without its blocks."""
 
-    Attributes:
-        keys: Per block, (ledger id, last entry id) of its last piece.
-        blocks_start: Offset of the first block in the body.
-    """
-
-    keys: tuple[tuple[int, int], ...]
+    keys: tuple[tuple[int, int], ...]  # per block, (ledger id, last entry id) of its last piece
     totals: Totals
     pieces: int
-    blocks_start: int
+    blocks_start: int  # offset of the first block in the body
 
     def total_of(self, ledger_id: int) -> LedgerTotal | None:
         """Return the total of a ledger, or None if the file holds nothing of it."""

@@ -22,42 +22,22 @@ class Wait(Enum):
 
 @dataclass(slots=True)
 class Health:
-    """The abilities of the whole storage.
+    """The abilities of the whole storage."""
 
-    Attributes:
-        has_failed: A write or sync failed; nothing more is stored, and no absence is reported.
-        is_writable: There is room for regular adds.
-        has_room: There is room for recovery and control records.
-        check_epoch: Ledgers verified in an earlier epoch go through the metadata check first.
-        files_in_doubt: Files with damage that may belong to any ledger, or whose index is being
-            rebuilt.
-        highest_dropped_ledger_id: A fence of an unknown ledger up to this one (inclusive) may be
-            forgotten, as the ledger was dropped long ago; -1 for none.
-        is_closing: The storage stops; adds that are not accepted yet are answered IO_ERROR.
-        in_flight_bytes: Bytes of adds accepted and not yet answered, including deferred ones.
-    """
-
-    has_failed: bool = False
-    is_writable: bool = True
-    has_room: bool = True
-    check_epoch: int = 0
-    files_in_doubt: set[int] = field(default_factory=set)
-    highest_dropped_ledger_id: int = -1
-    is_closing: bool = False
-    in_flight_bytes: int = 0
+    has_failed: bool = False  # a write or sync failed: nothing is stored, no absence is reported
+    is_writable: bool = True  # there is room for regular adds
+    has_room: bool = True  # there is room for recovery and control records
+    check_epoch: int = 0  # ledgers verified in an earlier epoch go through the metadata check first
+    files_in_doubt: set[int] = field(default_factory=set)  # damaged, or their index is rebuilt
+    highest_dropped_ledger_id: int = -1  # fences of unknown ledgers up to it may be forgotten
+    is_closing: bool = False  # adds that are not accepted yet are answered IO_ERROR
+    in_flight_bytes: int = 0  # bytes of adds accepted and not yet answered, including deferred ones
 
 
 def admit_add(  # noqa: PLR0911 - one line for each reason, in the order they are checked
     request: StoredAdd, state: HeldLedger | None, health: Health, free_bytes: int
 ) -> Code | Wait | None:
-    """Decide one well-formed add: None accepts it, a code refuses it, a `Wait` defers it.
-
-    Args:
-        request: Its form was checked before.
-        state: None when the ledger is unknown here.
-        health: The abilities of the storage.
-        free_bytes: Unused part of the in-flight budget.
-    """
+    """Decide one well-formed add: None accepts it, a code refuses it, a `Wait` defers it."""
     if health.has_failed:
         return Code.IO_ERROR
     if state is not None and not key_fits(state, request.master_key):

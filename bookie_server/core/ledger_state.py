@@ -42,45 +42,25 @@ _record = Struct(">qqqQIHH20sIQ")
 
 @dataclass(slots=True, eq=False)
 class HeldLedger:
-    """The state of one ledger on this bookie.
-
-    Attributes:
-        master_key: Fixed by the first add or fence; None before.
-        is_fenced: Regular adds are refused.
-        in_limbo: State may have been lost; no absence may be reported.
-        last_add_confirmed: The largest in any entry so far, -1 before.
-        explicit_lac: The largest explicit LAC so far, -1 before.
-        lac_bound: An entry that carried a LAC up to this is damaged, -1 for none.
-        tombstone: Origin sequence below which entries were dropped, 0 for none. A ledger with one
-            is fenced.
-        dropped_s: Time of the tombstone, in seconds since the epoch.
-        is_unverified: A fence of it may be forgotten: the first regular add waits for the metadata
-            check.
-        check_epoch: Epoch of the last metadata check.
-        directory: Number of the directory that holds its entries.
-        last_entry_id: Largest entry id held, -1 for none. Derived from the files.
-        last_accepted_id: The same, including accepted adds that are not durable yet.
-        last_ticket: Ticket of its last accepted record, 0 for none. Not kept over a restart.
-        drop_ticket: Ticket of its last tombstone, likewise.
-    """
+    """The state of one ledger on this bookie."""
 
     ledger_id: int
     _: KW_ONLY
-    check_epoch: int = 0
-    directory: int = 0
-    master_key: bytes | None = None
-    is_fenced: bool = False
-    in_limbo: bool = False
-    last_add_confirmed: int = -1
-    explicit_lac: int = -1
-    lac_bound: int = -1
-    tombstone: int = 0
-    dropped_s: int = 0
-    is_unverified: bool = False
-    last_entry_id: int = -1
-    last_accepted_id: int = -1
-    last_ticket: int = 0
-    drop_ticket: int = 0
+    check_epoch: int = 0  # epoch of the last metadata check
+    directory: int = 0  # number of the directory that holds its entries
+    master_key: bytes | None = None  # fixed by the first add or fence; None before
+    is_fenced: bool = False  # regular adds are refused
+    in_limbo: bool = False  # state may have been lost; no absence may be reported
+    last_add_confirmed: int = -1  # the largest in any entry so far, -1 before
+    explicit_lac: int = -1  # the largest explicit LAC so far, -1 before
+    lac_bound: int = -1  # an entry that carried a LAC up to this is damaged, -1 for none
+    tombstone: int = 0  # origin sequence below which entries are dropped, 0 for none
+    dropped_s: int = 0  # time of the tombstone, in seconds since the epoch
+    is_unverified: bool = False  # a fence may be forgotten: the next add waits for the check
+    last_entry_id: int = -1  # largest entry id held, -1 for none. Derived from the files
+    last_accepted_id: int = -1  # the same, with accepted adds that are not durable yet
+    last_ticket: int = 0  # ticket of its last accepted record, 0 for none. Not kept over a restart
+    drop_ticket: int = 0  # ticket of its last tombstone, likewise
 
     @property
     def lac(self) -> int:
@@ -107,9 +87,8 @@ class HeldLedger:
 class HeldLedgers(dict[int, HeldLedger]):
     """The states of all ledgers by id.
 
-    Attributes:
-        changed: Ids whose state is missing or older in the ledger-state file. Code that changes
-            such a state, or removes one, adds the id in the same turn.
+    Code that changes or removes a state that the ledger-state file has adds the id to `changed` in
+    the same turn.
     """
 
     __slots__ = ("changed",)

@@ -38,31 +38,19 @@ class FileState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file that holds or will hold records.
-
-    Attributes:
-        slot: Name of the slot file.
-        salt: 32 hex digits.
-        first_sequence: Sequence of its first record; 0 for a prepared file without any.
-        last_sequence: Sequence of its last record that counts; 0 while open.
-        data_end: First byte after that record; 0 while open.
-        finish_offset: Offset of the finish record; 0 while open.
-        size_bytes: Allocated bytes.
-        live_bytes: Bytes of stored entries that its index points at.
-        has_damage: A damaged record in it can no longer be assigned to a ledger.
-    """
+    """One file that holds or will hold records."""
 
     file_id: int
     slot: str
-    salt: str
+    salt: str  # 32 hex digits
     state: FileState
-    size_bytes: int
-    first_sequence: int = 0
-    last_sequence: int = 0
-    data_end: int = 0
-    finish_offset: int = 0
-    live_bytes: int = 0
-    has_damage: bool = False
+    size_bytes: int  # allocated bytes
+    first_sequence: int = 0  # sequence of its first record; 0 for a prepared file without any
+    last_sequence: int = 0  # sequence of its last record that counts; 0 while open
+    data_end: int = 0  # first byte after that record; 0 while open
+    finish_offset: int = 0  # offset of the finish record; 0 while open
+    live_bytes: int = 0  # bytes of stored entries that its index points at
+    has_damage: bool = False  # a damaged record in it can no longer be assigned to a ledger
 
     @property
     def identity(self) -> FileIdentity:
@@ -72,37 +60,19 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The only commit point of a directory.
-
-    Attributes:
-        generation: Counts the MANIFESTs of this directory.
-        next_file_id: An id that was never used before.
-        durable_upto: Sequence known to be synced.
-        state_file: Name of the ledger-state file; empty when there is none yet.
-        state_bytes: Committed bytes of that file; later ones do not count. 0 in versions 1 and 2,
-            where the whole file counts; new in version 3.
-        check_epoch: How often state may have been lost; a ledger verified in this epoch needs no
-            metadata check.
-        mark: Position in the journal below which everything is in synced entry-log files; 0
-            without a journal.
-        files: In ascending order of id.
-        free_slots: Slots without any used data.
-        directory: Number of this directory among the bookie's.
-        highest_dropped_ledger_id: Largest ledger id whose tombstone was forgotten, -1 for none;
-            new in version 2.
-    """
+    """The only commit point of a directory."""
 
     generation: int = 0
-    next_file_id: int = 1
-    durable_upto: int = 0
-    state_file: str = ""
-    check_epoch: int = 0
-    mark: int = 0
-    files: tuple[FileEntry, ...] = ()
-    free_slots: tuple[str, ...] = ()
-    directory: int = 0
-    highest_dropped_ledger_id: int = -1
-    state_bytes: int = 0
+    next_file_id: int = 1  # an id that was never used before
+    durable_upto: int = 0  # sequence known to be synced
+    state_file: str = ""  # name of the ledger-state file; empty when there is none yet
+    check_epoch: int = 0  # how often state may have been lost
+    mark: int = 0  # everything below it is in synced files; 0 without a journal
+    files: tuple[FileEntry, ...] = ()  # in ascending order of id
+    free_slots: tuple[str, ...] = ()  # slots without any used data
+    directory: int = 0  # its number among the bookie's
+    highest_dropped_ledger_id: int = -1  # with a forgotten tombstone; -1 for none
+    state_bytes: int = 0  # committed bytes of `state_file`; 0 before version 3: all of it
 
     def with_file(self, entry: FileEntry) -> Manifest:
         """Return a copy with one file's entry added or replaced."""

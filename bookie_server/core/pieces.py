@@ -16,21 +16,13 @@ T = TypeVar("T")
 
 
 class Piece(NamedTuple, Generic[T]):
-    """Consecutive entries of one record.
+    """Consecutive entries of one record."""
 
-    Attributes:
-        first: Entry id, inclusive.
-        last: Entry id, inclusive.
-        origin: Origin sequence of the record.
-        target: The record, or its offset.
-        place: Index of `first` among the record's entries.
-    """
-
-    first: int
-    last: int
-    origin: int
-    target: T
-    place: int
+    first: int  # inclusive
+    last: int  # inclusive
+    origin: int  # origin sequence of the record
+    target: T  # the record, or its offset
+    place: int  # index of `first` among the record's entries
 
 
 def consecutive(ids: EntryIds) -> Iterator[tuple[int, int, int]]:

@@ -45,19 +45,11 @@ KINDS_READ = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """The file in a slot. It seeds all checksums, so stale sectors never pass.
+    """The file in a slot. It seeds all checksums, so stale sectors never pass."""
 
-    Attributes:
-        name: Name of the slot in its directory.
-        file_id: Increases over the life of the directory.
-        file_id: Rising over the life of the directory.
-        salt: 16 random bytes.
-        seed: CRC32C of salt and file id.
-    """
-
-    name: str
-    file_id: int
-    salt: bytes
+    name: str  # of the slot
+    file_id: int  # increases over the life of the directory
+    salt: bytes  # 16 random bytes
     seed: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -70,47 +62,27 @@ class FileIdentity:
 
 @dataclass(slots=True, eq=False)
 class JournalRecord:
-    """A record in memory: queued, written, or read back.
-
-    Attributes:
-        ledger_id: 0 if the kind does not concern a ledger.
-        entry_ids: Empty for control records.
-        lengths: Bytes of each stored entry.
-        body: The stored entries; None when they are in the file only.
-        body_size: Bytes.
-        value: The last add confirmed of a LAC record; the time of a tombstone, in seconds since
-            the epoch; 0 otherwise.
-        ticket: Counts submissions; answers wait for tickets. 0 for records read back.
-        sequence: Place in the journal's order; 0 until it is written.
-        origin_sequence: The same, except in copies; overlaps compare it.
-        durable_upto: Sequence known to be synced when the record was written.
-        identity: The file of the record; None until it is written.
-        offset: Offset of its header in that file; a multiple of 512.
-        header_size: Bytes; the body follows immediately.
-        chunk_checksums: CRC32C of each 64 KiB of the body.
-        last_add_confirmed: The largest that its entries carry, -1 for none.
-        on_done: Called once with the result.
-    """
+    """A record in memory: queued, written, or read back."""
 
     kind: JournalRecordKind
-    ledger_id: int = 0
+    ledger_id: int = 0  # 0 if the kind does not concern a ledger
     _: KW_ONLY
-    entry_ids: EntryIds = ()
-    lengths: tuple[int, ...] = ()
-    body: Buffer | None = None
+    entry_ids: EntryIds = ()  # empty for control records
+    lengths: tuple[int, ...] = ()  # bytes of each stored entry
+    body: Buffer | None = None  # the stored entries; None when they are in the file only
     body_size: int = field(init=False)
     master_key: bytes = NO_KEY
     flags: int = 0
-    value: int = 0
-    ticket: int = 0
-    sequence: int = 0
-    origin_sequence: int = 0
-    durable_upto: int = 0
-    identity: FileIdentity | None = None
-    offset: int = -1
-    header_size: int = 0
-    chunk_checksums: tuple[int, ...] = ()
-    last_add_confirmed: int = -1
+    value: int = 0  # a LAC; the time of a tombstone (seconds since the epoch)
+    ticket: int = 0  # counts submissions; answers wait for tickets. 0 for records read back
+    sequence: int = 0  # place in the journal's order; 0 until it is written
+    origin_sequence: int = 0  # the same, except in copies; overlaps compare it
+    durable_upto: int = 0  # sequence known to be synced when the record was written
+    identity: FileIdentity | None = None  # the file of the record; None until it is written
+    offset: int = -1  # offset of its header in that file; a multiple of 512
+    header_size: int = 0  # bytes; the body follows immediately
+    chunk_checksums: tuple[int, ...] = ()  # CRC32C of each 64 KiB of the body
+    last_add_confirmed: int = -1  # the largest that its entries carry, -1 for none
     on_done: Callable[[Code], None] | None = None
 
     def __post_init__(self) -> None:

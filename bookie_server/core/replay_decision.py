@@ -14,37 +14,22 @@ from bookie_server.core.record import JournalRecord, JournalRecordKind
 
 @dataclass(slots=True)
 class Gap:
-    """Bytes without a readable record where one was expected.
-
-    Attributes:
-        offset: Offset of the first byte.
-        sequence: Expected sequence of the first record in it.
-        record: Its header, when only the body is damaged.
-        is_blank: This file never wrote there: the first sector is zeros, or begins a record of an
-            earlier file in the same slot.
-    """
+    """Bytes without a readable record where one was expected."""
 
     offset: int
-    sequence: int
-    record: JournalRecord | None = None
-    is_blank: bool = False
+    sequence: int  # expected sequence of the first record in it
+    record: JournalRecord | None = None  # its header, when only the body is damaged
+    is_blank: bool = False  # zeros, or the start of a record of an earlier file in the slot
 
 
 @dataclass(slots=True)
 class FileScan:
-    """All records of one file and the gaps between them, in order of offset.
-
-    Attributes:
-        records_start: Offset of the first record.
-        records: Valid, headers and bodies verified; bodies not kept.
-        gaps: The last one stands for the end of a file that was not finished.
-        next_sequence: Sequence after the last record.
-    """
+    """All records of one file and the gaps between them, in order of offset."""
 
     records_start: int
-    next_sequence: int
-    records: list[JournalRecord] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
+    next_sequence: int  # after the last record
+    records: list[JournalRecord] = field(default_factory=list)  # verified, without bodies
+    gaps: list[Gap] = field(default_factory=list)  # the last is the end of an unfinished file
 
     @property
     def is_finished(self) -> bool:
@@ -54,29 +39,17 @@ class FileScan:
 
 @dataclass(slots=True)
 class FileVerdict:
-    """The decision on one file.
+    """The decision on one file."""
 
-    Attributes:
-        kept: Synced records, which stay in place, without finish and watermark records.
-        unreadable: Synced records with a damaged body: known to exist, never served.
-        rewritten: Valid records after them, up to the first bad one; they are copied elsewhere.
-        was_cut: Bytes that may have been a record are discarded.
-        has_damage: A synced record is lost, and its ledger is unknown.
-        last_sequence: Sequence of the last record that counts, 0 when there is none.
-        next_sequence: Sequence of the first record that neither counts nor is copied.
-        data_end: First byte after the last record that counts.
-        write_from: First byte without data that counts.
-    """
-
-    kept: list[JournalRecord]
-    unreadable: list[JournalRecord]
-    rewritten: list[JournalRecord]
-    was_cut: bool
-    has_damage: bool
-    last_sequence: int
-    next_sequence: int
-    data_end: int
-    write_from: int
+    kept: list[JournalRecord]  # synced; without finish and watermark records
+    unreadable: list[JournalRecord]  # synced, with a damaged body: known to exist, never served
+    rewritten: list[JournalRecord]  # valid ones after them, copied elsewhere
+    was_cut: bool  # bytes that may have been a record are discarded
+    has_damage: bool  # a synced record is lost, and its ledger is unknown
+    last_sequence: int  # sequence of the last record that counts, 0 when there is none
+    next_sequence: int  # sequence of the first record that neither counts nor is copied
+    data_end: int  # first byte after the last record that counts
+    write_from: int  # first byte without data that counts
 
 
 def synced_upto(scans: list[FileScan], durable_upto: int) -> int:
@@ -94,14 +67,7 @@ def largest_sequence(scans: list[FileScan], durable_upto: int) -> int:
 def judge(
     scan: FileScan, synced: int, *, previous: FileScan | None, following: FileScan | None
 ) -> FileVerdict:
-    """Decide on the records of one file.
-
-    Args:
-        scan: The scan of this file.
-        synced: Sequence known to be synced.
-        previous: Scan of the file before, None for the first one.
-        following: Scan of the next file, None for the last one.
-    """
+    """Decide on the records of one file; its neighbours are None at the ends of the journal."""
     was_reached = bool(scan.records) or previous is None or previous.is_finished
     counted = [r for r in scan.records if r.kind is not JournalRecordKind.FINISH]
     kept = [r for r in counted if r.sequence <= synced]

@@ -30,56 +30,35 @@ _entry_head = Struct(">qqq")  # ledger id, entry id, last add confirmed
 
 @dataclass(slots=True)
 class StoredAdd:
-    """Store a run of entries of one ledger, all or nothing.
-
-    Attributes:
-        entry_ids: Ascending; a `range` where they are evenly spaced.
-        lengths: Bytes of each stored entry.
-        body: The stored entries one after the other, each header (32 bytes), digest, payload.
-        master_key: 20 bytes.
-        is_recovery: Accepted even if the ledger is fenced or the bookie read-only.
-    """
+    """Store a run of entries of one ledger, all or nothing."""
 
     ledger_id: int
-    entry_ids: EntryIds
-    lengths: tuple[int, ...]
-    body: Buffer
-    master_key: bytes
-    is_recovery: bool = False
+    entry_ids: EntryIds  # ascending; a `range` where they are evenly spaced
+    lengths: tuple[int, ...]  # bytes of each stored entry
+    body: Buffer  # the stored entries one after the other, each header (32 bytes), digest, payload
+    master_key: bytes  # 20 bytes
+    is_recovery: bool = False  # accepted even if the ledger is fenced or the bookie read-only
 
 
 @dataclass(slots=True)
 class StoredRead:
-    """Read one entry.
-
-    Attributes:
-        entry_id: -1 means the last entry held.
-        fence_key: Master key of a fencing read, None for one that does not fence.
-        is_recovery: The answer waits until everything accepted before it is durable.
-    """
+    """Read one entry."""
 
     ledger_id: int
-    entry_id: int
-    fence_key: bytes | None = None
-    is_recovery: bool = False
+    entry_id: int  # -1 means the last entry held
+    fence_key: bytes | None = None  # master key of a fencing read, None for one that does not fence
+    is_recovery: bool = False  # the answer waits until everything accepted before it is durable
 
 
 @dataclass(slots=True)
 class StoredBatchRead:
-    """Read consecutive entries from `first_entry_id` (inclusive).
-
-    Attributes:
-        count_max: 0 or less means as many as fit.
-        size_bytes_max: Limit of the whole answer frame. Each entry counts with 4 more bytes for
-            its length. The first entry is returned whatever its size.
-        fence_key: Master key of a fencing read, None for one that does not fence.
-    """
+    """Read consecutive entries from `first_entry_id` (inclusive)."""
 
     ledger_id: int
     first_entry_id: int
-    count_max: int
-    size_bytes_max: int
-    fence_key: bytes | None = None
+    count_max: int  # 0 or less means as many as fit
+    size_bytes_max: int  # of the answer frame; the first entry is returned anyway
+    fence_key: bytes | None = None  # as in `StoredRead`
 
 
 class EntryStorage(Protocol):

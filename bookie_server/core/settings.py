@@ -15,41 +15,22 @@ OPEN_FILES_MIN = 8
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """Settings of the storage; `bookie_server/config.py` has the defaults of the operator's.
+    """Settings of the storage; `bookie_server/config.py` has the defaults of the operator's."""
 
-    Attributes:
-        file_size_bytes: Size of each entry-log file, allocated ahead.
-        in_flight_bytes_max: Adds accepted and not yet answered; beyond it they are refused BUSY.
-        free_bytes_min: No file is allocated when the device would have less left; the bookie is
-            read-only then.
-        open_files_max: Files open at the same time; others are opened when they are read.
-        pieces_max: Pieces in the index of a file; a file that would have more is finished first.
-        lists_bytes_max: A file is finished when the ids and lengths of its runs take this much
-            memory. Those of the groups under way are not included.
-        group_bytes_max: Bytes written and synced together; at most an eighth of a file.
-        recent_bytes_max: Newest bodies that are kept in memory for tailing readers.
-        idle_watermark_ms: Idle time after which a watermark record marks the last group as synced.
-        metadata_check_ms: Longest wait of an add for the metadata check.
-        allocation_retry_ms: Pause between two attempts to allocate on a full disk.
-        pool_files_max: Freed files kept for reuse.
-        state_deltas_bytes_min: Appended changes of ledger states before their file is rewritten.
-        tombstone_keep_s: Shortest time for which a dropped ledger is remembered.
-    """
-
-    file_size_bytes: int
-    in_flight_bytes_max: int
-    free_bytes_min: int
-    open_files_max: int
-    pieces_max: int = 100_000
-    lists_bytes_max: int = 64 * MEBIBYTE
-    group_bytes_max: int = 8 * MEBIBYTE
-    recent_bytes_max: int = 16 * MEBIBYTE
-    idle_watermark_ms: int = 50
-    metadata_check_ms: int = 5_000
-    allocation_retry_ms: int = 5_000
-    pool_files_max: int = 4
-    state_deltas_bytes_min: int = 16 * KIBIBYTE
-    tombstone_keep_s: int = 7 * 24 * 3_600
+    file_size_bytes: int  # size of each entry-log file, allocated ahead
+    in_flight_bytes_max: int  # adds accepted and not yet answered; beyond it they are refused BUSY
+    free_bytes_min: int  # no file is allocated below it: read-only
+    open_files_max: int  # others are opened when they are read
+    pieces_max: int = 100_000  # in the index of a file; it is finished first
+    lists_bytes_max: int = 64 * MEBIBYTE  # ids and lengths of a file's runs in memory
+    group_bytes_max: int = 8 * MEBIBYTE  # written and synced together; at most 1/8 of a file
+    recent_bytes_max: int = 16 * MEBIBYTE  # newest bodies, in memory for tailing readers
+    idle_watermark_ms: int = 50  # idle time before a watermark record
+    metadata_check_ms: int = 5_000  # longest wait of an add for the metadata check
+    allocation_retry_ms: int = 5_000  # pause between two attempts to allocate on a full disk
+    pool_files_max: int = 4  # freed files kept for reuse
+    state_deltas_bytes_min: int = 16 * KIBIBYTE  # appended before a rewrite
+    tombstone_keep_s: int = 7 * 24 * 3_600  # shortest time for which a dropped ledger is remembered
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

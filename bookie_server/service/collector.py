@@ -37,29 +37,15 @@ class CollectedStorage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """The result of one pass.
+    """The result of one pass."""
 
-    Attributes:
-        is_whole: The metadata store answered; otherwise nothing was dropped.
-        ledgers_held: Ledgers before the pass, without dropped ones.
-        ledgers_dropped: Ledgers that it dropped durably.
-    """
-
-    is_whole: bool
-    ledgers_held: int
-    ledgers_dropped: int
+    is_whole: bool  # otherwise the metadata store did not answer, and nothing was dropped
+    ledgers_held: int  # before the pass, without dropped ones
+    ledgers_dropped: int  # durably
 
 
 class Collector:
-    """Runs passes at an interval and on request, one after the other.
-
-    Args:
-        storage: The bookie's storage.
-        listing: The ledgers in the metadata store.
-        tasks: Runs the passes.
-        interval_ms: Time between two passes without a request.
-        on_pass: Called with the result of each pass.
-    """
+    """Runs passes at an interval and on request, one after the other."""
 
     def __init__(
         self,

@@ -54,13 +54,7 @@ _logger = get_logger("lifecycle")
 
 
 class Bookie:
-    """One bookie, from its settings to its end.
-
-    Attributes:
-        bookie_id: Known once the ports are claimed.
-        failed: Set when storage failed permanently or crashed; then call `close`.
-        crash: The unexpected error of a task: a bug.
-    """
+    """One bookie, from its settings to its end."""
 
     def __init__(
         self,
@@ -70,15 +64,7 @@ class Bookie:
         before_serving: Callable[[], None] = lambda: None,
         log_lines_dropped: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Starts nothing yet; must run on the event loop.
-
-        Args:
-            settings: This bookie's settings.
-            open_files_max: Entry-log files that may be open at the same time.
-            callers_max: Connections to the control service.
-            before_serving: Called once storage is open, before any client is served.
-            log_lines_dropped: Returns the number of log lines that were dropped so far.
-        """
+        """Start nothing yet; on the event loop. `before_serving` is called after the replay."""
         self._log_lines_dropped = log_lines_dropped
         self._before_serving = before_serving
         self.settings = settings
@@ -87,8 +73,8 @@ class Bookie:
         self.bookie_id = settings.bookie_id or f"{settings.host}:{settings.port}"
         self.port = settings.port
         self.grpc_port = settings.grpc_port
-        self.failed = asyncio.Event()
-        self.crash: BaseException | None = None
+        self.failed = asyncio.Event()  # storage failed permanently or crashed: call `close`
+        self.crash: BaseException | None = None  # a bug
         self._counters = ServiceCounters()
         self._lanes = Lanes.of(settings)
         self._closers = contextlib.AsyncExitStack()
@@ -280,17 +266,7 @@ class Bookie:
 async def run_bookie(
     settings: BookieSettings, log_lines_dropped: Callable[[], int] = lambda: 0
 ) -> ExitCode:
-    """Serve until a signal or a failure; everything is closed on return.
-
-    Args:
-        settings: This bookie's settings.
-        log_lines_dropped: Returns the number of log lines dropped so far, for a metric.
-
-    Raises:
-        StartupError: The bookie refuses to start; nothing was changed.
-        MetadataUnavailableError: The metadata store did not answer in time.
-        ConfigurationError: The metadata service URI is wrong.
-    """
+    """Serve until a signal or a failure; everything is closed on return. Exit codes: `ExitCode`."""
     keep_freed_memory(arenas_max=MALLOC_ARENAS_MAX)
     stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()

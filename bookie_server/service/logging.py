@@ -115,9 +115,6 @@ class RateLimit:
     """Drops records of an event that is too frequent: peers must not fill a disk with lines.
 
     The first record after dropped ones has their number as `suppressed`. Errors always pass.
-
-    Args:
-        clock: Monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

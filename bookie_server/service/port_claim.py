@@ -15,16 +15,7 @@ _NAMES: Final = {"port": "port", "grpc_port": "gRPC port", "metrics_port": "metr
 def claim(address: str, port: int, setting: str) -> socket.socket:
     """Return a socket bound to the address; clients are refused until a server listens on it.
 
-    A server that binds by itself does so after this socket is closed.
-
-    Args:
-        address: IP address.
-        port: 0 takes a free one.
-        setting: The setting of the port, for errors.
-
-    Raises:
-        PortInUseError: Another process has the port; contains the remedy.
-        StartupError: The address is not this machine's.
+    A server that binds by itself does so after this socket is closed. Port 0 takes a free one.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     claimed = socket.socket(family, socket.SOCK_STREAM)

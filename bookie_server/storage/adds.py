@@ -39,13 +39,10 @@ class AddPath:
         self._checks: dict[int, list[Callable[[Standing], None]]] = {}
 
     def add(self, request: StoredAdd, on_done: OnAdd) -> None:
-        """Store a run, all or nothing.
+        """Store a run, all or nothing; its buffers must not change until the answer.
 
-        Args:
-            request: Its buffers must not change until the answer.
-            on_done: OK once the run, or the stored copy of a repeated run, is durable. FENCED,
-                UNAUTHORIZED, READ_ONLY, BUSY and BAD_REQUEST mean that nothing changed. IO_ERROR
-                means that the result is unknown.
+        OK: the run, or the stored copy of a repeated run, is durable. FENCED, UNAUTHORIZED,
+        READ_ONLY, BUSY and BAD_REQUEST: nothing changed. IO_ERROR: the result is unknown.
         """
         lac = inspect_add(request)
         if lac is None:

@@ -59,20 +59,14 @@ class Replayed:
 
 @dataclass(slots=True)
 class Boot:
-    """Runs once; its fields are then the initial state of the storage.
-
-    Attributes:
-        missing: Files that the MANIFEST names and that are lost; they stay named, and in doubt.
-        freed: Slots of replayed files without any data left.
-        was_unclean: The marker of a running bookie was still present.
-    """
+    """Runs once; its fields are then the initial state of the storage."""
 
     shared: Shared
     slots: Slots = field(init=False)
     finished: list[FinishedFile] = field(default_factory=list)
-    missing: list[FileEntry] = field(default_factory=list)
-    freed: list[str] = field(default_factory=list)
-    was_unclean: bool = False
+    missing: list[FileEntry] = field(default_factory=list)  # lost; they stay named, and in doubt
+    freed: list[str] = field(default_factory=list)  # slots of replayed files without data
+    was_unclean: bool = False  # the last process did not stop cleanly
     active: OpenFile | None = None
     spare: OpenFile | None = None
 

@@ -45,12 +45,9 @@ class Drops:
     def drop(self, ledger_id: int, on_done: OnAdd) -> None:
         """Delete all entries of a ledger that were accepted before; it stays fenced.
 
-        `LedgerStorage.reclaim` frees their bytes, together with the files.
-
-        Args:
-            ledger_id: Deleted from the metadata; the caller has checked that.
-            on_done: OK once the drop is durable. NO_LEDGER and READ_ONLY mean that nothing changed.
-                IO_ERROR means that the result is unknown.
+        The caller has checked that its metadata is deleted. `LedgerStorage.reclaim` frees the
+        bytes, together with the files. OK: the drop is durable. NO_LEDGER and READ_ONLY: nothing
+        changed. IO_ERROR: the result is unknown.
         """
         state = self._states.get(ledger_id)
         if state is None:
@@ -117,12 +114,7 @@ class Drops:
         )
 
     def _forget_now(self, ledger_ids: Sequence[int], looked_at: set[int]) -> int:
-        """Forget those of `ledger_ids` that may be forgotten in this turn.
-
-        Args:
-            ledger_ids: No file of `looked_at` has records of them.
-            looked_at: Ids of files that were finished before; new files have new ids.
-        """
+        """Forget those of `ledger_ids` that may be forgotten; files of `looked_at` lack them."""
         keeper, health = self._keeper, self._shared.health
         if keeper.is_in_doubt:
             return 0

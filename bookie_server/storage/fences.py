@@ -39,12 +39,7 @@ class Fences:
         self._journal.when_durable(barrier_of(state), then)
 
     async def fence_unwritable(self, ledger_id: int, key: bytes) -> None:
-        """Restore the fence of a ledger whose fence may be lost, by the metadata store.
-
-        Args:
-            ledger_id: In recovery, closed or deleted.
-            key: Key of an add. It was compared with the ledger's key if that is known.
-        """
+        """Fence a ledger that is in recovery, closed or deleted, as its fence may be lost."""
         state = self._shared.state_of(ledger_id)
         if state.is_fenced or self._shared.health.is_closing:
             return

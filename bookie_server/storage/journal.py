@@ -47,9 +47,8 @@ class JournalFiles(Protocol):
     def must_roll(self, size: int, stretches: int) -> bool:
         """Whether a record of `size` bytes has to go to the next file.
 
-        Args:
-            size: Bytes.
-            stretches: Stretches of consecutive ids in it and in all records that are not durable.
+        `stretches` counts stretches of consecutive ids in it and in all records that are not
+        durable.
         """
 
     async def roll(self) -> None:
@@ -59,14 +58,8 @@ class JournalFiles(Protocol):
 class Journal:
     """Records submitted, made durable in groups, and reported in order.
 
-    Args:
-        shared: The boot made everything up to its `next_sequence` durable.
-        files: The files to write to.
-        on_durable: Called with each group after its sync, in order.
-        on_failed: Called with the records that may be lost.
-
-    Attributes:
-        durable_ticket: Everything submitted up to it is synced.
+    The boot made everything up to `next_sequence` durable. `on_failed` gets the records that may be
+    lost.
     """
 
     def __init__(
@@ -102,7 +95,7 @@ class Journal:
         self._watermark_sequence = sequences.durable_sequence = sequences.next_sequence - 1
         self.failure: StorageError | None = None
         self.last_ticket = 0
-        self.durable_ticket = 0
+        self.durable_ticket = 0  # everything up to it is synced
 
     def submit(self, record: JournalRecord) -> int:
         """Queue a record and return its ticket; `on_durable` or `on_failed` follows, once."""

@@ -30,16 +30,7 @@ from ledgerlog_spark.model import Code
 class LedgerStorage:
     """Ledgers on one directory. Created by `open` only.
 
-    Attributes:
-        add: Stores a run, all or nothing (`AddPath.add`).
-        read: Reads one stored entry (`ReadAnswers.read`). `read_batch` reads consecutive ones.
-        read_lac: The last add confirmed of a ledger (`Lacs`); also `write_lac`, `watch_lac`.
-        drop: Deletes the entries of a ledger (`Drops.drop`); `droppable` lists candidates.
-        entries_held: The stretches of entries of a ledger (`Reader.held`).
-        failure: The write or sync error that ended it; None while it works.
-        was_unclean: The previous process ended without a clean stop.
-        on_state_change: Called when `is_writable` or `failure` changed.
-        counters: Counters for metrics.
+    `AddPath`, `ReadAnswers`, `Lacs`, `Drops` and `Reader` answer the calls that are attributes.
     """
 
     def __init__(self, shared: Shared, boot: Boot) -> None:
@@ -48,8 +39,8 @@ class LedgerStorage:
         self._states = shared.states
         self.counters = shared.counters
         self.was_unclean = boot.was_unclean
-        self.failure: StorageError | None = None
-        self.on_state_change: Callable[[], None] = lambda: None
+        self.failure: StorageError | None = None  # the error that ended it
+        self.on_state_change: Callable[[], None] = lambda: None  # of `is_writable` or `failure`
         self._keeper = keeper = FileKeeper(shared, boot, self._fail, self._tell_state)
         self._journal = journal = Journal(shared, keeper, self._on_durable, self._on_lost)
         self._reader = Reader(shared, keeper)
@@ -75,12 +66,7 @@ class LedgerStorage:
         settings: StorageSettings,
         metadata: MetadataCheck,
     ) -> LedgerStorage:
-        """Replay the directory and serve it; on return the unclean marker is durable.
-
-        Raises:
-            StartupError: The directory is locked, damaged, or of another version.
-            StorageError: The device failed, or has no room for a file.
-        """
+        """Replay the directory and serve it; on return the unclean marker is durable."""
         await files.lock()
         shared = Shared.of(files, clock, tasks, settings, metadata)
         try:

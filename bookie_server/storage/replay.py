@@ -53,11 +53,9 @@ class Scanner:
         self._end = end
 
     async def scan(self, first_sequence: int, *, may_lack_finish: bool = False) -> FileScan:
-        """Return all records up to a finish record or the end.
+        """Return all records up to a finish record or the end, the first with `first_sequence`.
 
-        Args:
-            first_sequence: Expected sequence of the first record.
-            may_lack_finish: The file before may lack its finish record, with this sequence.
+        The file before may lack its finish record, which has this sequence.
         """
         scan = FileScan(records_start=RECORDS_START, next_sequence=first_sequence)
         offset = RECORDS_START

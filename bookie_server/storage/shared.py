@@ -15,17 +15,7 @@ from bookie_server.storage.files.pool import FilePool
 
 @dataclass(slots=True)
 class BootCounters:
-    """Counters of a boot.
-
-    Attributes:
-        replayed_records: Records read back from files that were not finished.
-        rewritten_records: Valid records copied because they were not proved to be synced.
-        torn_tails: Files with unsynced bytes after the last good record. A damaged last group
-            looks the same.
-        damaged_records: Synced records that are unreadable.
-        damaged_headers: Headers of slots that the MANIFEST names; nothing depends on them.
-        rebuilt_indexes: Rebuilt indexes of finished files.
-    """
+    """Counters of a boot."""
 
     replayed_records: int = 0
     rewritten_records: int = 0
@@ -37,15 +27,7 @@ class BootCounters:
 
 @dataclass(slots=True)
 class JournalCounters:
-    """Counters of the journal since it was opened.
-
-    Attributes:
-        records: Records written, including padding records and copies.
-        groups: Groups, each written and synced together.
-        bytes_written: Bytes written to files, including padding.
-        syncs: Syncs of the journal's files.
-        busy_ms: Time of writes and syncs; its growth over time shows the load of the device.
-    """
+    """Counters of the journal since it was opened."""
 
     records: int = 0
     groups: int = 0
@@ -56,12 +38,7 @@ class JournalCounters:
 
 @dataclass(slots=True)
 class FileCounters:
-    """Counters of files since the storage was opened.
-
-    Attributes:
-        freed: Files freed, because nothing in them was live.
-        recycled: Files prepared in a slot that held another file.
-    """
+    """Counters of files since the storage was opened."""
 
     freed: int = 0
     recycled: int = 0
@@ -69,19 +46,7 @@ class FileCounters:
 
 @dataclass(slots=True)
 class StorageCounters:
-    """Counters of a storage since it was opened. Metrics have the names of these fields.
-
-    Attributes:
-        adds: Runs stored.
-        entries: Entries stored.
-        add_bytes: Bytes stored.
-        adds_repeated: Adds answered from the stored copy.
-        add_overlap: Regular adds of an entry that was stored with other bytes.
-        fences: Ledgers fenced.
-        damage: Reads that met damage.
-        drops: Ledgers dropped.
-        tombstones_forgotten: Tombstones of ledgers dropped long ago.
-    """
+    """Counters since the storage was opened; docs/generate/metrics.py has their meanings."""
 
     boot: BootCounters = field(default_factory=BootCounters)
     journal: JournalCounters = field(default_factory=JournalCounters, metadata={"metric": "log"})
@@ -99,25 +64,15 @@ class StorageCounters:
 
 @dataclass(slots=True)
 class Sequences:
-    """The sequences of the records of a directory.
-
-    Attributes:
-        next_sequence: Sequence of the next record.
-        durable_sequence: Everything up to it is synced.
-    """
+    """The sequences of the records of a directory."""
 
     next_sequence: int = 1
-    durable_sequence: int = 0
+    durable_sequence: int = 0  # everything up to it is synced
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Created once for each storage, before its boot.
-
-    Attributes:
-        metadata: Checks a ledger whose fence may have been lost.
-        states: All ledgers.
-    """
+    """Created once for each storage, before its boot."""
 
     files: FilePool
     store: ManifestStore

@@ -31,12 +31,6 @@ class FairSlots:
     ledger. When all places are taken, a peer with fewer places than another gets one, and the
     newest occupant of the other peer is ended. A peer is a connection: processes of one host count
     separately.
-
-    Attributes:
-        count_max: Number of places.
-        count: Places taken.
-        refused: Requests that got no place; only increases.
-        ended: Occupants ended for another peer; only increases.
     """
 
     __slots__ = ("_by_peer", "count", "count_max", "ended", "refused")
@@ -44,19 +38,14 @@ class FairSlots:
     def __init__(self, count_max: int) -> None:
         self.count_max = count_max
         self.count = 0
-        self.refused = 0
-        self.ended = 0
+        self.refused = 0  # only increases
+        self.ended = 0  # for another peer; only increases
         self._by_peer: dict[str, dict[object, Callable[[], object]]] = {}
 
     def enter(self, peer: str, end: Callable[[], object]) -> object | None:
-        """Take a place.
+        """Take a place; returns the argument for `leave`, or None if no peer has more places.
 
-        Args:
-            peer: The owner of the place.
-            end: Called at most once, when the place is given to another peer.
-
-        Returns:
-            The argument for `leave`, or None if no peer has more places than this one would have.
+        `end` is called at most once, when the place is given to another peer.
         """
         mine = len(self._by_peer.get(peer, ()))
         if self.count >= self.count_max:
@@ -84,13 +73,7 @@ class FairSlots:
 
 
 class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Gives calls their places.
-
-    Args:
-        slots: Places of all calls of the server.
-        receiving: Places of calls that may still receive requests.
-        end_stuck: Ends calls whose replies the library may hold.
-    """
+    """Gives calls places of `slots`, and of `receiving` until their requests are complete."""
 
     def __init__(
         self,
@@ -148,20 +131,14 @@ class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
 
 class _Call:
-    """One call, whose handler runs in the current task.
-
-    Attributes:
-        context: The call's context.
-        peer: Its client, as gRPC names it.
-        is_sending: Whether the library may hold a reply of it.
-    """
+    """One call, whose handler runs in the current task."""
 
     def __init__(self, context: Any, end_stuck: Callable[[Collection[Stuck]], object]) -> None:
         task = asyncio.current_task()
         assert task is not None, "calls are handled by tasks"
         self.context = context
         self.peer: str = context.peer()
-        self.is_sending = False
+        self.is_sending = False  # the library may hold a reply of it
         self._task = task
         self._end_stuck = end_stuck
 

@@ -19,14 +19,9 @@ Address = tuple[str, int]
 
 
 def close_connections(local_port: int, peers: Iterable[str]) -> int:
-    """Shut down this process's connections from some peers to a port. Takes milliseconds.
+    """Shut down this process's connections from some peers to a port; returns their number.
 
-    Args:
-        local_port: Port of the server that accepted them.
-        peers: As gRPC names them: `ipv4:127.0.0.1:4711`, `ipv6:%5B::1%5D:4711`.
-
-    Returns:
-        The number of connections shut down, without those already closed.
+    Takes milliseconds. gRPC names peers as `ipv4:127.0.0.1:4711`, `ipv6:%5B::1%5D:4711`.
     """
     addresses = {address_of(peer) for peer in peers}
     return sum(

@@ -43,15 +43,7 @@ class HeldReplies:
         self._held: dict[object, tuple[Taken, float, Stuck]] = {}
 
     def hold(self, taken: Taken, peer: str) -> Callable[[], None]:
-        """Register the bytes of a reply of the current call.
-
-        Args:
-            taken: Bytes taken from a lane.
-            peer: The client, as gRPC names it.
-
-        Returns:
-            A function to call after the reply was sent or dropped: it returns the bytes, once.
-        """
+        """Hold the bytes of the call's reply; returns a function that gives them back, once."""
         task = asyncio.current_task()
         assert task is not None, "calls are handled by tasks"
         place = object()
@@ -80,13 +72,7 @@ class HeldReplies:
 
 
 class Batches:
-    """Reads consecutive entries, as far as there is room for them.
-
-    Args:
-        storage: Has the entries.
-        counters: Counters of reads.
-        turns: A read from the page cache and its reply are made in one turn.
-    """
+    """Reads consecutive entries, as far as there is room for them."""
 
     def __init__(self, storage: EntryStorage, counters: ServiceCounters, turns: Turns) -> None:
         self._storage = storage
@@ -96,13 +82,10 @@ class Batches:
     async def in_line(
         self, request: StoredBatchRead, share: Share
     ) -> tuple[Code, list[bytes], Taken]:
-        """Return entries after the share's turn in line, as for reads of the v2 protocol.
+        """Return code, entries, and the bytes to give back, after the share's turn in line.
 
         The answer is shorter if the lane is nearly full. It is BUSY only if the first entry alone
         was larger than the room for it, twice.
-
-        Returns:
-            Code, entries, and the bytes that the caller has to give back.
         """
         wanted = request.size_bytes_max + REQUEST_OVERHEAD_BYTES
         least = 0
@@ -175,12 +158,7 @@ class Batches:
 
 
 class Listings:
-    """Lists the entries of ledgers, a few at a time, each in many turns of the loop.
-
-    Args:
-        storage: Has the entries.
-        size_bytes_max: Maximum size of a reply.
-    """
+    """Lists the entries of ledgers, a few at a time, each in many turns of the loop."""
 
     def __init__(self, storage: LedgerStorage, size_bytes_max: int) -> None:
         self._storage = storage
@@ -190,9 +168,7 @@ class Listings:
     async def in_line(self, ledger_id: int, share: Share) -> tuple[pb.ListEntriesReply, Taken]:
         """Return a reply without its code, and the bytes to give back; waits for room.
 
-        Raises:
-            StorageError: The entries are unknown.
-            TooManyRangesError: The list does not fit a reply, or the lane; it was not built.
+        Raises TooManyRangesError, before the list is built, if it does not fit a reply or the lane.
         """
         count_max = share.size_bytes_max // RANGE_COST_BYTES
         async with self._places:

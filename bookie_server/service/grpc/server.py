@@ -39,13 +39,7 @@ PING_INTERVAL_MS_MIN: Final = 5_000
 
 
 class GrpcServer:
-    """The control plane of one bookie.
-
-    Args:
-        settings: Address and bounds.
-        servicer: Answers the calls.
-        connections_max: Each takes a descriptor.
-    """
+    """The control plane of one bookie."""
 
     def __init__(
         self,

@@ -60,18 +60,7 @@ WriteLacStream = ReplyStream[pb.WriteLacRequest, pb.WriteLacReply]
 
 
 class BookieServicer(control_pb2_grpc.BookieServicer):
-    """The calls of one bookie.
-
-    Args:
-        bookie_id: This bookie's id.
-        storage: Carries out the requests.
-        collector: Deletes the entries of deleted ledgers.
-        lanes: Shared with the v2 server.
-        counters: Shared with the v2 server.
-        connections_count: Returns the number of v2 connections.
-        watches_max: Maximum number of watches of last adds confirmed at the same time.
-        frame_size_bytes_max: Maximum size of the entries or ranges of a reply.
-    """
+    """The calls of one bookie; lanes and counters are shared with the v2 server."""
 
     def __init__(
         self,

@@ -29,15 +29,11 @@ Reply = TypeVar("Reply")
 
 
 class BadStreamError(Exception):
-    """Requests of a stream cannot be delimited, or do not come in time; its call ends.
-
-    Attributes:
-        is_late: Whether a request did not come in time.
-    """
+    """Requests of a stream cannot be delimited, or do not come in time; its call ends."""
 
     def __init__(self, message: str, *, is_late: bool = False) -> None:
         super().__init__(message)
-        self.is_late = is_late
+        self.is_late = is_late  # a request did not come in time
 
 
 class ReplyStream(Generic[Request, Reply]):
@@ -46,12 +42,9 @@ class ReplyStream(Generic[Request, Reply]):
     Invariant: the bytes taken from a lane for a request are given back once, when its reply is
     written or dropped.
 
-    Args:
-        demand: Returns the share of a request, and its size in bytes.
-        accept: Called with this stream, each request, and the bytes taken for it. It passes these
-            to `answer` once.
-        complete: Completes a request with its further parts, the next messages of the stream.
-            Waits for them with the bytes of the request taken.
+    `demand` returns a request's share and its bytes. `accept` is called with each request and the
+    bytes taken for it, and passes these to `answer` once. `complete` waits for further parts of a
+    request, the next messages of the stream.
     """
 
     def __init__(

@@ -20,25 +20,17 @@ _logger = get_logger("grpc")
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """A call that blocks others.
+    """A call that blocks others."""
 
-    Attributes:
-        peer: Its client, as gRPC names it.
-        end: Ends the call and gives back the bytes it still holds.
-    """
-
-    peer: str
-    end: Callable[[], None]
+    peer: str  # as gRPC names it
+    end: Callable[[], None]  # ends the call and gives back its bytes
 
 
 class StuckCalls:
-    """Ends stuck calls, all reported together at a time.
-
-    Attributes:
-        close_connections: Closes those of peers, in a thread; None without a server.
-    """
+    """Ends stuck calls, all reported together at a time."""
 
     def __init__(self) -> None:
+        # Closes those of peers, in a thread; None without a server.
         self.close_connections: Callable[[Collection[str]], object] | None = None
         self._closing: set[str] = set()
         self._waiting: list[Stuck] = []

@@ -44,29 +44,18 @@ class Budget:
 
     Invariant: `shared_bytes` is the sum of the shares' bytes beyond their reserves. It exceeds
     `size_bytes_max` only by the bytes of `Share.force`.
-
-    Attributes:
-        name: Name in metrics.
-        size_bytes_max: Maximum of `shared_bytes`.
-        is_draining: Whether all bytes are given back without any action of a peer.
-        held_bytes: Bytes of all shares, reserves included.
-        waits: Number of waits.
-        refusals: Number of refusals without a wait.
-        on_pressure: Called when a share begins to wait, or was refused.
-        waiting: The shares that wait, in order.
-        virtual_time: Cost that each waiting share would have been served by now, all at once.
     """
 
-    name: str
-    size_bytes_max: int
-    is_draining: bool = field(default=False, kw_only=True)
-    held_bytes: int = field(default=0, init=False)
+    name: str  # in metrics
+    size_bytes_max: int  # of `shared_bytes`
+    is_draining: bool = field(default=False, kw_only=True)  # without any action of a peer
+    held_bytes: int = field(default=0, init=False)  # of all shares, with their reserves
     shared_bytes: int = field(default=0, init=False)
     waits: int = field(default=0, init=False)
-    refusals: int = field(default=0, init=False)
-    on_pressure: Callable[[], None] = field(default=lambda: None, init=False)
-    waiting: list[Share] = field(default_factory=list, init=False)
-    virtual_time: int = field(default=0, init=False)
+    refusals: int = field(default=0, init=False)  # without a wait
+    on_pressure: Callable[[], None] = field(default=lambda: None, init=False)  # a share waits
+    waiting: list[Share] = field(default_factory=list, init=False)  # in order
+    virtual_time: int = field(default=0, init=False)  # cost served to each waiting share
     _hosts: dict[str, int] = field(default_factory=dict, init=False)
     _is_granting: bool = field(default=False, init=False)
 
@@ -86,12 +75,7 @@ class Budget:
         return len(self.waiting)
 
     def share(self, host: str, reserve_bytes: int = 0) -> Share:
-        """Return an empty share for one connection or stream.
-
-        Args:
-            host: The peer's address, without its port.
-            reserve_bytes: Always granted; the caller bounds the number of shares.
-        """
+        """Return an empty share for a peer's address; the caller bounds the number of reserves."""
         return Share(self, host, reserve_bytes)
 
     # Called by shares only.
@@ -160,25 +144,17 @@ class Budget:
 
 @dataclass(slots=True, eq=False)
 class Share:
-    """The bytes of a budget that one connection or stream holds. Made by `Budget.share`.
-
-    Attributes:
-        host: The peer's address.
-        reserve_bytes: Always granted.
-        trusted_bytes: Maximum that it may hold while the lane is more than half full.
-        wanted_bytes: Bytes that it waits for; 0 while it does not wait.
-        place: Place in line, smallest first; that of its last wait while it does not wait.
-        unsent_bytes: Part of `held_bytes`: answers that the peer did not take. Set by the holder.
-        unwritten_bytes: Part of `unsent_bytes` not yet written to the socket. Set by the holder.
-    """
+    """The bytes of a budget that one connection or stream holds. Made by `Budget.share`."""
 
     budget: Budget
-    host: str
-    reserve_bytes: int
+    host: str  # the peer's address, without its port
+    reserve_bytes: int  # always granted
+    # Its maximum while the lane is more than half full.
     trusted_bytes: int = field(default=TRUSTED_BYTES_FIRST, init=False)
     held_bytes: int = field(default=0, init=False)
-    wanted_bytes: int = field(default=0, init=False)
-    place: int = field(default=0, init=False)
+    wanted_bytes: int = field(default=0, init=False)  # 0 while it does not wait
+    place: int = field(default=0, init=False)  # in line, smallest first; kept after a wait
+    # Answers not taken by the peer, and the part of them not in the socket; set by the holder.
     unsent_bytes: int = field(default=0, init=False)
     unwritten_bytes: int = field(default=0, init=False)
     _granted: Callable[[], None] | None = field(default=None, init=False)
@@ -245,9 +221,8 @@ class Share:
     def wait(self, size_bytes: int, granted: Callable[[], None]) -> None:
         """Wait for bytes that `take` did not grant; one wait at a time.
 
-        Args:
-            size_bytes: At most half of the budget, or the wait never ends.
-            granted: Called once, after the bytes were taken for this share.
+        A wait for more than half of the budget never ends. `granted` is called once, after the
+        bytes were taken.
         """
         assert self._granted is None, "one wait at a time"
         budget = self.budget

@@ -39,12 +39,7 @@ REQUEST_COST_BYTES: Final = 16_384
 class Lanes:
     """The three budgets of one bookie, for the v2 and the gRPC server together.
 
-    Args:
-        connections_max: Number of connections; each has reserves.
-        in_flight_bytes_max: All lanes and reserves together; `writes` is a part of `adds`.
-
-    Attributes:
-        held: The lanes whose bytes are given back only after an action of peers.
+    `in_flight_bytes_max` covers all lanes and reserves; `writes` is a part of `adds`.
     """
 
     def __init__(self, connections_max: int, in_flight_bytes_max: int) -> None:
@@ -53,7 +48,7 @@ class Lanes:
         self.reads = Budget("reads", 3 * shared_bytes // 8)
         self.control = Budget("control", shared_bytes // 8)
         self.writes = Budget("writes", 3 * shared_bytes // 32, is_draining=True)
-        self.held = (self.adds, self.reads, self.control)
+        self.held = (self.adds, self.reads, self.control)  # given back after an action of peers
         self.all = (*self.held, self.writes)
 
     @classmethod

@@ -38,18 +38,9 @@ async def check_cookies(
 ) -> Cookie:
     """Return the bookie's cookie, which every directory and the metadata store now hold.
 
-    The caller has locked the directories. On a first start this writes the cookies.
-
-    Args:
-        registration: The cookies of the cluster.
-        bookie_id: This bookie's id.
-        directories: This bookie's directories; nothing else is read or written here.
-        initialize: Called on a first start, before the cookie is in the store: writes the first
-            MANIFEST of every directory, durably. Called once more after an interruption.
-
-    Raises:
-        CookieMismatchError: Names the exact path, its contents and the remedy; nothing changed.
-        MetadataError: The store could not be reached.
+    The caller has locked the directories. A first start writes the cookies. Before the store's, it
+    calls `initialize`, which writes the first MANIFEST of every directory, durably; again after an
+    interruption. A CookieMismatchError changes nothing.
     """
     await registration.sync()
     wanted = Cookie(

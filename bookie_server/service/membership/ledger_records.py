@@ -21,11 +21,6 @@ class StoreMetadataCheck:
 
     After state may have been lost, the first regular add of a ledger waits for this answer
     (PROTOCOL.md#F7); storage bounds the wait.
-
-    Args:
-        ledgers: The store.
-        bookie_id: This bookie's id.
-        timeout_ms: Longest wait for the store; then the answer is UNKNOWN.
     """
 
     def __init__(self, ledgers: LedgerStore, bookie_id: str, timeout_ms: int) -> None:
@@ -56,13 +51,8 @@ class StoreMetadataCheck:
 class StoreLedgerListing:
     """The `LedgerListing` port: answers from ledger metadata.
 
-    The answers of a store without this bookie's cookie do not count: it was emptied, or is
-    another one.
-
-    Args:
-        ledgers: The ledger metadata.
-        registration: Has the cookie.
-        bookie_id: This bookie's id.
+    The answers of a store without this bookie's cookie do not count: it was emptied, or is another
+    one.
     """
 
     def __init__(self, ledgers: LedgerStore, registration: Registration, bookie_id: str) -> None:

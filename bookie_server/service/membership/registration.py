@@ -35,12 +35,7 @@ class BookieRegistration:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, *, read_only: bool) -> None:
-        """Announce the bookie; it is visible on return.
-
-        Raises:
-            LocalProtocolError: Another live session holds the bookie id.
-            MetadataError: The store could not be reached.
-        """
+        """Announce the bookie; it is visible on return. Fails if another session holds its id."""
         self._is_read_only = read_only
         await self._registration.register(self._info, read_only=read_only)
         self._task = asyncio.create_task(self._follow(read_only), name="registration")

@@ -33,10 +33,8 @@ class SessionFile:
     def __init__(self, directory: Path, boot_id: Path = BOOT_ID) -> None:
         """Reads and writes nothing yet.
 
-        Args:
-            directory: The bookie's, locked as long as this is used.
-            boot_id: A file that differs after each start of the kernel. It does not exist on some
-                systems; there no session is ever ended.
+        `boot_id` differs after each start of the kernel. Without such a file no session is ever
+        ended.
         """
         self._path = directory / SESSION_FILE
         self._lock_path = directory / LOCK_NAME
@@ -45,10 +43,8 @@ class SessionFile:
     async def take_over(self, tree: ZnodeTree) -> Callable[[], None]:
         """End the session of this bookie's last process, and from now on store that of `tree`.
 
-        Failures cost time only: the old session ends by its timeout.
-
-        Returns:
-            A function that stops following `tree` from one session to the next.
+        Failures cost time only: the old session ends by its timeout. Returns a function that stops
+        following `tree` from one session to the next.
         """
         secret = self._recall()
         if secret is not None:

@@ -21,17 +21,7 @@ from ledgerlog_spark.model import Code
 
 @dataclass(slots=True)
 class ServiceCounters:
-    """Counters of the servers of one bookie since it started; they only increase.
-
-    Attributes:
-        answers: Per outcome, over all operations and both protocols.
-        bad_frames: Requests refused before they reached storage.
-        connections_refused: Refused because no place was free or could be freed.
-        connections_replaced: Idle ones that were closed for new connections.
-        connections_swept: Closed because they held bytes of a full lane without progress.
-        connections_closed_by_us: Closed because of bytes that cannot be delimited, or of a peer
-            that stalled or sent no request; swept ones are included.
-    """
+    """Counters of one bookie's servers; docs/generate/metrics.py has their meanings."""
 
     add_requests: int = 0
     add_entries: int = 0
@@ -53,14 +43,7 @@ class ServiceCounters:
 
 
 class ServiceCollector:
-    """Reads the counters, and gauges given as functions, at a scrape.
-
-    Args:
-        counters: Those of this process.
-        gauges: Name (without prefix) to the function that returns its value.
-        storage: Returns storage's own counters by name.
-        loop_lag: That of the serving event loop.
-    """
+    """Reads the counters, and gauges given as functions, at a scrape."""
 
     def __init__(
         self,

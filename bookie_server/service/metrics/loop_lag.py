@@ -18,16 +18,10 @@ BOUNDS_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 
 class Lags:
-    """Lags of one kind.
-
-    Attributes:
-        counts: By length, one for each of `BOUNDS_SECONDS` and one above.
-        sum_seconds: Sum of all.
-        max_seconds: The longest.
-    """
+    """Lags of one kind."""
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS_SECONDS) + 1)
+        self.counts = [0] * (len(BOUNDS_SECONDS) + 1)  # one for each bound, one above
         self.sum_seconds = 0.0
         self.max_seconds = 0.0
 
@@ -51,17 +45,7 @@ class LoopLag:
     """Measures how late each of its wake-ups is, and how much of that was computing.
 
     It wakes up every 20 ms (0.2 % of a CPU). So it sees every longer delay of the loop, minus at
-    most that time.
-
-    Args:
-        clock: Monotonic seconds.
-        cpu_clock: Seconds of CPU that the calling thread has used.
-        call_later: Default: the running loop's.
-
-    Attributes:
-        wall: Lateness of each wake-up.
-        cpu: CPU seconds of the loop's thread since the previous wake-up, at most the lateness: a
-            lower bound of the computing in that time.
+    most that time. Both clocks are in seconds; `cpu_clock` is that of the calling thread.
     """
 
     def __init__(
@@ -77,7 +61,7 @@ class LoopLag:
         self._cpu_before = 0.0
         self._is_stopped = False
         self.wall = Lags()
-        self.cpu = Lags()
+        self.cpu = Lags()  # at most the lateness: a lower bound of the computing
 
     def start(self) -> None:
         """Start the probe, on the loop to watch."""

@@ -27,17 +27,7 @@ LOOK_SECONDS: Final = 0.2
 
 
 class MetricsServer:
-    """The metrics port of one bookie.
-
-    Args:
-        address: IP address.
-        port: 0 takes a free one.
-        collector: Source of the metrics.
-        clock: Monotonic seconds.
-
-    Attributes:
-        port: The port that it listens on.
-    """
+    """The metrics port of one bookie."""
 
     def __init__(
         self,

@@ -42,17 +42,6 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
 
     Overrides of `_demand` and `_handle` determine the bytes of a frame's request, carry it out, and
     pass its answer to `_answer`.
-
-    Attributes:
-        host: The peer's address without its port.
-        peer: The peer's address, for logs.
-        open_requests: Requests accepted and not answered.
-        frames_received: Complete frames in all.
-        received_bytes: Bytes in all.
-        is_proven: Whether one of its requests was answered.
-        shares: Its shares of the lanes.
-        memory: The memory that it receives into.
-        watch: The peer's progress, for the sweeper.
     """
 
     __slots__ = (
@@ -89,13 +78,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         admit: Callable[[PeerConnection], bool],
         left: Callable[[PeerConnection], None],
     ) -> None:
-        """A connection that the event loop opens.
-
-        Args:
-            shared: State shared by the connections of the bookie.
-            admit: Returns whether it may stay; called when it opens.
-            left: Called when it is closed, even if it was not admitted.
-        """
+        """Created by the event loop; `left` is called even if `admit` refused it."""
         self._shared = shared
         self._admit = admit
         self._left = left
@@ -112,11 +95,11 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         self._waits_since = 0.0
         self._written_bytes = 0
         self._set_host("")
-        self.open_requests = 0
+        self.open_requests = 0  # accepted, not answered
         self.frames_received = 0
         self.received_bytes = 0
-        self.is_proven = False
-        self.peer: object = None
+        self.is_proven = False  # one of its requests was answered
+        self.peer: object = None  # its address, for logs
         self.watch = PeerWatch(shared.loop.time())
 
     def _set_host(self, host: str) -> None:

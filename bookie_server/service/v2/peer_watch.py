@@ -18,21 +18,13 @@ FRAME_STALLS_MAX: Final = 10
 
 @dataclass(slots=True, eq=False)
 class PeerWatch:
-    """The observed progress of one peer.
+    """The observed progress of one peer."""
 
-    Attributes:
-        opened_at: Seconds on the loop's clock, as all times here.
-        heard_at: Time at which bytes of the peer were last noticed.
-        took_at: Time at which it last took answers, or had none to take.
-        sent_at: Time at which it last sent part of a frame, or had no frame to complete.
-        frame_began_at: Time at which its incomplete frame was first noticed; None without one.
-    """
-
-    opened_at: float
-    heard_at: float = field(init=False)
-    took_at: float = field(init=False)
-    sent_at: float = field(init=False)
-    frame_began_at: float | None = field(default=None, init=False)
+    opened_at: float  # seconds on the loop's clock, as all times here
+    heard_at: float = field(init=False)  # bytes of the peer were noticed
+    took_at: float = field(init=False)  # it took answers, or had none to take
+    sent_at: float = field(init=False)  # it sent part of a frame, or owed none
+    frame_began_at: float | None = field(default=None, init=False)  # of an incomplete frame
     _received_bytes: int = field(default=0, init=False)
     _received_bytes_moved: int = field(default=0, init=False)
     _taken_bytes: int | None = field(default=None, init=False)
@@ -50,15 +42,7 @@ class PeerWatch:
         is_incomplete: bool,
         taken_bytes: int | None,
     ) -> None:
-        """Compare with the previous look.
-
-        Args:
-            now: The time.
-            received_bytes: Total bytes from the peer.
-            frames_received: Total complete frames from the peer.
-            is_incomplete: Whether the peer owes the rest of a frame, and could send it.
-            taken_bytes: Total bytes of answers that it took; None while it has taken all.
-        """
+        """Compare the totals with the previous ones; `taken_bytes` is None if all are taken."""
         if received_bytes != self._received_bytes:
             self.heard_at = now
             self._received_bytes = received_bytes

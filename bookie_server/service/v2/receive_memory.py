@@ -18,19 +18,7 @@ from ledgerlog_spark.wire.frames import ChunkPool, FrameSplitter, ReceiveBuffer,
 
 
 class ReceiveMemory:
-    """The memory that `FrameSplitter` receives into, within bounds.
-
-    Attributes:
-        frames: Cuts received bytes into frames.
-        wanted: The missing memory when `make_room` was last false: the share that has to grant it,
-            and the size of the chunk.
-
-    Args:
-        frame_size_bytes_max: Largest frame.
-        pool: Allocates chunks.
-        adds: The connection's share for received bytes.
-        control: The same for recovery and fencing.
-    """
+    """The memory that `FrameSplitter` receives into, within bounds."""
 
     __slots__ = ("_adds", "_control", "frames", "wanted")
 
@@ -38,7 +26,7 @@ class ReceiveMemory:
         self, frame_size_bytes_max: int, pool: ChunkPool, adds: Share, control: Share
     ) -> None:
         self.frames = FrameSplitter(frame_size_bytes_max, pool, self._obtain)
-        self.wanted: tuple[Share, int] | None = None
+        self.wanted: tuple[Share, int] | None = None  # share and chunk size
         self._adds = adds
         self._control = control
 

@@ -30,14 +30,7 @@ _logger = get_logger("v2")
 
 
 class V2Server:
-    """The data plane of one bookie.
-
-    Args:
-        settings: Bounds and the address.
-        storage: Carries out the requests.
-        lanes: Shared with the gRPC service.
-        counters: Shared with the gRPC service.
-    """
+    """The data plane of one bookie; lanes and counters are shared with the gRPC service."""
 
     def __init__(
         self,

@@ -27,15 +27,7 @@ HOSTS_KEPT_MAX: Final = 1_024
 
 
 class V2Shared:
-    """Created once, on the event loop that serves the connections.
-
-    Attributes:
-        lanes: Bounds of the memory held for peers.
-        relieve: Closes connections that hold a lane's bytes without progress, immediately.
-        known_hosts: Addresses that recently had a request answered, oldest first.
-        turns: Connections that continue in turn, one after the other.
-        hosts_warned_of: Addresses whose protocol version was logged, oldest first.
-    """
+    """Created once, on the event loop that serves the connections."""
 
     def __init__(
         self,
@@ -54,9 +46,9 @@ class V2Shared:
         self.batch_count_max = BATCH_COUNT_MAX
         self.receive_pool = ChunkPool(RECEIVE_POOL_BYTES)
         self._is_turning = False
-        self.turns: deque[Callable[[], None]] = deque()
-        self.known_hosts = RecentHosts()
-        self.hosts_warned_of = RecentHosts()
+        self.turns: deque[Callable[[], None]] = deque()  # to continue, one after the other
+        self.known_hosts = RecentHosts()  # with an answered request
+        self.hosts_warned_of = RecentHosts()  # of their protocol version
 
     def take_turn(self, resume: Callable[[], None]) -> None:
         """Call `resume` after the connections before it, a few of them in each turn of the loop.

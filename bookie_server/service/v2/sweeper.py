@@ -36,18 +36,7 @@ _logger = get_logger("v2")
 
 
 class ConnectionSweeper:
-    """Checks the connections of one server.
-
-    Args:
-        connections: The open ones; closed ones are removed from it.
-        lanes: Their budgets.
-        settings: Time-outs.
-        counters: Counters of the service.
-        clock: Monotonic time in seconds.
-
-    Attributes:
-        others: Also called to make room in a lane, with the lane and the time for progress.
-    """
+    """Checks the connections of one server."""
 
     def __init__(
         self,

@@ -54,13 +54,7 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
 class OsFileSystem:
-    """One directory, its threads and its lock.
-
-    Args:
-        directory: Created by `lock` if missing.
-        on_notice: Called once with a sentence when the file system lacks a feature.
-        cached_bytes_max: Written bytes that are left in the page cache.
-    """
+    """One directory, its threads and its lock. Missing features are passed to `on_notice`."""
 
     def __init__(
         self,

@@ -27,9 +27,8 @@ class OsClock:
 class OsTasks:
     """Coroutines as tasks of the running event loop.
 
-    Args:
-        on_crash: Called with the name and error of a coroutine that raised. It has to end the
-            process, because such an error is a bug. Default: the loop's exception handler.
+    `on_crash` gets the name and error of a coroutine that raised, which is a bug; it has to end the
+    process. Default: the loop's exception handler.
     """
 
     def __init__(self, on_crash: Callable[[str, BaseException], None] | None = None) -> None:
@@ -74,14 +73,10 @@ class OsTasks:
 
 
 class OrderedThread:
-    """Runs calls one after the other; each wakes the event loop once.
-
-    Attributes:
-        is_stopped: New calls are never carried out.
-    """
+    """Runs calls one after the other; each wakes the event loop once."""
 
     def __init__(self, name: str) -> None:
-        self.is_stopped = False
+        self.is_stopped = False  # new calls are never run
         self._loop = asyncio.get_running_loop()
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -90,12 +85,7 @@ class OrderedThread:
     def call(
         self, function: Callable[[], T], on_abandoned: Callable[[T], object] = lambda _result: None
     ) -> asyncio.Future[T]:
-        """Run `function` in the thread.
-
-        Args:
-            function: Called once.
-            on_abandoned: Called with a result whose waiter was cancelled.
-        """
+        """Run `function` in the thread; `on_abandoned` gets a result whose waiter was cancelled."""
         future: asyncio.Future[T] = self._loop.create_future()
         self._calls.put(_Call(future, function, on_abandoned))
         return future

@@ -31,17 +31,12 @@ class ActiveIndex:
 
     A ledger whose pieces were dropped stays named: as long as the file has records of it, its
     tombstone is needed.
-
-    Attributes:
-        pieces: Count over all ledgers; one for a ledger whose pieces were dropped.
-        lists_bytes: Upper bound of the memory of the ids and lengths of all inserted runs,
-            including those of dropped ledgers.
     """
 
     def __init__(self) -> None:
         self._ledgers: dict[int, Pieces[JournalRecord]] = {}
-        self.pieces = 0
-        self.lists_bytes = 0
+        self.pieces = 0  # 1 for a ledger whose pieces were dropped
+        self.lists_bytes = 0  # upper bound for all inserted runs, dropped ones too
 
     def insert(self, record: JournalRecord) -> None:
         """Add a run; the newest by origin sequence wins where it overlaps."""
@@ -92,12 +87,9 @@ class ActiveIndex:
         return total.of(ledger_id, pieces)
 
     def encoding(self, identity: FileIdentity) -> Generator[None, None, tuple[bytes, int]]:
-        """Encode the body of the finish record; the index must not change meanwhile.
+        """Encode the body of the finish record, and return it with the live bytes of the file.
 
-        Yields after every `UNITS_PER_TURN` pieces or ledgers.
-
-        Returns:
-            The body, and the live bytes of the file.
+        The index must not change meanwhile. Yields after every `UNITS_PER_TURN` pieces or ledgers.
         """
         encoder = IndexEncoder(identity)
         live_bytes = units = 0

@@ -51,45 +51,30 @@ Reading = Generator[Need, bytes, "object"]
 
 @dataclass(slots=True)
 class OpenFile:
-    """A file that is being written, or prepared for it.
-
-    Attributes:
-        end: Offset of the next record.
-        first_sequence: Sequence of its first record, 0 while it has none.
-        finish_sequence: Sequence of its finish record, 0 while it takes others.
-        is_recycled: The slot held another file: the bytes after the end are not zeros.
-    """
+    """A file that is being written, or prepared for it."""
 
     entry: FileEntry
     handle: PooledFile
     identity: FileIdentity
-    end: int = RECORDS_START
-    first_sequence: int = 0
-    finish_sequence: int = 0
-    is_recycled: bool = False
+    end: int = RECORDS_START  # offset of the next record
+    first_sequence: int = 0  # sequence of its first record, 0 while it has none
+    finish_sequence: int = 0  # sequence of its finish record, 0 while it takes others
+    is_recycled: bool = False  # the slot held another file: the bytes after the end are not zeros
     index: ActiveIndex = field(default_factory=ActiveIndex)
 
 
 @dataclass(slots=True, eq=False)
 class FinishedFile:
-    """A file with an index of its own.
-
-    Attributes:
-        head: Head of the index; None while it is being rebuilt.
-        header_size: Header size of the finish record; the index follows the header.
-        rebuilt: Pieces in memory that replace a damaged index.
-        live: Ledgers that are not dropped, and the bytes of their entries.
-        live_bytes: Sum of these bytes.
-    """
+    """A file with an index of its own."""
 
     entry: FileEntry
     handle: PooledFile
     identity: FileIdentity
-    head: IndexHead | None = None
-    header_size: int = 0
-    rebuilt: ActiveIndex | None = None
-    live: dict[int, int] = field(default_factory=dict)
-    live_bytes: int = 0
+    head: IndexHead | None = None  # none while it is rebuilt
+    header_size: int = 0  # of the finish record; the index follows it
+    rebuilt: ActiveIndex | None = None  # pieces in memory that replace a damaged index
+    live: dict[int, int] = field(default_factory=dict)  # ledgers not dropped, and their bytes
+    live_bytes: int = 0  # their sum
     blocks: dict[int, IndexBlock] = field(default_factory=dict)
 
     @property

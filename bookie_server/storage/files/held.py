@@ -16,10 +16,6 @@ class HeldFiles:
 
     A file's `live_bytes` are those of the ledgers that it is found by. A ledger with entries both
     above and below its tombstone in one file counts with all of them until the next drop.
-
-    Args:
-        files: In ascending order of id.
-        tombstone_of: Origin sequence below which a ledger's entries were dropped.
     """
 
     def __init__(self, files: Iterable[FinishedFile], tombstone_of: Callable[[int], int]) -> None:

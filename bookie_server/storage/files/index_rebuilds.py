@@ -24,10 +24,7 @@ async def rebuild_index(
 ) -> None:
     """Scan a finished file whose index is damaged; until the end no absence is reported.
 
-    Args:
-        file: In doubt from here on if its records are damaged, too.
-        shared: Has the files in doubt, and counts rebuilt indexes and damage.
-        give_way: Called after each slice of work.
+    The file stays in doubt if its records are damaged, too.
     """
     entry, doubts, counters = file.entry, shared.health.files_in_doubt, shared.counters.boot
     doubts.add(entry.file_id)

@@ -49,21 +49,7 @@ def room_left(file: OpenFile) -> int:
 
 
 class FileKeeper:
-    """Owns all files of one directory once the bookie serves.
-
-    Args:
-        shared: State shared by the parts of the storage.
-        boot: Its files are freed as others replace them, so it is not kept.
-        on_failed: Called when the device failed.
-        on_state_change: Called when regular adds become possible or impossible.
-
-    Attributes:
-        active: The file that the journal writes.
-        full: The file before, until its index is durable; its index in memory serves reads.
-        spare: Prepared and named in the durable MANIFEST, or None.
-        finished: The other files.
-        pins: Readings that may touch any file.
-    """
+    """Owns all files of one directory once the bookie serves."""
 
     def __init__(
         self,
@@ -92,9 +78,9 @@ class FileKeeper:
         self._unmarked: list[FinishedFile] = []
         self._pinned: dict[str, PooledFile] = {}
         self.pins = Pins()
-        self.active = boot.active
-        self.full: OpenFile | None = None
-        self.spare = boot.spare
+        self.active = boot.active  # written by the journal
+        self.full: OpenFile | None = None  # the file before, until its index is durable
+        self.spare = boot.spare  # prepared and named in the MANIFEST
         self.finished = HeldFiles(boot.finished, shared.states.tombstone_of)
 
     @property
@@ -138,12 +124,7 @@ class FileKeeper:
         return None if self.has_room_for(2 * CONTROL_RECORD_SIZE) else Code.READ_ONLY
 
     def must_roll(self, size: int, stretches: int) -> bool:
-        """Return whether a record of `size` bytes has to go to the next file.
-
-        Args:
-            size: Bytes.
-            stretches: Stretches of consecutive ids in it and in all records that are not durable.
-        """
+        """Return whether a record has to go to the next file (see `JournalFiles`)."""
         active = self.active
         if active.end == RECORDS_START:
             return False
@@ -342,16 +323,10 @@ class FileKeeper:
         self.wake()
 
     async def commit(self, prepared: OpenFile | None, *, keep_open: bool = True) -> None:
-        """Make the current files the directory's, durably.
+        """Make the current files the directory's, durably, with `prepared` as the next one.
 
-        Args:
-            prepared: The next file to name.
-            keep_open: False at a clean stop: open files hold nothing and become free.
-
-        Raises:
-            DiskFullError: Nothing changed.
-            TooManyFilesError: Nothing changed.
-            SyncFailedError: The device failed.
+        At a clean stop open files hold nothing and become free. After a DiskFullError or
+        TooManyFilesError nothing changed.
         """
         dead = self.finished.dead(self._health.files_in_doubt)
         for file in dead:

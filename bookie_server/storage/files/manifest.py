@@ -40,12 +40,9 @@ FIRST_GENERATION = 1
 async def initialize_directory(files: FileSystem) -> None:
     """Write the first MANIFEST, durably, unless there is one.
 
-    For a directory that is known to be new: from then on a missing MANIFEST is damage. A crash at
-    any moment leaves a state in which the call can be repeated.
-
-    Raises:
-        DamagedDirectoryError: There are entry-log files, so the directory is not new.
-        StorageError: The device failed, or has no room.
+    For a directory that is known to be new: from then on a missing MANIFEST is damage, and entry-
+    log files without one are, too. A crash at any moment leaves a state in which the call can be
+    repeated.
     """
     # A killed process may have left a renamed MANIFEST only in the page cache.
     await files.sync_directory()
@@ -73,17 +70,10 @@ async def _go_on() -> None:
 class ManifestStore:
     """The durable MANIFEST of one directory, and the ledger states that it names.
 
-    A commit appends the states that changed. When more was appended than the file began with, the
-    file is rewritten. Both work in slices of `UNITS_PER_TURN`. Changes during the commit are the
-    last block, which is encoded in the same turn as the MANIFEST, so the two always agree.
-
-    Args:
-        files: The directory.
-        deltas_bytes_min: A ledger-state file with less appended is not rewritten.
-        give_way: Called after each slice of a MANIFEST of very many files.
-
-    Attributes:
-        current: The MANIFEST on the device.
+    A commit appends the states that changed. When more was appended than the file began with, and
+    at least `deltas_bytes_min`, the file is rewritten. Both work in slices of `UNITS_PER_TURN`.
+    Changes during the commit are the last block, which is encoded in the same turn as the MANIFEST,
+    so the two always agree.
     """
 
     def __init__(
@@ -96,7 +86,7 @@ class ManifestStore:
         self._give_way = give_way
         self._deltas_min = deltas_bytes_min
         self._base_bytes: int | None = None  # of a state file that this process wrote
-        self.current = Manifest()
+        self.current = Manifest()  # on the device
 
     async def load(self, names: list[str]) -> HeldLedgers:
         """Read MANIFEST and ledger states."""
@@ -126,15 +116,10 @@ class ManifestStore:
     async def commit(self, compose: Callable[[], Manifest], states: HeldLedgers) -> None:
         """Replace the MANIFEST atomically; durable on return.
 
-        Args:
-            compose: Called once. State changes after its turn are not in this commit. This method
-                sets the generation and state file of its manifest.
-            states: All ledgers; `changed` then has only the changes made during the call.
-
-        Raises:
-            DiskFullError: Nothing changed.
-            TooManyFilesError: Nothing changed.
-            SyncFailedError: Either the old or the new one counts; which one is unknown.
+        `compose` is called once; its manifest gets a generation and a state file. State changes
+        after its turn are not in this commit: `states.changed` then has only these. After a
+        DiskFullError or TooManyFilesError nothing changed; after a SyncFailedError either the old
+        or the new one counts.
         """
         generation = self.current.generation + 1
         appended = self.current.state_bytes - (self._base_bytes or 0)
@@ -200,17 +185,7 @@ class ManifestStore:
         taken: set[int],
         compose: Callable[[], Manifest],
     ) -> tuple[int, Manifest]:
-        """Write the states of `ids`, then the changes; returns the end and the composed MANIFEST.
-
-        Args:
-            file: The state file.
-            offset: Offset of the first block.
-            generation: Generation of the next MANIFEST.
-            states: All ledgers.
-            ids: Written before the changes: all ledgers of a new file.
-            taken: Output: the ids taken from `states.changed`.
-            compose: As in `commit`.
-        """
+        """Write the states of `ids`, then changed ones, which `taken` gets; returns the end."""
         if offset == 0:
             await file.truncate(0)
         # Each round is shorter than the one before, unless changes come as fast as they are

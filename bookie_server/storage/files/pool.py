@@ -21,17 +21,7 @@ OPEN_TRIES_MAX = 20
 
 
 class FilePool:
-    """The FileSystem port over another one, with a bound on open files.
-
-    Args:
-        files: Opens them.
-        tasks: Makes futures for waits.
-        open_max: Files open at the same time; at least 8, as files under writing stay open.
-
-    Attributes:
-        open_count: Files that are open, being opened or being closed.
-        opened: Number of times that a file was opened.
-    """
+    """The FileSystem port over another one, with a bound on open files: at least 8."""
 
     def __init__(self, files: FileSystem, tasks: Tasks, open_max: int) -> None:
         self._files = files
@@ -40,8 +30,8 @@ class FilePool:
         self._open: OrderedDict[PooledFile, None] = OrderedDict()
         self._waiting: deque[Future[None]] = deque()
         self._is_closed = False
-        self.open_count = 0
-        self.opened = 0
+        self.open_count = 0  # open, being opened or being closed
+        self.opened = 0  # in all
         self.lock = files.lock
         self.unlock = files.unlock
         self.rename = files.rename
@@ -65,12 +55,7 @@ class FilePool:
         return PooledFile(self, name)
 
     async def open(self, name: str, *, create: bool = False) -> PooledFile:
-        """Open for reading and writing; it stays open until it is closed or `may_close`.
-
-        Raises:
-            MissingFileError: No such file, and `create` is false.
-            TooManyFilesError: No descriptor was available for 2 s; the call may be repeated.
-        """
+        """Open for reading and writing; it stays open until it is closed or `may_close`."""
         file = PooledFile(self, name, is_held=True)
         await self.open_now(file, create=create)
         return file
@@ -184,26 +169,16 @@ class FilePool:
 
 @dataclass(slots=True, eq=False)
 class PooledFile:
-    """The File port; opened when it is used, unless it is held open.
-
-    Attributes:
-        name: Name in the directory.
-        opened: The file itself while it is open.
-        opening: Futures of the waiters for the opening under way; None without one.
-        uses: Operations under way.
-        is_held: Must not be closed for other files.
-        was_used: Used since the pool last looked for a file to close.
-        is_closed: Closed permanently.
-    """
+    """The File port; opened when it is used, unless it is held open."""
 
     _pool: FilePool
     name: str
-    opened: File | None = None
-    opening: list[Future[None]] | None = None
-    uses: int = 0
-    is_held: bool = False
-    was_used: bool = False
-    is_closed: bool = False
+    opened: File | None = None  # while it is open
+    opening: list[Future[None]] | None = None  # waiters for the opening under way
+    uses: int = 0  # operations under way
+    is_held: bool = False  # must not be closed for others
+    was_used: bool = False  # since the pool looked for a file to close
+    is_closed: bool = False  # permanently
     _idle: list[Future[None]] = field(default_factory=list)
 
     def may_close(self) -> None:

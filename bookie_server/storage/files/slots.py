@@ -31,16 +31,9 @@ class Slots:
     ) -> OpenFile:
         """Return an empty file with a new identity, allocated and durable, including its name.
 
-        Args:
-            file_id: Never used before.
-            free_slot: Listed free by the durable MANIFEST; None makes a new slot.
-            is_last_resort: Makes a small file from the space that is otherwise kept free, so that a
-                bookie with a full disk still starts.
-
-        Raises:
-            DiskFullError: There is no room for it. A new slot for it is removed.
-            TooManyFilesError: No descriptor was available. A new slot for it is removed.
-            StorageError: The device failed.
+        A new slot is made unless the durable MANIFEST lists a free one, and removed after a
+        DiskFullError or TooManyFilesError. The last resort is a small file in the space that is
+        otherwise kept free, so that a bookie with a full disk still starts.
         """
         size, kept_free = self._settings.file_size_bytes, self._settings.free_bytes_min
         if is_last_resort:

@@ -34,10 +34,6 @@ class Readings:
     after each page that was not in the cache: many pages may come in one turn of the event loop.
     There are separate lines for batches, for single entries, and for comparisons of adds with
     stored entries: none of them waits for the others.
-
-    Args:
-        tasks: Runs readings that do not end immediately.
-        pins: Registers each of those.
     """
 
     def __init__(self, tasks: Tasks, pins: Pins) -> None:
@@ -54,13 +50,10 @@ class Readings:
         *,
         is_batch: bool = False,
     ) -> None:
-        """Drive a reading, immediately as far as its bytes are in the page cache.
+        """Drive a new reading, immediately as far as its bytes are in the page cache.
 
-        Args:
-            reading: Not begun.
-            on_result: Called with its result, possibly before this returns.
-            on_error: Called instead when it fails.
-            is_batch: It may have portions, so it waits in line if other batches are under way.
+        The result may come before this returns. A batch may have portions, so it waits in line if
+        other batches are under way.
         """
         need: Need | None = None
         if not (is_batch and self._batches):
@@ -89,12 +82,7 @@ class Readings:
         self._tasks.spawn("cold read", going_on)
 
     async def compare(self, reading: Generator[Need | None, bytes, R], count: int) -> R:
-        """Drive the comparison of an add with stored entries, in line from the beginning.
-
-        Args:
-            reading: Not begun; in portions of at most `RECORDS_PER_TURN` entries.
-            count: Number of the add's entries.
-        """
+        """Drive the comparison of an add of `count` entries with stored ones, in line."""
         pin = self._pins.take()
 
         def wait_in_line(_size_bytes: int = 0) -> Awaitable[None]:
@@ -168,14 +156,10 @@ async def finish(
     give_way: Callable[[], Awaitable[None]] | None = None,
     wait_in_line: Callable[[int], Awaitable[None]] | None = None,
 ) -> R:
-    """Drive a reading to its end, waiting for every byte it needs.
+    """Drive a reading to its end, waiting for every byte it needs; begun if `need` is given.
 
-    Args:
-        reading: Begun if `need` is given.
-        need: Its first need.
-        give_way: Called after every `NEEDS_PER_TURN` needs.
-        wait_in_line: Called after every portion, and after each wait for bytes, with their
-            number; None for a reading without portions.
+    `give_way` is called after every `NEEDS_PER_TURN` needs, `wait_in_line` after every portion and
+    each wait for bytes, with their number.
     """
     try:
         if need is None:

@@ -61,17 +61,12 @@ RECORD_COST_BYTES = 512
 
 
 class Found(NamedTuple):
-    """The place of an entry.
-
-    Attributes:
-        place: Index of the entry in the record.
-        following: Number of consecutive entries right after it in the same record.
-    """
+    """The place of an entry."""
 
     handle: File
     record: JournalRecord
-    place: int
-    following: int
+    place: int  # index of the entry in the record
+    following: int  # consecutive entries right after it in the record
 
 
 class RecentBodies:
@@ -103,11 +98,7 @@ class RecentBodies:
 
 
 class Reader:
-    """Reads entries of one directory: active file first, the newest copy counts.
-
-    Attributes:
-        readings: Drives the readings of this object.
-    """
+    """Reads entries of one directory: active file first, the newest copy counts."""
 
     def __init__(self, shared: Shared, keeper: FileKeeper) -> None:
         self._keeper = keeper
@@ -122,11 +113,7 @@ class Reader:
         self.readings = Readings(shared.tasks, keeper.pins)
 
     def find(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, Found | None]:
-        """Return the place of an entry, or None if no file holds it.
-
-        Raises:
-            CorruptRecordError: An index or record header is damaged: unknown, not absent.
-        """
+        """Return the place of an entry, or None if no file holds it; damage proves nothing."""
         holder, full = self._keeper.active, self._keeper.full
         best: Piece[JournalRecord] | Piece[int] | None = holder.index.find(ledger_id, entry_id)
         if full is not None:
@@ -251,11 +238,9 @@ class Reader:
     def read_batch(self, request: StoredBatchRead) -> Generator[Need | None, bytes, list[bytes]]:
         """Return consecutive entries as far as they fit; empty when the first one is not held.
 
-        Ends after `RECORDS_PER_BATCH_MAX` records. Yields None after each `RECORDS_PER_PORTION`,
-        because a long turn of the loop delays everything else.
-
-        Raises:
-            CorruptRecordError: The first entry is damaged; a later one only ends the batch.
+        Ends after `RECORDS_PER_BATCH_MAX` records, and before a damaged entry that is not the
+        first. Yields None after each `RECORDS_PER_PORTION`, because a long turn of the loop delays
+        everything else.
         """
         return (yield from twice(lambda: self._read_batch(request)))
 
@@ -313,9 +298,7 @@ class Reader:
     async def held(self, ledger_id: int, count_max: int = RANGES_MAX) -> Spans:
         """Return the stretches of held entries as first and last ids (inclusive), ascending.
 
-        Raises:
-            TooManyRangesError: There are more than `count_max` of them.
-            StorageError: They are unknown: in limbo, damaged, failed.
+        Raises TooManyRangesError for more than `count_max`, and StorageError if they are unknown.
         """
         if not may_say_absent(self._states.get(ledger_id), self._health):
             raise StorageError(
