@@ -3,7 +3,7 @@
 A group is the records that were queued while the group before was written and synced. If none were
 queued, the next record is synced immediately and alone. A group is written only after the sync of
 the one before. So a crash can tear only the last group, and the order of syncs is that of the file
-(FORMATS.md#what-is-durable-before-what).
+(FORMATS.md#order-of-durability).
 
 A full group does not wait here: it is passed to the file system while the group before is under
 way. The file system writes it right after that sync (`File.write_synced`). So the device is not
