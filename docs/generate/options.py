@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from docs.generate.markdown import code, table
-from ledgerlog_spark.datasource.options.table import ALIASES, BY_LOWER_NAME, NEAREST, TABLE, Use
+from ledgerlog_spark.datasource.options.table import ALIASES, NEAREST, Use
+from ledgerlog_spark.datasource.options.values import BY_LOWER_NAME, TABLE
 
 INTRODUCTION = """\
 # Options of format("ledger")

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from ledgerlog_spark.datasource.options.values import SourceOptions, WriteOptions
+    from ledgerlog_spark.datasource.options.values import SourceOptions
 
 _NAMES_WHAT_TO_READ = frozenset({"path", "paths", "log", "logs", "logpattern", "ledgerid"})
 
@@ -125,7 +125,7 @@ class LedgerDataSource(DataSource):
 
     def _of_write(
         self, schema: StructType, *, overwrite: bool, streams: bool = False
-    ) -> tuple[str, WriteOptions, str]:
+    ) -> tuple[str, SourceOptions, str]:
         """Service URI, options and rows of a write; the schema of its rows names no log."""
         from ledgerlog_spark.datasource.options.sql_table import check_target
 

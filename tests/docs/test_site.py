@@ -16,7 +16,7 @@ from docs.generate import commands, errors, metrics, pictures
 from docs.generate.hooks import with_lines_before_lists
 from docs.generate.pages import PAGES
 from ledgerlog_spark.client.settings import ClientSettings
-from ledgerlog_spark.datasource.options.table import TABLE
+from ledgerlog_spark.datasource.options.values import TABLE
 from tests.fixtures.command_line import ROOT
 
 if TYPE_CHECKING:

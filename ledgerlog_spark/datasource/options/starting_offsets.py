@@ -10,15 +10,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import ConfigurationError, DataLossError
 from ledgerlog_spark.protocol.log.properties import check_log_name
 from ledgerlog_spark.protocol.log.state.records import VersionInterval
 
-if TYPE_CHECKING:
-    Offsets = Mapping[str, int] | str
-    """A word for all logs, or numbers by log name, "*" for those that are not named."""
+Offsets = Mapping[str, int] | str
+"""A word for all logs, or numbers by log name, "*" for those that are not named."""
 
 EARLIEST, LATEST = "earliest", "latest"
 EARLIEST_NUMBER, LATEST_NUMBER = -2, -1

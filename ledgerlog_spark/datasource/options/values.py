@@ -7,55 +7,41 @@ import json
 import re
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Annotated, Any, get_type_hints
 
-from ledgerlog_spark.datasource.options.starting_offsets import LATEST, parse_offsets
+from ledgerlog_spark.datasource.options.starting_offsets import (
+    EARLIEST,
+    ERROR,
+    GO_TO_LATEST,
+    LATEST,
+    Offsets,
+    parse_duration,
+    parse_moment,
+    parse_offsets,
+)
 from ledgerlog_spark.datasource.options.table import (
     ALIASES,
-    BY_LOWER_NAME,
+    CONTINUE,
+    FAIL,
     NEAREST,
     SPARKS_OWN,
     SPARKS_TABLE_PROPERTIES,
-    TABLE,
     TABLE_OPTION_PREFIX,
+    Option,
     Use,
+    boolean,
+    choice,
+    log_name,
+    log_names,
+    names,
+    pattern,
+    size_bytes,
+    text,
+    whole_number,
 )
 from ledgerlog_spark.errors import ConfigurationError
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """Options of a scan; the fields are described in `table.py`."""
-
-    log: str | None
-    logs: tuple[str, ...] | None
-    log_pattern: str | None
-    ledger_id: int | None
-    password_file: str | None
-    columns: tuple[str, ...] | None
-    starting_offsets: Mapping[str, int] | str
-    ending_offsets: Mapping[str, int] | str
-    starting_timestamp: int | None
-    ending_timestamp: int | None
-    starting_offsets_by_timestamp_strategy: str
-    version_as_of: int | None
-    timestamp_as_of: int | None
-    fail_on_data_loss: bool
-    include_metadata: bool
-    max_bytes_per_partition: int
-    min_partitions: int | None
-    max_records_per_partition: int | None
-
-    @property
-    def log_names(self) -> tuple[str, ...]:
-        """The named logs; empty when the read has a pattern or reads a ledger."""
-        return self.logs or ((self.log,) if self.log else ())
-
-    @property
-    def selection(self) -> LogSelection:
-        """The logs that are read."""
-        return LogSelection(self.log_names, self.log_pattern)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,68 +74,121 @@ class LogSelection:
         return f"log {', '.join(map(repr, self.names))}"
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOptions:
-    """Options of a streaming read; the fields are described in `table.py`.
-
-    Attributes:
-        read: The options that batch reads have too.
-    """
-
-    read: ReadOptions
-    on_overwrite: str
-    max_rows_per_trigger: int | None
-    max_bytes_per_trigger: int
-    min_rows_per_trigger: int | None
-    max_trigger_delay: int
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """Options of a write; the fields are described in `table.py`."""
-
-    log: str
-    password_file: str | None
-    create_if_missing: bool
-    ensemble_size: int | None
-    write_quorum: int | None
-    ack_quorum: int | None
-    digest_type: str | None
-    txn_app_id: str | None
-    txn_version: int | None
-    merge_schema: bool
-    overwrite_schema: bool
-    overwrite_if_changed: bool
-    retention_ms: int | None
-    retention_bytes: int | None
-    version_retention_ms: int | None
-    deleted_retention_ms: int | None
-    staging_ttl_ms: int | None
-    txn_retention_ms: int | None
-    target_entry_bytes: int
-    compression: str
-
-
 _TABLE_HINT = (
     ". For a SQL table: Spark 4.3 passes a table's options to a Python source only if CREATE "
     "TABLE has no column list. Create it with CREATE TABLE t USING ledger OPTIONS (log 'name'), "
     "or read it with SELECT .. FROM t WITH (log = 'name')"
 )
 
-Chosen = TypeVar("Chosen", ReadOptions, WriteOptions)
-
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """All options of one `load`, `save` or table, parsed.
+    """All options of one `load`, `save` or table, parsed; times are ms since the epoch.
 
     Attributes:
-        values: By attribute name, defaults filled in.
-        given: Attribute names of the options that were given.
+        given: Fields of the options that were given.
     """
 
-    values: Mapping[str, Any]
-    given: frozenset[str]
+    # fmt: off
+    log: Annotated[str | None, Option(Use.BOTH, log_name,
+        "name of the log; load(name) and save(name) also set it")] = None
+    logs: Annotated[tuple[str, ...] | None, Option(Use.READ, log_names,
+        "names of several logs, separated by commas")] = None
+    log_pattern: Annotated[str | None, Option(Use.READ, pattern,
+        "regular expression; reads all logs whose whole name matches")] = None
+    ledger_id: Annotated[int | None, Option(Use.BATCH, whole_number(0),
+        "id of one ledger, which is read entry by entry")] = None
+    metadata_service_uri: Annotated[str | None, Option(Use.BOTH, text,
+        "URI of the cluster, such as zk://host:2181/ledgers")] = None
+    password_file: Annotated[str | None, Option(Use.BOTH, text,
+        "file with the password of the ledgers, of 1 to 1,024 bytes")] = None
+    strict_options: Annotated[bool, Option(Use.BOTH, boolean,
+        "false: an unknown option is a warning instead of an error")] = True
+    engine: Annotated[str, Option(Use.BOTH, choice("auto", "jvm", "python"),
+        "the program that runs scans")] = "auto"
+    columns: Annotated[tuple[str, ...] | None, Option(Use.READ, names,
+        "names of the columns to read, in this order")] = None
+    starting_offsets: Annotated[Offsets, Option(
+        Use.READ, partial(parse_offsets, "startingOffsets"),
+        "first row: earliest, latest (the default of streams), a number, or JSON for each "
+        "log", "rows")] = EARLIEST
+    ending_offsets: Annotated[Offsets, Option(
+        Use.BATCH, partial(parse_offsets, "endingOffsets"),
+        "offset after the last row; forms as of startingOffsets", "rows")] = LATEST
+    starting_timestamp: Annotated[int | None, Option(Use.READ, parse_moment,
+        "first row that was committed at this time or later: ms since 1970, ISO 8601 (UTC by "
+        "default), or -10m")] = None
+    ending_timestamp: Annotated[int | None, Option(Use.BATCH, parse_moment,
+        "only rows that were committed before this time; forms as of startingTimestamp")] = None
+    starting_offsets_by_timestamp_strategy: Annotated[str, Option(
+        Use.READ, choice(ERROR, GO_TO_LATEST),
+        "behaviour when no row is as late as startingTimestamp")] = ERROR
+    version_as_of: Annotated[int | None, Option(Use.BATCH, whole_number(0),
+        "number of the version to read")] = None
+    timestamp_as_of: Annotated[int | None, Option(Use.BATCH, parse_moment,
+        "reads the version that was the newest at this time; forms as of startingTimestamp")] = None
+    fail_on_data_loss: Annotated[bool, Option(Use.READ, boolean,
+        "false: skip rows that no longer exist")] = True
+    on_overwrite: Annotated[str, Option(Use.STREAM, choice(FAIL, CONTINUE),
+        "continue: continue to read when the log is overwritten")] = FAIL
+    max_rows_per_trigger: Annotated[int | None, Option(Use.STREAM, whole_number(1),
+        "maximum of a micro-batch; also as maxOffsetsPerTrigger", "rows")] = None
+    max_bytes_per_trigger: Annotated[int, Option(Use.STREAM, size_bytes(1),
+        "approximate maximum of a micro-batch, as stored; at least one entry is read",
+        "bytes")] = 1 << 30
+    min_rows_per_trigger: Annotated[int | None, Option(Use.STREAM, whole_number(1),
+        "minimum of a micro-batch; also as minOffsetsPerTrigger", "rows")] = None
+    max_trigger_delay: Annotated[int, Option(Use.STREAM, parse_duration,
+        "maximum time to wait for minRowsPerTrigger; also as 15m", "ms")] = 900_000
+    include_metadata: Annotated[bool, Option(Use.READ, boolean,
+        "adds the columns _log, _ledger, _entry, _offset, _append_time")] = False
+    max_bytes_per_partition: Annotated[int, Option(Use.READ, size_bytes(1),
+        "maximum of one task", "bytes")] = 128 << 20
+    min_partitions: Annotated[int | None, Option(Use.READ, whole_number(1, 1_000_000),
+        "minimum number of tasks; defaults to the number that can run concurrently, of 4 MiB "
+        "or more each")] = None
+    max_records_per_partition: Annotated[int | None, Option(Use.READ, whole_number(1),
+        "maximum of one task, rounded up to whole entries", "rows")] = None
+    create_if_missing: Annotated[bool, Option(Use.WRITE, boolean,
+        "creates the log if it does not exist")] = True
+    ensemble_size: Annotated[int | None, Option(Use.WRITE, whole_number(1, 1024),
+        "bookies of a ledger, for a new log; 3 by default", "bookies")] = None
+    write_quorum: Annotated[int | None, Option(Use.WRITE, whole_number(1, 1024),
+        "copies of an entry, for a new log; 3 by default, or all of a smaller ensemble",
+        "bookies")] = None
+    ack_quorum: Annotated[int | None, Option(Use.WRITE, whole_number(1, 1024),
+        "copies before an entry is acknowledged, for a new log; 2 by default, or all of a "
+        "smaller write quorum", "bookies")] = None
+    digest_type: Annotated[str | None, Option(Use.WRITE, choice("CRC32C", "CRC32", "HMAC", "DUMMY"),
+        "digest of entries, for a new log; CRC32C by default")] = None
+    txn_app_id: Annotated[str | None, Option(Use.WRITE, text,
+        "application ID; with txnVersion it makes the write idempotent")] = None
+    txn_version: Annotated[int | None, Option(Use.WRITE, whole_number(0),
+        "number of the write; it must rise with each write of a txnAppId")] = None
+    merge_schema: Annotated[bool, Option(Use.WRITE, boolean, "adds new columns to the log")] = False
+    overwrite_schema: Annotated[bool, Option(Use.WRITE, boolean,
+        "an overwrite also replaces the columns of the log")] = False
+    overwrite_if_changed: Annotated[bool, Option(Use.WRITE, boolean,
+        "an overwrite also replaces commits that other jobs made meanwhile")] = False
+    retention_ms: Annotated[int | None, Option(Use.WRITE, whole_number(1),
+        "maximum age of rows, for a new log; no limit by default", "ms")] = None
+    retention_bytes: Annotated[int | None, Option(Use.WRITE, size_bytes(1),
+        "maximum size, for a new log; no limit by default", "bytes")] = None
+    version_retention_ms: Annotated[int | None, Option(Use.WRITE, whole_number(1),
+        "time to keep old versions, for a new log; 7 days by default", "ms")] = None
+    deleted_retention_ms: Annotated[int | None, Option(Use.WRITE, whole_number(1),
+        "time to keep ledgers that no version needs, for a new log; 24 hours by default",
+        "ms")] = None
+    staging_ttl_ms: Annotated[int | None, Option(Use.WRITE, whole_number(1),
+        "time to keep uncommitted ledgers, for a new log; 7 days by default", "ms")] = None
+    txn_retention_ms: Annotated[int | None, Option(Use.WRITE, whole_number(1),
+        "time to remember application IDs, for a new log; 30 days by default", "ms")] = None
+    target_entry_bytes: Annotated[int, Option(Use.WRITE, size_bytes(4096, 4 << 20),
+        "approximate size of an entry, encoded", "bytes")] = 1 << 20
+    compression: Annotated[str, Option(Use.WRITE, choice("zstd", "lz4", "none"),
+        "compression of entries")] = "zstd"
+    # fmt: on
+    given: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -157,32 +196,41 @@ class SourceOptions:
         lowered = {key.lower(): value for key, value in options.items()}
         strict = BY_LOWER_NAME["strictoptions"]
         is_strict = strict.value_of(lowered.get("strictoptions", "true"))
-        values = {option.attribute: option.default for option in TABLE}
-        given = set()
+        values: dict[str, Any] = {}
         for key, value in lowered.items():
             option = BY_LOWER_NAME.get(ALIASES.get(key, key).lower())
             if option is not None:
                 _reject_double(key, lowered)
                 values[option.attribute] = option.value_of(value)
-                given.add(option.attribute)
             elif not is_sparks_own(key, is_table=_is_of_table(lowered)):
                 _report_unknown(key, is_strict=is_strict)
+        given = frozenset(values)
         _name_log_by_path(lowered, values)
-        return cls(values, frozenset(given))
+        return cls(**values, given=given)
 
     @property
-    def metadata_service_uri(self) -> str | None:
-        """The option of that name, None when it was not given."""
-        uri: str | None = self.values["metadata_service_uri"]
-        return uri
+    def log_names(self) -> tuple[str, ...]:
+        """The named logs; empty when the read has a pattern or reads a ledger."""
+        return self.logs or ((self.log,) if self.log else ())
 
-    def for_read(self) -> ReadOptions:
-        """The options of a scan."""
-        _reject_jvm(self.values)
+    @property
+    def selection(self) -> LogSelection:
+        """The logs that are read."""
+        return LogSelection(self.log_names, self.log_pattern)
+
+    @property
+    def target(self) -> str:
+        """The log that is written."""
+        assert self.log is not None, "the options of a write are checked"
+        return self.log
+
+    def for_read(self) -> SourceOptions:
+        """The same options, checked for a scan."""
+        self._reject_jvm()
         chosen = [
             name
             for name in ("log", "logs", "log_pattern", "ledger_id")
-            if self.values[name] is not None
+            if getattr(self, name) is not None
         ]
         if len(chosen) != 1:
             raise ConfigurationError(
@@ -190,24 +238,21 @@ class SourceOptions:
                 f'"ledgerId"; got {", ".join(chosen) or "none"}{"" if chosen else _TABLE_HINT}',
                 got=tuple(chosen),
             )
-        values = dict(self.values)
-        for edge in ("starting", "ending"):
-            attribute, option = f"{edge}_offsets", f"{edge}Offsets"
-            values[attribute] = parse_offsets(option, values[attribute])
-            if {attribute, f"{edge}_timestamp"} <= self.given:
+        for edge, option in (("starting", "startingOffsets"), ("ending", "endingOffsets")):
+            if {f"{edge}_offsets", f"{edge}_timestamp"} <= self.given:
                 raise ConfigurationError(
                     f'options "{option}" and "{edge}Timestamp" both set the '
                     f"{'start' if edge == 'starting' else 'end'}: set only one",
                     option=option,
                 )
-        if self.values["ledger_id"] is not None and values["include_metadata"]:
+        if self.ledger_id is not None and self.include_metadata:
             raise ConfigurationError(
                 'option "includeMetadata" adds columns to the rows of logs, and "ledgerId" reads '
                 "entries, which have these columns already: leave it out",
                 option="includeMetadata",
             )
-        _reject_backward_times(values["starting_timestamp"], values["ending_timestamp"])
-        if values["version_as_of"] is not None and chosen != ["log"]:
+        _reject_backward_times(self.starting_timestamp, self.ending_timestamp)
+        if self.version_as_of is not None and chosen != ["log"]:
             raise ConfigurationError(
                 'option "versionAsOf" needs a single log: select it with "log"',
                 option="versionAsOf",
@@ -217,14 +262,10 @@ class SourceOptions:
                 'options "versionAsOf" and "timestampAsOf" both select a version: set only one',
                 option="timestampAsOf",
             )
-        return _chosen(ReadOptions, values)
+        return self
 
-    def for_stream(self) -> StreamOptions:
-        """The options of a streaming read, which by default begins at the end.
-
-        Raises:
-            ConfigurationError: As `for_read`; or an option is given that only batch reads have.
-        """
+    def for_stream(self) -> SourceOptions:
+        """The options, checked for a streaming read, which by default begins at the end."""
         for option in TABLE:
             if option.use is Use.BATCH and option.attribute in self.given:
                 raise ConfigurationError(
@@ -232,60 +273,84 @@ class SourceOptions:
                     f"Leave it out, or use spark.read.",
                     option=option.name,
                 )
-        values = dict(self.values)
-        if "starting_offsets" not in self.given:
-            values["starting_offsets"] = LATEST
-        read = SourceOptions(values, self.given).for_read()
-        _check_named(read)
-        rest = [field.name for field in fields(StreamOptions) if field.name != "read"]
-        return StreamOptions(read, **{name: values[name] for name in rest})
+        is_given = "starting_offsets" in self.given
+        read = (self if is_given else replace(self, starting_offsets=LATEST)).for_read()
+        named = read.starting_offsets
+        others = () if isinstance(named, str) else named.keys() - {"*"}
+        if wrong := sorted(name for name in others if name not in read.selection):
+            raise ConfigurationError(
+                f'option "startingOffsets" names {", ".join(map(repr, wrong))}, but the stream '
+                f"reads {read.selection}",
+                option="startingOffsets",
+                logs=tuple(wrong),
+            )
+        return read
 
-    def for_write(self) -> WriteOptions:
-        """The options of a write."""
+    def for_write(self) -> SourceOptions:
+        """The same options, checked for a write."""
         self._check_write()
-        if (self.values["txn_app_id"] is None) != (self.values["txn_version"] is None):
+        if (self.txn_app_id is None) != (self.txn_version is None):
             raise ConfigurationError(
                 'options "txnAppId" and "txnVersion" make a write idempotent together: set both, '
                 "or neither",
                 option="txnAppId",
             )
-        return _chosen(WriteOptions, self.values)
+        return self
 
     def check_mode(self, *, overwrite: bool) -> None:
         """Raise unless the options fit a write that replaces rows, or one that appends them."""
-        for attribute, name in (
-            ("overwrite_schema", "overwriteSchema"),
-            ("overwrite_if_changed", "overwriteIfChanged"),
+        for name, is_set in (
+            ("overwriteSchema", self.overwrite_schema),
+            ("overwriteIfChanged", self.overwrite_if_changed),
         ):
-            if self.values[attribute] and not overwrite:
+            if is_set and not overwrite:
                 raise ConfigurationError(
                     f'option "{name}" is for overwrites, but this write appends: leave it out, or '
                     'write with mode("overwrite"), or outputMode("complete") in a stream',
                     option=name,
                 )
-        if self.values["overwrite_schema"] and self.values["merge_schema"]:
+        if self.overwrite_schema and self.merge_schema:
             raise ConfigurationError(
                 'options "overwriteSchema" and "mergeSchema" both change the columns: set only one',
                 option="overwriteSchema",
             )
 
-    def for_stream_write(self) -> WriteOptions:
-        """The options of a streaming write."""
+    def for_stream_write(self) -> SourceOptions:
+        """The same options, checked for a streaming write."""
         self._check_write()
-        if self.values["txn_version"] is not None:
+        if self.txn_version is not None:
             raise ConfigurationError(
                 'option "txnVersion" is the batch id in a stream: leave it out',
                 option="txnVersion",
             )
-        return _chosen(WriteOptions, self.values)
+        return self
 
     def _check_write(self) -> None:
-        _reject_jvm(self.values)
-        if self.values["log"] is None:
+        self._reject_jvm()
+        if self.log is None:
             raise ConfigurationError(
                 'select the log to write with save("name"), or start("name") of a stream',
                 option="log",
             )
+
+    def _reject_jvm(self) -> None:
+        if self.engine == "jvm":
+            raise ConfigurationError(
+                'option "engine" is jvm, but the jar of the JVM engine is not on the class path. '
+                'Leave the option out, or set it to "python".',
+                option="engine",
+            )
+
+
+def _declared() -> Iterable[Option]:
+    hints = get_type_hints(SourceOptions, include_extras=True)
+    for field in fields(SourceOptions):
+        for option in getattr(hints[field.name], "__metadata__", ()):
+            yield replace(option, attribute=field.name, default=field.default)
+
+
+TABLE = tuple(_declared())
+BY_LOWER_NAME = {option.name.lower(): option for option in TABLE}
 
 
 def _reject_backward_times(start: int | None, end: int | None) -> None:
@@ -299,34 +364,15 @@ def _reject_backward_times(start: int | None, end: int | None) -> None:
     )
 
 
-def _check_named(read: ReadOptions) -> None:
-    """Check that the stream reads every log that has an offset, now or later."""
-    selection = read.selection
-    named = read.starting_offsets
-    if isinstance(named, str):
-        return
-    if wrong := sorted(name for name in named if name != "*" and name not in selection):
-        raise ConfigurationError(
-            f'option "startingOffsets" names {", ".join(map(repr, wrong))}, but the stream reads '
-            f"{selection}",
-            option="startingOffsets",
-            logs=tuple(wrong),
-        )
-
-
 def is_sparks_own(key: str, *, is_table: bool) -> bool:
     """Whether Spark itself adds the key (in lower case), so that it is not a user's error."""
-    of_table = key in SPARKS_TABLE_PROPERTIES or _is_repeated(key)
+    of_table = key in SPARKS_TABLE_PROPERTIES or key.startswith(TABLE_OPTION_PREFIX)
     return key in SPARKS_OWN or (is_table and of_table)
 
 
 def _is_of_table(lowered: Mapping[str, str]) -> bool:
     """Whether Spark's catalog passes the options: only in a statement that makes a table."""
     return "provider" in lowered
-
-
-def _is_repeated(key: str) -> bool:
-    return key.startswith(TABLE_OPTION_PREFIX)
 
 
 def table_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -342,10 +388,6 @@ def table_options(options: Mapping[str, str]) -> dict[str, str]:
         for key, value in lowered.items()
         if key in BY_LOWER_NAME or key in ALIASES or key in {"path", "paths"}
     }
-
-
-def _chosen(kind: type[Chosen], values: Mapping[str, Any]) -> Chosen:
-    return kind(**{field.name: values[field.name] for field in fields(kind)})
 
 
 def _reject_double(key: str, lowered: Mapping[str, str]) -> None:
@@ -377,13 +419,12 @@ def _name_log_by_path(lowered: Mapping[str, str], values: dict[str, Any]) -> Non
     """`load("x")` arrives as `path`, `load(["x", "y"])` as a JSON list in `paths`."""
     path, paths = lowered.get("path"), lowered.get("paths")
     if path is None and paths is not None:
-        listed = _json_names(paths)
-        path = ",".join(listed)
+        path = ",".join(_json_names(paths))
     if path is None:
         return
     key = "logs" if "," in path else "log"
     value = BY_LOWER_NAME[key].value_of(path)
-    if values[key] is not None and values[key] != value:
+    if values.get(key, value) != value:
         raise ConfigurationError(
             f'the path is {path!r}, but the option "{key}" is {values[key]!r}: set only one',
             option=key,
@@ -399,12 +440,3 @@ def _json_names(paths: str) -> list[str]:
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
         raise ConfigurationError(f"paths must be names of logs, got {paths!r}", option="paths")
     return listed
-
-
-def _reject_jvm(values: Mapping[str, Any]) -> None:
-    if values["engine"] == "jvm":
-        raise ConfigurationError(
-            'option "engine" is jvm, but the jar of the JVM engine is not on the class path. '
-            'Leave the option out, or set it to "python".',
-            option="engine",
-        )

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from ledgerlog_spark.datasource.options.starting_offsets import (
     EARLIEST,
     LATEST,
+    Offsets,
     checked_offset,
     offset_for,
 )
+from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.scan.ranges import (
     OPEN_COST_BYTES,
     EntrySpan,
@@ -36,24 +38,6 @@ TASK_BYTES_MIN = 4 << 20
 """Encoded bytes that justify a task of their own, which costs about 50 ms."""
 _SHARE_SLACK = 1.05
 """Tasks of one job write ranges of about equal size. The slack lets each fit into its share."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScanOptions:
-    """The options that a plan depends on; units and defaults as in `options/table.py`.
-
-    Attributes:
-        parallelism: Number of tasks that run at once. A scan is cut into this many tasks if each
-            has at least `TASK_BYTES_MIN` to read. 1 cuts by size alone.
-    """
-
-    starting_offsets: Mapping[str, int] | str = EARLIEST
-    ending_offsets: Mapping[str, int] | str = LATEST
-    fail_on_data_loss: bool = True
-    max_bytes_per_partition: int = 128 << 20
-    min_partitions: int = 1
-    max_records_per_partition: int | None = None
-    parallelism: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +94,12 @@ class ScanPlan:
     ledgers: Mapping[int, LedgerMetadata]
 
 
-def plan(logs: Sequence[LogScan], options: ScanOptions) -> ScanPlan:
+def plan(logs: Sequence[LogScan], options: SourceOptions, *, parallelism: int = 1) -> ScanPlan:
     """Plan a scan.
+
+    `parallelism` is the number of tasks that run at once, and counts if `minPartitions` is not
+    given: the scan is cut into this many tasks if each has at least `TASK_BYTES_MIN` to read. 1
+    cuts by size alone.
 
     Raises:
         ConfigurationError: Offsets name a log that is not read, lie beyond the log's end, or end
@@ -119,7 +107,7 @@ def plan(logs: Sequence[LogScan], options: ScanOptions) -> ScanPlan:
         DataLossError: Rows within the offsets were truncated, and `fail_on_data_loss` is set.
     """
     needed = list(_needed(_listed(logs, options)))
-    limits = _Limits.of([scanned for _, _, scanned in needed], options)
+    limits = _Limits.of([scanned for _, _, scanned in needed], options, parallelism)
     pieces = [
         piece
         for log, item, scanned in needed
@@ -133,19 +121,18 @@ def plan(logs: Sequence[LogScan], options: ScanOptions) -> ScanPlan:
     )
 
 
-def indexes_wanted(logs: Sequence[LogScan], options: ScanOptions) -> list[ScanRange]:
+def indexes_wanted(
+    logs: Sequence[LogScan], options: SourceOptions, *, parallelism: int = 1
+) -> list[ScanRange]:
     """Ranges whose index is worth reading before the scan is planned, at most INDEXES_MAX.
 
     A task would read them only in part, and they are so large that several tasks would share them.
     If they were cut by estimate, some tasks would have nothing to do. For other ranges that are
-    read in part, the task reads the index. Ranges of leader logs are searched instead.
-
-    Raises:
-        ConfigurationError: As `plan`.
-        DataLossError: As `plan`.
+    read in part, the task reads the index. Ranges of leader logs are searched instead. Errors are
+    those of `plan`.
     """
     wanted = _listed(logs, options)
-    limits = _Limits.of([scanned for _, _, scanned in wanted], options)
+    limits = _Limits.of([scanned for _, _, scanned in wanted], options, parallelism)
     chosen = [
         scanned
         for _, _, scanned in wanted
@@ -157,9 +144,16 @@ def indexes_wanted(logs: Sequence[LogScan], options: ScanOptions) -> list[ScanRa
     return chosen[:INDEXES_MAX]
 
 
-def _listed(logs: Sequence[LogScan], options: ScanOptions) -> list[_Listed]:
+def _listed(logs: Sequence[LogScan], options: SourceOptions) -> list[_Listed]:
     """The ranges to read."""
-    _check_names(logs, options)
+    known = {log.snapshot.name for log in logs} | {"*"}
+    for offsets in (options.starting_offsets, options.ending_offsets):
+        given = set() if isinstance(offsets, str) else set(offsets)
+        if strangers := sorted(given - known):
+            raise ConfigurationError(
+                f"offsets are given for {', '.join(strangers)}, which this scan does not read",
+                logs=tuple(strangers),
+            )
     return [(log, item, scanned) for log in logs for scanned, item in _ranges_of(log, options)]
 
 
@@ -183,43 +177,37 @@ class _Limits:
     rows: int | None
 
     @classmethod
-    def of(cls, ranges: Sequence[ScanRange], options: ScanOptions) -> _Limits:
+    def of(cls, ranges: Sequence[ScanRange], options: SourceOptions, parallelism: int) -> _Limits:
         size_bytes = options.max_bytes_per_partition
-        if options.min_partitions > 1:
+        if options.min_partitions is not None:
             total = sum(scanned.size_bytes for scanned in ranges)
             size_bytes = max(1, min(size_bytes, -(-total // options.min_partitions)))
-        if options.parallelism > 1:
+        elif parallelism > 1:
             total = sum(scanned.size_bytes + OPEN_COST_BYTES for scanned in ranges)
-            share = int(total / options.parallelism * _SHARE_SLACK)
+            share = int(total / parallelism * _SHARE_SLACK)
             size_bytes = min(size_bytes, max(share, TASK_BYTES_MIN))
         return cls(size_bytes, options.max_records_per_partition)
 
 
-def _check_names(logs: Sequence[LogScan], options: ScanOptions) -> None:
-    known = {log.snapshot.name for log in logs} | {"*"}
-    for offsets in (options.starting_offsets, options.ending_offsets):
-        if isinstance(offsets, str):
-            continue
-        if strangers := sorted(set(offsets) - known):
-            raise ConfigurationError(
-                f"offsets are given for {', '.join(strangers)}, which this scan does not read",
-                logs=tuple(strangers),
-            )
-
-
-def _interval_of(log: LogScan, options: ScanOptions) -> tuple[int, int]:
+def _interval_of(log: LogScan, options: SourceOptions) -> tuple[int, int]:
     """The rows to read, limited to the rows of the version."""
-    name = log.snapshot.name
-    start = _offset(
-        log,
-        "startingOffsets",
-        options.starting_offsets,
-        default=EARLIEST,
-        fail_on_data_loss=options.fail_on_data_loss,
-    )
-    end = _offset(
-        log, "endingOffsets", options.ending_offsets, default=LATEST, fail_on_data_loss=False
-    )
+    name, interval = log.snapshot.name, log.snapshot.interval
+
+    def offset(option: str, offsets: Offsets, default: str, *, fail_on_data_loss: bool) -> int:
+        first, last = interval.start_offset, interval.end_offset
+        return checked_offset(
+            option,
+            name,
+            offset_for(offsets, name, start=first, end=last, default=default),
+            start=first,
+            end=last,
+            version=None if log.snapshot.kind is LogKind.LEADER else interval.version,
+            fail_on_data_loss=fail_on_data_loss,
+        )
+
+    fails = options.fail_on_data_loss
+    start = offset("startingOffsets", options.starting_offsets, EARLIEST, fail_on_data_loss=fails)
+    end = offset("endingOffsets", options.ending_offsets, LATEST, fail_on_data_loss=False)
     if start > end:
         raise ConfigurationError(
             f"the read of log {name!r} is to begin at offset {start} and to end at offset {end}, "
@@ -233,28 +221,7 @@ def _interval_of(log: LogScan, options: ScanOptions) -> tuple[int, int]:
     return start, end
 
 
-def _offset(
-    log: LogScan,
-    option: str,
-    offsets: Mapping[str, int] | str,
-    *,
-    default: str,
-    fail_on_data_loss: bool,
-) -> int:
-    name, interval = log.snapshot.name, log.snapshot.interval
-    start, end = interval.start_offset, interval.end_offset
-    return checked_offset(
-        option,
-        name,
-        offset_for(offsets, name, start=start, end=end, default=default),
-        start=start,
-        end=end,
-        version=None if log.snapshot.kind is LogKind.LEADER else interval.version,
-        fail_on_data_loss=fail_on_data_loss,
-    )
-
-
-def _ranges_of(log: LogScan, options: ScanOptions) -> Iterator[tuple[ScanRange, Item]]:
+def _ranges_of(log: LogScan, options: SourceOptions) -> Iterator[tuple[ScanRange, Item]]:
     """The listed ranges that overlap the interval, each with all its entries."""
     start, end = _interval_of(log, options)
     form = EntryForm.of(log.snapshot.kind, log.snapshot.content)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from ledgerlog_spark.client.recent_records import memory_size_bytes
 from ledgerlog_spark.datasource.case_rule import reject_unknown_columns
-from ledgerlog_spark.datasource.options.values import ReadOptions
+from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.scan.index_entries import find_span, read_indexes
 from ledgerlog_spark.datasource.scan.plan import (
     LogScan,
-    ScanOptions,
     ScanPartition,
     indexes_wanted,
     plan,
@@ -42,7 +41,7 @@ RECORD_SIZE_BYTES_MAX = 64 << 10
 """Memory of the records that are sent to tasks: each task gets a copy."""
 
 
-def schema_of(logs: BlockingLogs, options: ReadOptions) -> str:
+def schema_of(logs: BlockingLogs, options: SourceOptions) -> str:
     """The schema of a scan of logs, as JSON."""
     return scan_schema(
         [
@@ -56,62 +55,36 @@ def schema_of(logs: BlockingLogs, options: ReadOptions) -> str:
 
 def tasks_of(
     logs: BlockingLogs,
-    options: ReadOptions,
+    options: SourceOptions,
     schema: pa.Schema,
     *,
     parallelism: int = 1,
     password: bytes = b"",
 ) -> list[ScanTask]:
-    """The tasks of a scan; the snapshot is taken now.
-
-    `parallelism`, the number of tasks that run at once, counts if `minPartitions` is not given.
-    """
+    """The tasks of a scan; the snapshot is taken now. `parallelism` is that of `plan`."""
     scans = _scans(logs, options)
     reject_unknown_columns(
         schema, [scan.snapshot for scan in scans], include_metadata=options.include_metadata
     )
     start, end = requested_offsets(logs, scans, options, password)
-    return tasks_from(
-        logs,
-        scans,
-        scan_options(options, starting_offsets=start, ending_offsets=end, parallelism=parallelism),
-        include_metadata=options.include_metadata,
-        password=password,
-    )
-
-
-def scan_options(
-    options: ReadOptions,
-    *,
-    starting_offsets: Mapping[str, int] | str,
-    ending_offsets: Mapping[str, int] | str,
-    parallelism: int,
-) -> ScanOptions:
-    """The input of a plan: the options, and the rows of this scan or micro-batch."""
-    return ScanOptions(
-        starting_offsets=starting_offsets,
-        ending_offsets=ending_offsets,
-        fail_on_data_loss=options.fail_on_data_loss,
-        max_bytes_per_partition=options.max_bytes_per_partition,
-        min_partitions=options.min_partitions or 1,
-        parallelism=parallelism if options.min_partitions is None else 1,
-        max_records_per_partition=options.max_records_per_partition,
-    )
+    chosen = replace(options, starting_offsets=start, ending_offsets=end)
+    return tasks_from(logs, scans, chosen, parallelism=parallelism, password=password)
 
 
 def tasks_from(
     logs: BlockingLogs,
     scans: list[LogScan],
-    options: ScanOptions,
+    options: SourceOptions,
     *,
-    include_metadata: bool,
+    parallelism: int = 1,
     password: bytes = b"",
 ) -> list[ScanTask]:
-    """The tasks of a scan of snapshots that were read before."""
-    scans = _with_indexes(logs, scans, indexes_wanted(scans, options), password)
+    """The tasks of a scan of snapshots that were read before, between the options' offsets."""
+    wanted = indexes_wanted(scans, options, parallelism=parallelism)
+    scans = _with_indexes(logs, scans, wanted, password)
     log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}
     schemas = {scan.snapshot.name: scan.snapshot.schemas for scan in scans}
-    partitions = plan(scans, options).partitions
+    partitions = plan(scans, options, parallelism=parallelism).partitions
     ledgers = _records(logs, partitions)
     return [
         ScanTask(
@@ -121,7 +94,7 @@ def tasks_from(
                 (scanned.log, scanned.schema_id): _schema_of(scanned, schemas[scanned.log])
                 for scanned in partition.ranges
             },
-            include_metadata=include_metadata,
+            include_metadata=options.include_metadata,
             ledgers={
                 scanned.ledger_id: ledgers[scanned.ledger_id]
                 for scanned in partition.ranges
@@ -190,7 +163,7 @@ def _schema_in(log: BlockingLog, version: int | None) -> bytes | None:
     return records_schema() if state.head.content is LogContent.RECORDS else state.schema
 
 
-def _scans(logs: BlockingLogs, options: ReadOptions) -> list[LogScan]:
+def _scans(logs: BlockingLogs, options: SourceOptions) -> list[LogScan]:
     by_time = options.starting_timestamp is not None or options.ending_timestamp is not None
     scans = []
     for log in _opened(logs, options):
@@ -206,7 +179,7 @@ def _scans(logs: BlockingLogs, options: ReadOptions) -> list[LogScan]:
     return scans
 
 
-def _opened(logs: BlockingLogs, options: ReadOptions) -> list[BlockingLog]:
+def _opened(logs: BlockingLogs, options: SourceOptions) -> list[BlockingLog]:
     """Handles of the logs that the options name."""
     selection = options.selection
     names = selection.among(logs.names() if selection.pattern is not None else ())

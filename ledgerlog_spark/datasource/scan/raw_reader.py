@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ledgerlog_spark.datasource.options.values import ReadOptions
+    from ledgerlog_spark.datasource.options.values import SourceOptions
 
 BATCH_SIZE_BYTES = 4 << 20
 BATCH_ROWS_MAX = 32_768
@@ -31,7 +31,7 @@ class RawReader(DataSourceReader):
     Never fences: a ledger that is being written is read without disturbing its writer.
     """
 
-    def __init__(self, uri: str, options: ReadOptions, schema_json: str) -> None:
+    def __init__(self, uri: str, options: SourceOptions, schema_json: str) -> None:
         """A reader of the ledger that the options name."""
         self._uri = uri
         self._options = options

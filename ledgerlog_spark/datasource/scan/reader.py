@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ledgerlog_spark.datasource.options.values import ReadOptions
+    from ledgerlog_spark.datasource.options.values import SourceOptions
     from ledgerlog_spark.datasource.scan.task import ScanTask
 
 
@@ -34,7 +34,7 @@ class BatchReader(DataSourceReader):
     """
 
     def __init__(
-        self, uri: str, options: ReadOptions, schema_json: str, *, parallelism: int = 1
+        self, uri: str, options: SourceOptions, schema_json: str, *, parallelism: int = 1
     ) -> None:
         """Takes the schema that Spark wants, as JSON.
 

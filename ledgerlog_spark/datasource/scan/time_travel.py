@@ -15,7 +15,7 @@ from ledgerlog_spark.datasource.options.starting_offsets import (
     offset_at,
     start_or_else,
 )
-from ledgerlog_spark.datasource.options.values import ReadOptions
+from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.scan.index_entries import header_reader
 from ledgerlog_spark.datasource.scan.plan import LogScan
 from ledgerlog_spark.datasource.scan.ranges import HeaderOf
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Offsets = Mapping[str, int] | str
 
 
-def requested_version(logs: BlockingLogs, log: BlockingLog, options: ReadOptions) -> int | None:
+def requested_version(logs: BlockingLogs, log: BlockingLog, options: SourceOptions) -> int | None:
     """The version that the options select, by number or by time; None for the newest."""
     if options.timestamp_as_of is None:
         return options.version_as_of
@@ -44,7 +44,7 @@ def requested_version(logs: BlockingLogs, log: BlockingLog, options: ReadOptions
 
 
 def requested_offsets(
-    logs: BlockingLogs, scans: Sequence[LogScan], options: ReadOptions, password: bytes
+    logs: BlockingLogs, scans: Sequence[LogScan], options: SourceOptions, password: bytes
 ) -> tuple[Offsets, Offsets]:
     """Where a batch read begins and ends by its options; times become offsets of each log.
 

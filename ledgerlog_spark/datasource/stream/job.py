@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ledgerlog_spark.arrow.schema_evolution import storable
 from ledgerlog_spark.arrow.spark_types import stored_schema
 from ledgerlog_spark.datasource.cluster import client_of, password_in
-from ledgerlog_spark.datasource.options.values import WriteOptions
+from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.write.job import (
     check_bookies,
     check_head,
@@ -50,7 +50,7 @@ class StreamWrite(NamedTuple):
     """The log and the options of a query's writes: the planner of its batches."""
 
     uri: str
-    options: WriteOptions
+    options: SourceOptions
     schema_json: str
     overwrite: bool
 
@@ -63,7 +63,7 @@ class StreamWrite(NamedTuple):
         Raises:
             LedgerLogError: As of `begin_job`.
         """
-        before = _log_ids.get((self.uri, self.options.log))
+        before = _log_ids.get((self.uri, self.options.target))
         state = self._state(client_of(self.uri))
         if state is None:
             return StreamPlan(None, is_made_again=False)
@@ -78,11 +78,11 @@ class StreamWrite(NamedTuple):
             LedgerLogError: As of `plan`, in the first batch.
         """
         if batch_id > 0 and planned.is_made_again:
-            raise log_made_again(self.options.log)
+            raise log_made_again(self.options.target)
         if planned.plan is not None:
             return planned.plan
         if batch_id > 0:
-            raise log_deleted(self.options.log)
+            raise log_deleted(self.options.target)
         return self._planned(self._opened_state(client_of(self.uri)))
 
     def _planned(self, state: LogState) -> JobPlan:
@@ -101,7 +101,7 @@ class StreamWrite(NamedTuple):
 
         None when the known log was deleted, no log has its name, and one could be made.
         """
-        name = self.options.log
+        name = self.options.target
         log_id = _log_ids.get((self.uri, name))
         if log_id is not None:
             try:
@@ -122,8 +122,8 @@ class StreamWrite(NamedTuple):
         log = opened(client, options, schema)
         state = log.state()
         check_bookies(client, LogProperties.from_mapping(state.head.properties))
-        check_password(options.log, state.head, password)
-        _log_ids[self.uri, options.log] = log.log_id
+        check_password(options.target, state.head, password)
+        _log_ids[self.uri, options.target] = log.log_id
         if len(_log_ids) > LOGS_MAX:
             del _log_ids[next(iter(_log_ids))]
         return state

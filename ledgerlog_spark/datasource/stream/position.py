@@ -24,7 +24,7 @@ from ledgerlog_spark.datasource.options.starting_offsets import (
     offset_for,
 )
 from ledgerlog_spark.datasource.options.table import CONTINUE
-from ledgerlog_spark.datasource.options.values import LogSelection, ReadOptions
+from ledgerlog_spark.datasource.options.values import LogSelection, SourceOptions
 from ledgerlog_spark.datasource.scan.plan import LogScan
 from ledgerlog_spark.datasource.scan.time_travel import requested_offsets
 from ledgerlog_spark.errors import ConfigurationError, DataLossError, LogError
@@ -80,7 +80,7 @@ def _offset_of(position: Any) -> LogOffset:
     return LogOffset(log_id, offset)
 
 
-def moves(read: ReadOptions) -> bool:
+def moves(read: SourceOptions) -> bool:
     """Whether the options may select another row at a later time."""
     if read.starting_timestamp is not None:
         is_relative = read.starting_timestamp < 0
@@ -92,7 +92,7 @@ def moves(read: ReadOptions) -> bool:
     return not names_all or LATEST_NUMBER in offsets.values()
 
 
-def start_in(logs: BlockingLogs, scan: LogScan, read: ReadOptions, password: bytes) -> int:
+def start_in(logs: BlockingLogs, scan: LogScan, read: SourceOptions, password: bytes) -> int:
     """The offset that the options select in a version of a log."""
     offsets, _ = requested_offsets(logs, [scan], read, password)
     interval = scan.snapshot.interval

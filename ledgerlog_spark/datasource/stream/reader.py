@@ -29,7 +29,7 @@ except ImportError as missing:
 if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
 
-    from ledgerlog_spark.datasource.options.values import StreamOptions
+    from ledgerlog_spark.datasource.options.values import SourceOptions
     from ledgerlog_spark.datasource.stream.source import LedgerStream
 
 
@@ -37,7 +37,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads logs as streams; its errors are those of `LedgerStream`."""
 
     def __init__(
-        self, uri: str, options: StreamOptions, schema_json: str, *, parallelism: int = 1
+        self, uri: str, options: SourceOptions, schema_json: str, *, parallelism: int = 1
     ) -> None:
         """A reader of the schema that Spark wants, given as JSON."""
         self._uri = uri
@@ -79,7 +79,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from ledgerlog_spark.datasource.cluster import password_in
         from ledgerlog_spark.datasource.stream.position import offsets_of
 
-        password = password_in(self._options.read.password_file)
+        password = password_in(self._options.password_file)
         tasks = self._stream.tasks(offsets_of(start), offsets_of(end))
         return [LogPartition(task, password) for task in tasks]
 
@@ -87,7 +87,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of one task, as Arrow batches."""
         assert isinstance(partition, LogPartition), partition
         return rows_of_partition(
-            self._uri, partition, self._schema_json, self._options.read.fail_on_data_loss
+            self._uri, partition, self._schema_json, self._options.fail_on_data_loss
         )
 
     def stop(self) -> None:

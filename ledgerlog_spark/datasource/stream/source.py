@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.datasource.cluster import password_in
 from ledgerlog_spark.datasource.options.starting_offsets import INT64_MAX, checked_offset
 from ledgerlog_spark.datasource.options.table import CONTINUE
-from ledgerlog_spark.datasource.options.values import StreamOptions
+from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.scan.plan import LogScan
-from ledgerlog_spark.datasource.scan.planning import scan_options, tasks_from
+from ledgerlog_spark.datasource.scan.planning import tasks_from
 from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.datasource.schemas import with_records_schema
 from ledgerlog_spark.datasource.stream.admission import Backlog, Limits, admitted
@@ -57,7 +57,7 @@ class LedgerStream:
     def __init__(
         self,
         client: BlockingLogClient,
-        options: StreamOptions,
+        options: SourceOptions,
         schema_json: str,
         *,
         parallelism: int = 1,
@@ -66,11 +66,11 @@ class LedgerStream:
         self._client = client
         self._options = options
         self._parallelism = parallelism
-        self._rules = Rules(options.read.fail_on_data_loss, options.on_overwrite)
-        self._selection = options.read.selection
+        self._rules = Rules(options.fail_on_data_loss, options.on_overwrite)
+        self._selection = options.selection
         self._logs = WatchedLogs(client, self._selection)
         self._schemas = StreamSchemas(
-            schema_json, options.read.columns, include_metadata=options.read.include_metadata
+            schema_json, options.columns, include_metadata=options.include_metadata
         )
         self._ends: dict[str, LogOffset] | None = None
         self._initial: dict[str, LogOffset] | None = None
@@ -116,7 +116,7 @@ class LedgerStream:
         check_checkpoint(self._selection, start)
         is_first = not self._has_planned and start == self._initial
         self._has_planned = True
-        if is_first and moves(self._options.read):
+        if is_first and moves(self._options):
             self._reported = dict(start)
             return dict(start)  # a batch of no rows, so that its end is where the stream began
         ends = dict(start)
@@ -183,18 +183,16 @@ class LedgerStream:
             starts[name] = readable_from(view, since.offset, rules, accepted_version=None)
             ends[name] = readable_from(view, until.offset, rules, accepted_version=None)
             scan = _scan(view, start_offset=view.oldest_offset)
-            is_timed = self._options.read.include_metadata
+            is_timed = self._options.include_metadata
             scans.append(replace(scan, history=view.versions) if is_timed else scan)
-        read = self._options.read
-        options = scan_options(
-            read, starting_offsets=starts, ending_offsets=ends, parallelism=self._parallelism
-        )
+        read = self._options
+        chosen = replace(read, starting_offsets=starts, ending_offsets=ends)
         return patiently(
             lambda: tasks_from(
                 self._client.logs,
                 scans,
-                options,
-                include_metadata=read.include_metadata,
+                chosen,
+                parallelism=self._parallelism,
                 password=password_in(read.password_file),
             )
         )
@@ -208,7 +206,7 @@ class LedgerStream:
 
     def _begun(self, log: WatchedLog) -> LogOffset:
         """The place where the log begins by the options."""
-        read = self._options.read
+        read = self._options
         view = log.view(0 if read.starting_timestamp is not None else END, is_fresh=True)
         start, end, newest = view.start_offset, view.end_offset, view.versions[-1].version
         scan = replace(_scan(view, start_offset=start), history=view.versions)
@@ -296,7 +294,7 @@ class LedgerStream:
     def _first_start(self, start: Offsets, end: Offsets) -> dict[str, LogOffset]:
         """Where the first batch of an earlier run began, when Spark requests it once more."""
         starts = dict(start)
-        read = self._options.read
+        read = self._options
         for name, until in end.items():
             since = start.get(name)
             if since is None or since.log_id != until.log_id:

@@ -19,7 +19,7 @@ from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ledgerlog_spark.datasource.options.values import WriteOptions
+    from ledgerlog_spark.datasource.options.values import SourceOptions
     from ledgerlog_spark.log.committing.job import Job
     from ledgerlog_spark.protocol.log.state.records import StagedRange
 
@@ -46,7 +46,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """
 
     def __init__(
-        self, uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool
+        self, uri: str, options: SourceOptions, schema_json: str, *, overwrite: bool
     ) -> None:
         """Check the rows' schema against the log's; the process that commits sends no request."""
         from ledgerlog_spark.datasource.stream.job import StreamWrite

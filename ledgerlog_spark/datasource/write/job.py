@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.arrow.schema_evolution import merge, storable
 from ledgerlog_spark.arrow.spark_types import spark_schema, stored_schema
 from ledgerlog_spark.datasource.cluster import password_in
-from ledgerlog_spark.datasource.options.values import WriteOptions
+from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     ConfigurationError,
@@ -29,7 +29,7 @@ BEGIN_ATTEMPTS_MAX = 10
 
 
 def begin_job(
-    client: BlockingLogClient, options: WriteOptions, schema_json: str, *, overwrite: bool
+    client: BlockingLogClient, options: SourceOptions, schema_json: str, *, overwrite: bool
 ) -> Job:
     """Begin the job of one write; make the log if it does not exist.
 
@@ -48,7 +48,7 @@ def begin_job(
     for _ in range(BEGIN_ATTEMPTS_MAX):
         state = log.state()
         check_head(options, state.head)
-        check_password(options.log, state.head, password)
+        check_password(options.target, state.head, password)
         job = log.begin(
             schema=schema_after(state, schema_json, options, overwrite=overwrite),
             mode=mode,
@@ -66,28 +66,28 @@ def begin_job(
                 check_bookies(client, LogProperties.from_mapping(state.head.properties))
             return job
     raise ConcurrentCommitError(
-        f"the schema of log {options.log!r} was changed by other processes at every attempt",
-        log=options.log,
+        f"the schema of log {options.target!r} was changed by other processes at every attempt",
+        log=options.target,
     )
 
 
-def opened(client: BlockingLogClient, options: WriteOptions, schema: bytes) -> BlockingLog:
+def opened(client: BlockingLogClient, options: SourceOptions, schema: bytes) -> BlockingLog:
     """The log, made with the rows' schema if it does not exist; no rows have columns, too.
 
     It is not made when its ledgers could not be made. Errors as of `begin_job`.
     """
     logs = client.logs
     try:
-        return logs.open(options.log)
+        return logs.open(options.target)
     except LogNotFoundError as error:
         if not options.create_if_missing:
             raise LogNotFoundError(
-                f'log {options.log!r} does not exist, and the option "createIfMissing" is false',
-                log=options.log,
+                f'log {options.target!r} does not exist, and the option "createIfMissing" is false',
+                log=options.target,
             ) from error
     properties = _properties(options)
     check_bookies(client, LogProperties.from_mapping(properties))
-    return logs.open_or_create(options.log, schema=schema, properties=properties)
+    return logs.open_or_create(options.target, schema=schema, properties=properties)
 
 
 def check_bookies(client: BlockingLogClient, properties: LogProperties) -> None:
@@ -96,7 +96,7 @@ def check_bookies(client: BlockingLogClient, properties: LogProperties) -> None:
 
 
 def schema_after(
-    state: LogState, schema_json: str, options: WriteOptions, *, overwrite: bool
+    state: LogState, schema_json: str, options: SourceOptions, *, overwrite: bool
 ) -> bytes:
     """The log's schema after this write, byte for byte the current one when nothing is added.
 
@@ -109,7 +109,7 @@ def schema_after(
         return stored_schema(storable(schema_json))
     before = spark_schema(current)
     try:
-        after = merge(before, schema_json, log=options.log, add_columns=options.merge_schema)
+        after = merge(before, schema_json, log=options.target, add_columns=options.merge_schema)
     except SchemaMismatchError as error:
         if not overwrite:
             raise
@@ -125,10 +125,10 @@ _PROPERTIES = (
     "retention_bytes", "version_retention_ms", "deleted_retention_ms", "staging_ttl_ms",
     "txn_retention_ms",
 )  # fmt: skip
-"""Properties of a log that a write may set, by their names in `WriteOptions`."""
+"""Properties of a log that a write may set, by their names in `SourceOptions`."""
 
 
-def _properties(options: WriteOptions) -> dict[str, str]:
+def _properties(options: SourceOptions) -> dict[str, str]:
     """The properties in the options, by name, with the quorums that follow from E.
 
     For a smaller ensemble than the default, all three are smaller: `ensembleSize` 1 alone means
@@ -148,13 +148,13 @@ def _properties(options: WriteOptions) -> dict[str, str]:
     return requested
 
 
-def check_head(options: WriteOptions, head: LogHead) -> None:
+def check_head(options: SourceOptions, head: LogHead) -> None:
     """Raise when options differ from the properties that the log was made with."""
     if head.kind is not LogKind.TRANSACTIONAL:
         raise LogKindError(
-            f"log {options.log!r} is a {head.kind.name.lower()} log: write to it through its "
+            f"log {options.target!r} is a {head.kind.name.lower()} log: write to it through its "
             "leader",
-            log=options.log,
+            log=options.target,
         )
     known = LogProperties.from_mapping(head.properties)
     requested = LogProperties.from_mapping({**head.properties, **_properties(options)})
@@ -162,7 +162,7 @@ def check_head(options: WriteOptions, head: LogHead) -> None:
         wanted, found = getattr(requested, name), getattr(known, name)
         if wanted != found:
             raise ConfigurationError(
-                f'option "{option_of(name)}" is {wanted}, and log {options.log!r} was made with '
+                f'option "{option_of(name)}" is {wanted}, and log {options.target!r} was made with '
                 f"{found}. "
                 "Leave the option out: it applies to new logs only; `ledgerlog logs set` "
                 "changes this one.",

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ledgerlog_spark.datasource.options.values import WriteOptions
+    from ledgerlog_spark.datasource.options.values import SourceOptions
     from ledgerlog_spark.protocol.log.state.records import StagedRange
 
 _logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class BatchWriter(DataSourceArrowWriter):
     """
 
     def __init__(
-        self, uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool
+        self, uri: str, options: SourceOptions, schema_json: str, *, overwrite: bool
     ) -> None:
         """Check the rows' schema against the log's, and begin the job."""
         from ledgerlog_spark.datasource.cluster import client_of

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ledgerlog_spark.arrow.stream_codec import IndexedEntry
-from ledgerlog_spark.datasource.scan.plan import LogScan, ScanOptions, ScanPlan, plan
+from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.scan.plan import LogScan, ScanPlan, plan
 from ledgerlog_spark.datasource.scan.ranges import EntrySpan, RangeIndex
 from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
 from ledgerlog_spark.protocol.log.state.records import (
@@ -36,8 +37,9 @@ def case_paths() -> list[Path]:
 def planned(case: dict[str, Any]) -> dict[str, Any]:
     """The plan that this version makes of a case's input."""
     logs = [_log(log) for log in case["logs"]]
-    options = ScanOptions(**case["options"])
-    return plan_to_json(plan(logs, options))
+    options = dict(case["options"])
+    parallelism = options.pop("parallelism", 1)
+    return plan_to_json(plan(logs, SourceOptions(**options), parallelism=parallelism))
 
 
 def _log(log: dict[str, Any]) -> LogScan:

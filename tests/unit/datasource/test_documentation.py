@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ledgerlog_spark.datasource.options.table import TABLE, Option
+from ledgerlog_spark.datasource.options.table import Option
+from ledgerlog_spark.datasource.options.values import TABLE
 
 PAGE = Path(__file__).parents[3] / "docs" / "SPARK.md"
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import BatchEncoder, IndexedEntry, encode_schema
+from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.scan import index_entries, plan, ranges
-from ledgerlog_spark.datasource.scan.plan import LogScan, ScanOptions, ScanPlan
+from ledgerlog_spark.datasource.scan.plan import LogScan, ScanPlan
 from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.datasource.scan.task_rows import task_rows
 from ledgerlog_spark.errors import DataLossError, WireFormatError
@@ -96,7 +97,7 @@ def every_byte_counts() -> Iterator[None]:
         yield
 
 
-def planned(log: Log, options: ScanOptions, *, with_indexes: bool) -> ScanPlan:
+def planned(log: Log, options: SourceOptions, *, with_indexes: bool) -> ScanPlan:
     """The plan, after reading the indexes that it wants unless told otherwise."""
     scans = [log.scan]
     if with_indexes:
@@ -112,7 +113,7 @@ def planned(log: Log, options: ScanOptions, *, with_indexes: bool) -> ScanPlan:
 
 def rows_read(
     log: Log,
-    options: ScanOptions,
+    options: SourceOptions,
     *,
     with_indexes: bool = True,
     fail_on_data_loss: bool = True,
@@ -166,7 +167,7 @@ def test_any_cut_gives_the_rows_of_reading_whole_and_cutting(
     log: Log, edges: tuple[int, int], size_bytes: int, with_indexes: bool
 ) -> None:
     start, end = sorted(min(edge, len(log.rows)) for edge in edges)
-    options = ScanOptions(
+    options = SourceOptions(
         starting_offsets={"*": start},
         ending_offsets={"*": end},
         max_bytes_per_partition=size_bytes,
@@ -184,7 +185,7 @@ def test_of_ranges_with_an_index_only_entries_between_the_offsets_are_read(
     log: Log, edges: tuple[int, int], size_bytes: int
 ) -> None:
     start, end = sorted(min(edge, len(log.rows)) for edge in edges)
-    options = ScanOptions(
+    options = SourceOptions(
         starting_offsets={"*": start},
         ending_offsets={"*": end},
         max_bytes_per_partition=size_bytes,
@@ -220,21 +221,21 @@ def counted_log() -> Log:
 
 def test_of_a_cut_range_the_index_and_the_entries_between_the_offsets_are_read() -> None:
     log = counted_log()
-    options = ScanOptions(starting_offsets={"*": 495}, ending_offsets={"*": 520})
+    options = SourceOptions(starting_offsets={"*": 495}, ending_offsets={"*": 520})
     assert rows_read(log, options) == log.rows[495:520]
     assert log.ledgers.read == [(100, 104), (100, 53), (100, 54), (100, 55)]
 
 
 def test_a_range_read_whole_costs_no_read_of_its_index() -> None:
     log = counted_log()
-    assert rows_read(log, ScanOptions()) == log.rows
+    assert rows_read(log, SourceOptions()) == log.rows
     assert log.ledgers.read == [(100, entry_id) for entry_id in range(4, 104)]
 
 
 def test_a_large_cut_range_is_shared_by_tasks_that_all_have_rows() -> None:
     log = counted_log()
     size_bytes = log.items[0].size_bytes // 10
-    options = ScanOptions(
+    options = SourceOptions(
         starting_offsets={"*": 400}, ending_offsets={"*": 800}, max_bytes_per_partition=size_bytes
     )
     assert rows_read(log, options) == log.rows[400:800]
@@ -246,7 +247,7 @@ def test_a_large_cut_range_is_shared_by_tasks_that_all_have_rows() -> None:
 def test_a_range_without_an_index_is_read_whole() -> None:
     log = Log()
     log.append([(n, None) for n in range(50)], entry_rows=10, has_index=False)
-    options = ScanOptions(starting_offsets={"*": 22}, ending_offsets={"*": 23})
+    options = SourceOptions(starting_offsets={"*": 22}, ending_offsets={"*": 23})
     assert rows_read(log, options) == [(22, None)]
     assert len(log.ledgers.read) == 5
 
@@ -257,7 +258,7 @@ def test_a_range_whose_index_is_lost_is_read_whole(
 ) -> None:
     log = counted_log()
     log.ledgers.lost.add((100, 104))
-    options = ScanOptions(
+    options = SourceOptions(
         starting_offsets={"*": 495},
         ending_offsets={"*": 520},
         max_bytes_per_partition=size_bytes,
@@ -270,10 +271,10 @@ def test_a_range_whose_index_is_lost_is_read_whole(
 def test_a_lost_entry_that_is_not_needed_is_not_missed() -> None:
     log = counted_log()
     log.ledgers.lost.add((100, 4))
-    options = ScanOptions(starting_offsets={"*": 495})
+    options = SourceOptions(starting_offsets={"*": 495})
     assert rows_read(log, options) == log.rows[495:]
     with pytest.raises(DataLossError):
-        rows_read(log, ScanOptions())
+        rows_read(log, SourceOptions())
 
 
 def test_of_a_lost_entry_the_rows_before_it_are_kept_when_told_to(
@@ -282,7 +283,7 @@ def test_of_a_lost_entry_the_rows_before_it_are_kept_when_told_to(
     log = counted_log()
     log.append([(1, "a")], entry_rows=1)
     log.ledgers.lost.add((100, 14))
-    found = rows_read(log, ScanOptions(), fail_on_data_loss=False)
+    found = rows_read(log, SourceOptions(), fail_on_data_loss=False)
     assert found == [*log.rows[:100], log.rows[-1]]
     assert "rows skipped" in caplog.text
 
@@ -309,7 +310,7 @@ def test_an_index_that_is_not_that_of_its_range_is_an_error_and_hides_no_row(
     entries: list[IndexedEntry],
 ) -> None:
     log = wrong(counted_log(), entries)
-    options = ScanOptions(starting_offsets={"*": 495}, ending_offsets={"*": 520})
+    options = SourceOptions(starting_offsets={"*": 495}, ending_offsets={"*": 520})
     with pytest.raises(WireFormatError):
         rows_read(log, options)
 
@@ -318,4 +319,4 @@ def test_an_entry_in_the_place_of_the_index_is_an_error() -> None:
     log = counted_log()
     log.ledgers.entries[100][104] = log.ledgers.entries[100][4]
     with pytest.raises(WireFormatError, match="entry 104 of ledger 100 is not the index"):
-        rows_read(log, ScanOptions(starting_offsets={"*": 495}))
+        rows_read(log, SourceOptions(starting_offsets={"*": 495}))

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from ledgerlog_spark.arrow.spark_types import arrow_schema_of
 from ledgerlog_spark.arrow.stream_codec import BatchEncoder, encode_schema
+from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.scan import index_entries, plan
-from ledgerlog_spark.datasource.scan.plan import LogScan, ScanOptions
+from ledgerlog_spark.datasource.scan.plan import LogScan
 from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.datasource.scan.task_rows import task_rows
 from ledgerlog_spark.datasource.schemas import records_schema, scan_schema, with_records_schema
@@ -97,7 +98,7 @@ def every_byte_counts() -> Iterator[None]:
 
 def table_of(
     log: LeaderLog,
-    options: ScanOptions,
+    options: SourceOptions,
     *,
     include_metadata: bool = False,
     with_spans: bool = True,
@@ -144,7 +145,7 @@ def test_any_cut_gives_the_records_between_the_offsets(
     log: LeaderLog, edges: tuple[int, int], size_bytes: int, with_spans: bool
 ) -> None:
     start, end = sorted(min(edge, len(log.records)) for edge in edges)
-    options = ScanOptions(
+    options = SourceOptions(
         starting_offsets={"*": start},
         ending_offsets={"*": end},
         max_bytes_per_partition=size_bytes,
@@ -162,20 +163,20 @@ def hundred() -> LeaderLog:
 
 def test_the_newest_records_of_a_ledger_cost_no_read_of_the_others() -> None:
     log = hundred()
-    found = table_of(log, ScanOptions(starting_offsets={"*": 985}))
+    found = table_of(log, SourceOptions(starting_offsets={"*": 985}))
     assert found["value"].to_pylist() == log.records[985:]
     assert log.ledgers.read == [(100, 98), (100, 99), (100, 98), (100, 99)]
 
 
 def test_a_ledger_read_whole_is_not_searched() -> None:
     log = hundred()
-    assert table_of(log, ScanOptions())["value"].to_pylist() == log.records
+    assert table_of(log, SourceOptions())["value"].to_pylist() == log.records
     assert log.ledgers.read == [(100, entry_id) for entry_id in range(100)]
 
 
 def test_metadata_columns_tell_the_time_of_each_entry() -> None:
     log = hundred()
-    found = table_of(log, ScanOptions(starting_offsets={"*": 15}), include_metadata=True)
+    found = table_of(log, SourceOptions(starting_offsets={"*": 15}), include_metadata=True)
     assert found["_offset"].to_pylist() == list(range(15, 1000))
     assert found["_entry"].to_pylist() == [n // 10 for n in range(15, 1000)]
     assert set(found["_ledger"].to_pylist()) == {100}
@@ -188,7 +189,7 @@ def test_metadata_columns_tell_the_time_of_each_entry() -> None:
 def test_rows_of_a_leader_log_come_with_the_schema_of_the_log() -> None:
     log = LeaderLog(LogContent.ROWS)
     log.append([[b"1", b"2"], [b"3"], [b"4", b"5", b"6"]])
-    found = table_of(log, ScanOptions(starting_offsets={"*": 1}), include_metadata=True)
+    found = table_of(log, SourceOptions(starting_offsets={"*": 1}), include_metadata=True)
     assert found["n"].to_pylist() == [2, 3, 4, 5, 6]
     assert found["_offset"].to_pylist() == [1, 2, 3, 4, 5]
 
@@ -197,19 +198,19 @@ def test_a_lost_entry_that_the_search_meets_is_left_to_the_read() -> None:
     log = hundred()
     log.ledgers.lost.add((100, 50))
     assert (
-        table_of(log, ScanOptions(starting_offsets={"*": 985}))["value"].to_pylist()
+        table_of(log, SourceOptions(starting_offsets={"*": 985}))["value"].to_pylist()
         == (log.records[985:])
     )
     log.ledgers.lost.add((100, 98))
     with pytest.raises(DataLossError):
-        table_of(log, ScanOptions(starting_offsets={"*": 985}))
+        table_of(log, SourceOptions(starting_offsets={"*": 985}))
 
 
 def test_an_entry_that_does_not_follow_the_one_before_is_an_error() -> None:
     log = hundred()
     log.ledgers.entries[100][7] = log.ledgers.entries[100][8]
     with pytest.raises(WireFormatError, match="entry 7 of ledger 100"):
-        table_of(log, ScanOptions())
+        table_of(log, SourceOptions())
 
 
 def test_records_are_shown_as_one_column_of_bytes() -> None:

@@ -6,27 +6,21 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.datasource.options.table import NEAREST, TABLE, Use
-from ledgerlog_spark.datasource.options.values import (
-    ReadOptions,
-    SourceOptions,
-    StreamOptions,
-    WriteOptions,
-    table_options,
-)
+from ledgerlog_spark.datasource.options.table import NEAREST, Use
+from ledgerlog_spark.datasource.options.values import TABLE, SourceOptions, table_options
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.protocol.log.properties import LogProperties
 
 
-def read(**options: str) -> ReadOptions:
+def read(**options: str) -> SourceOptions:
     return SourceOptions.parse({"path": "flights", **options}).for_read()
 
 
-def stream(**options: str) -> StreamOptions:
+def stream(**options: str) -> SourceOptions:
     return SourceOptions.parse({"path": "flights", **options}).for_stream()
 
 
-def write(**options: str) -> WriteOptions:
+def write(**options: str) -> SourceOptions:
     return SourceOptions.parse({"path": "flights", **options}).for_write()
 
 
@@ -125,8 +119,8 @@ def test_a_wrong_value_names_the_option_and_what_would_be_right(
 
 def test_a_stream_begins_at_the_end_and_takes_a_gibibyte_at_a_time() -> None:
     options = stream()
-    assert options.read.starting_offsets == "latest"
-    assert stream(startingOffsets="earliest").read.starting_offsets == "earliest"
+    assert options.starting_offsets == "latest"
+    assert stream(startingOffsets="earliest").starting_offsets == "earliest"
     assert options.max_bytes_per_trigger == 1 << 30
     assert options.max_rows_per_trigger is None
     assert options.max_trigger_delay == 15 * 60 * 1000
@@ -270,7 +264,7 @@ def test_offsets_of_a_log_that_the_stream_does_not_read_are_refused(
 
 def test_offsets_of_a_log_that_may_come_later_are_taken() -> None:
     options = {"logPattern": "f.*", "startingOffsets": '{"flights": 5, "ferries": -2}'}
-    assert SourceOptions.parse(options).for_stream().read.starting_offsets == {
+    assert SourceOptions.parse(options).for_stream().starting_offsets == {
         "flights": 5, "ferries": -2,
     }  # fmt: skip
 

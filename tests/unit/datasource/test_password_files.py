@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ledgerlog_spark.datasource.options.values import WriteOptions
+    from ledgerlog_spark.datasource.options.values import SourceOptions
 
 __all__ = ["blocking_world"]
 
 ROWS = '{"type":"struct","fields":[{"name":"n","type":"long","nullable":true,"metadata":{}}]}'
 
 
-def batch(options: WriteOptions) -> Any:
+def batch(options: SourceOptions) -> Any:
     return begin_job(client_of(URI), options, ROWS, overwrite=False)
 
 
-def stream(options: WriteOptions) -> Any:
+def stream(options: SourceOptions) -> Any:
     return StreamWriter(URI, options, ROWS, overwrite=False)
 
 
@@ -38,7 +38,7 @@ def stream(options: WriteOptions) -> Any:
 def test_a_write_with_a_bad_password_file_makes_no_log(
     blocking_world: BlockingWorld,
     tmp_path: Path,
-    write: Callable[[WriteOptions], Any],
+    write: Callable[[SourceOptions], Any],
     content: bytes,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.scan.plan import (
     TASK_BYTES_MIN,
     LogScan,
-    ScanOptions,
     ScanPlan,
     plan,
 )
@@ -51,33 +51,33 @@ ITEM = Item(7, 1, 5, 5, 100, 1000, 0, 0)
 def test_offsets_beyond_the_end_are_an_error_that_names_the_option_and_the_end() -> None:
     said = "is 101, but version 1 of log 'flights' ends at offset 100"
     with pytest.raises(ConfigurationError, match=f'"endingOffsets" {said}'):
-        plan([scan_of([ITEM])], ScanOptions(ending_offsets={"flights": 101}))
+        plan([scan_of([ITEM])], SourceOptions(ending_offsets={"flights": 101}))
     with pytest.raises(ConfigurationError, match=f'"startingOffsets" {said}'):
-        plan([scan_of([ITEM])], ScanOptions(starting_offsets={"flights": 101}))
+        plan([scan_of([ITEM])], SourceOptions(starting_offsets={"flights": 101}))
 
 
 def test_offsets_beyond_the_end_of_a_leader_log_are_an_error_that_names_no_version() -> None:
     scan = scan_of([ITEM])
     led = replace(scan, snapshot=replace(scan.snapshot, kind=LogKind.LEADER))
     with pytest.raises(ConfigurationError, match="but log 'flights' ends at offset 100"):
-        plan([led], ScanOptions(starting_offsets={"flights": 101}))
+        plan([led], SourceOptions(starting_offsets={"flights": 101}))
 
 
 def test_offsets_for_another_log_are_an_error_that_names_it() -> None:
     with pytest.raises(ConfigurationError, match="offsets are given for fligths"):
-        plan([scan_of([ITEM])], ScanOptions(starting_offsets={"fligths": 1}))
+        plan([scan_of([ITEM])], SourceOptions(starting_offsets={"fligths": 1}))
 
 
 def test_rows_before_the_start_are_data_loss_unless_told_otherwise() -> None:
     scan = scan_of([ITEM], start=50)
     with pytest.raises(DataLossError, match=r"version 1 of .* begins at 50.*failOnDataLoss"):
-        plan([scan], ScanOptions(starting_offsets={"*": 20}))
-    kept = plan([scan], ScanOptions(starting_offsets={"*": 20}, fail_on_data_loss=False))
+        plan([scan], SourceOptions(starting_offsets={"*": 20}))
+    kept = plan([scan], SourceOptions(starting_offsets={"*": 20}, fail_on_data_loss=False))
     assert kept.partitions[0].ranges[0].start_offset == 50
 
 
 def test_an_end_before_the_start_is_an_error_and_one_at_the_start_reads_nothing() -> None:
-    options = ScanOptions(starting_offsets={"*": 60}, ending_offsets={"*": 40})
+    options = SourceOptions(starting_offsets={"*": 60}, ending_offsets={"*": 40})
     said = "log 'flights' is to begin at offset 60 and to end at offset 40, which is before it"
     with pytest.raises(ConfigurationError, match=said):
         plan([scan_of([ITEM])], options)
@@ -93,14 +93,14 @@ def test_a_merged_range_has_the_times_of_its_commits() -> None:
     scan = replace(scan_of([ITEM]), history=history)
 
     def times(start: int, end: int) -> tuple[tuple[int, int | None], ...]:
-        options = ScanOptions(starting_offsets={"*": start}, ending_offsets={"*": end})
+        options = SourceOptions(starting_offsets={"*": start}, ending_offsets={"*": end})
         return plan([scan], options).partitions[0].ranges[0].commit_times
 
     assert times(0, 100) == ((10, None), (40, 400), (100, 600))
     assert times(10, 40) == ((40, 400),)
     assert times(39, 41) == ((40, 400), (41, 600))
     later = replace(scan, history=history[:2])
-    assert plan([later], ScanOptions()).partitions[0].ranges[0].commit_times == (
+    assert plan([later], SourceOptions()).partitions[0].ranges[0].commit_times == (
         (10, None),
         (40, 400),
         (100, None),
@@ -109,9 +109,9 @@ def test_a_merged_range_has_the_times_of_its_commits() -> None:
 
 def test_a_scan_too_small_for_two_tasks_is_one_however_many_run_at_once() -> None:
     small = replace(ITEM, size_bytes=TASK_BYTES_MIN)
-    assert len(plan([scan_of([small])], ScanOptions(parallelism=8)).partitions) == 1
+    assert len(plan([scan_of([small])], SourceOptions(), parallelism=8).partitions) == 1
     larger = replace(ITEM, size_bytes=4 * TASK_BYTES_MIN)
-    assert len(plan([scan_of([larger])], ScanOptions(parallelism=8)).partitions) == 4
+    assert len(plan([scan_of([larger])], SourceOptions(), parallelism=8).partitions) == 4
 
 
 @st.composite
@@ -152,20 +152,19 @@ def entries(planned_scan: ScanPlan) -> list[tuple[int, int]]:
 @given(
     listed=items(),
     size_bytes=st.integers(1, 20_000_000),
-    least=st.integers(1, 40),
+    least=st.none() | st.integers(1, 40),
     rows=st.none() | st.integers(1, 1000),
     parallelism=st.integers(1, 40),
 )
 def test_every_entry_goes_to_one_task_in_the_order_of_the_rows(
-    listed: list[Item], size_bytes: int, least: int, rows: int | None, parallelism: int
+    listed: list[Item], size_bytes: int, least: int | None, rows: int | None, parallelism: int
 ) -> None:
-    options = ScanOptions(
+    options = SourceOptions(
         max_bytes_per_partition=size_bytes,
         min_partitions=least,
         max_records_per_partition=rows,
-        parallelism=parallelism,
     )
-    planned_scan = plan([scan_of(listed)], options)
+    planned_scan = plan([scan_of(listed)], options, parallelism=parallelism)
     expected = [
         (item.ledger_id, entry)
         for item in listed
@@ -183,7 +182,7 @@ def test_offsets_keep_exactly_the_rows_between_them(
 ) -> None:
     end = listed[-1].end_offset if listed else 0
     start, behind = sorted(min(edge, end) for edge in edges)
-    options = ScanOptions(starting_offsets={"*": start}, ending_offsets={"*": behind})
+    options = SourceOptions(starting_offsets={"*": start}, ending_offsets={"*": behind})
     planned_scan = plan([scan_of(listed)], options)
     kept = [
         offset

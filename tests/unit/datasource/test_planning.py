@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledgerlog_spark.client.recent_records import memory_size_bytes
+from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.scan import planning
-from ledgerlog_spark.datasource.scan.plan import LogScan, ScanOptions
+from ledgerlog_spark.datasource.scan.plan import LogScan
 from ledgerlog_spark.errors import SchemaMismatchError
 from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
 from ledgerlog_spark.protocol.log.state.records import Item, LogSnapshot, VersionInterval
@@ -49,8 +50,8 @@ def scan() -> LogScan:
 
 
 def test_tasks_carry_the_records_of_their_ledgers_which_are_asked_for_at_once(logs: Any) -> None:
-    options = ScanOptions(max_bytes_per_partition=4_000)
-    tasks = planning.tasks_from(logs, [scan()], options, include_metadata=False)
+    options = SourceOptions(max_bytes_per_partition=4_000)
+    tasks = planning.tasks_from(logs, [scan()], options)
     assert [sorted({scanned.ledger_id for scanned in task.ranges}) for task in tasks] == [
         [1],
         [2],
@@ -66,8 +67,8 @@ def test_of_too_many_ledgers_those_that_several_tasks_read_come_first(
     logs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planning, "RECORDS_MAX", 1)
-    options = ScanOptions(max_bytes_per_partition=4_000)
-    planning.tasks_from(logs, [scan()], options, include_metadata=False)
+    options = SourceOptions(max_bytes_per_partition=4_000)
+    planning.tasks_from(logs, [scan()], options)
     assert logs.asked == [[3]]
 
 
@@ -75,7 +76,7 @@ def test_a_large_record_is_not_copied_to_every_task(
     logs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planning, "RECORD_SIZE_BYTES_MAX", memory_size_bytes(RECORD) - 1)
-    tasks = planning.tasks_from(logs, [scan()], ScanOptions(), include_metadata=False)
+    tasks = planning.tasks_from(logs, [scan()], SourceOptions())
     assert logs.asked
     assert all(task.ledgers == {} for task in tasks)
 
@@ -84,10 +85,10 @@ def test_a_schema_that_the_log_does_not_have_is_an_error_that_names_the_log(logs
     known = scan()
     unknown = replace(known, snapshot=replace(known.snapshot, schemas={1: b"another"}))
     with pytest.raises(SchemaMismatchError, match="log 'flights' lists rows of schema 0"):
-        planning.tasks_from(logs, [unknown], ScanOptions(), include_metadata=False)
+        planning.tasks_from(logs, [unknown], SourceOptions())
 
 
 def test_a_scan_of_nothing_asks_for_nothing(logs: Any) -> None:
-    nothing = ScanOptions(starting_offsets={"*": 30})
-    assert planning.tasks_from(logs, [scan()], nothing, include_metadata=False) == []
+    nothing = SourceOptions(starting_offsets={"*": 30})
+    assert planning.tasks_from(logs, [scan()], nothing) == []
     assert logs.asked == []

@@ -13,8 +13,8 @@ import pytest
 import ledgerlog_spark
 from ledgerlog_spark import errors
 from ledgerlog_spark.client.errors_from_codes import FAILURES
-from ledgerlog_spark.datasource.options.table import ALIASES, BY_LOWER_NAME, TABLE, Use
-from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.options.table import ALIASES, Use
+from ledgerlog_spark.datasource.options.values import BY_LOWER_NAME, TABLE, SourceOptions
 from ledgerlog_spark.errors import ConfigurationError, LedgerLogError
 from tests.unit.datasource.test_documentation import line
 

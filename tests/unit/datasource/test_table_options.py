@@ -17,7 +17,8 @@ from ledgerlog_spark.datasource.options.sql_table import (
     with_table_options,
     without_table_options,
 )
-from ledgerlog_spark.datasource.options.table import SELECTS_ROWS, TABLE
+from ledgerlog_spark.datasource.options.table import SELECTS_ROWS
+from ledgerlog_spark.datasource.options.values import TABLE
 from ledgerlog_spark.errors import ConfigurationError
 from pyspark_ledger import DefaultSource
 
