@@ -161,7 +161,7 @@ MUTATIONS = [
     ),
     Mutation(
         "truncation_is_dated_by_the_clock_alone",
-        "ledgerlog_spark/protocol/log/change/truncate.py",
+        "ledgerlog_spark/protocol/log/state/records.py",
         "        commit_time_ms=max(head.commit_time_ms + 1, now_ms),\n        token",
         "        commit_time_ms=now_ms,\n        token",
         "commit times fall, so a time names another version",

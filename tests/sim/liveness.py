@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ledgerlog_spark.protocol.leader.leader import LeaderLog
-from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.leader.messages import LeaderPhase
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter, WriterPhase
 

@@ -26,12 +26,12 @@ from ledgerlog_spark.protocol.leader.messages import (
     GiveUp,
     LeaderClosed,
     LeaderOpened,
+    LeaderSettings,
     LeaderStopped,
     LedgerRolled,
     ListChanged,
     RollRequested,
 )
-from ledgerlog_spark.protocol.leader.settings import LeaderSettings
 from ledgerlog_spark.protocol.ledger.messages import CloseRequested
 from ledgerlog_spark.waits import Deadline, forever
 

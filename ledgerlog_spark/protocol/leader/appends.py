@@ -7,9 +7,14 @@ it are confirmed. If its ledger is closed without it, it waits again and keeps i
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from ledgerlog_spark.errors import LocalProtocolError
+from ledgerlog_spark.errors import (
+    LeaderDeposedError,
+    LedgerLogError,
+    LocalProtocolError,
+    LogNotFoundError,
+)
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.leader import errors as leader_end
 from ledgerlog_spark.protocol.leader.entry import OFFSET_END
@@ -21,11 +26,6 @@ from ledgerlog_spark.protocol.leader.messages import (
     LedgerEnd,
 )
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledgerlog_spark.errors import LeaderDeposedError, LedgerLogError, LogNotFoundError
 
 
 class LeaderLedger:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.protocol.ledger.messages import StartTimer
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.errors import LedgerLogError
-    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-    from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+from ledgerlog_spark.protocol.retry import RetryPolicy
 
 
 class Attempts:

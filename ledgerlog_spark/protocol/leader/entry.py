@@ -18,18 +18,14 @@ the size that the bytes claim.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate, pairwise
 from struct import Struct, pack, unpack_from
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LocalProtocolError, MetadataFormatError, WireFormatError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.protocol.ledger.messages import Payload
+from ledgerlog_spark.protocol.ledger.messages import Payload
 
 BODY_SIZE_BYTES_MAX = 16 << 20
 """Limit of a body before compression; a larger claim is refused unread."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log.machine import LogMachine
 from ledgerlog_spark.protocol.log.messages import Failed, Finished, Written
 from ledgerlog_spark.protocol.log.transaction import HeadTransaction
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.log.machine import LogMachine
-    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 Ended = Finished[Any] | Failed
 

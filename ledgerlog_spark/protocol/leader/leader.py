@@ -13,7 +13,7 @@ are not running. At most one creation, one close and one change of the list run 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledgerlog_spark.errors import (
     LeaderDeposedError,
@@ -24,7 +24,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.protocol.dispatch import Table, TableMachine, on, on_each, row
 from ledgerlog_spark.protocol.leader.appends import LeaderAppends, LeaderLedger
 from ledgerlog_spark.protocol.leader.attempts import Attempts, LeaderAttempts
-from ledgerlog_spark.protocol.leader.inner import InnerMachine
+from ledgerlog_spark.protocol.leader.inner import Ended, InnerMachine
 from ledgerlog_spark.protocol.leader.list import ClosedLedger, ListChange
 from ledgerlog_spark.protocol.leader.look import HeadLook
 from ledgerlog_spark.protocol.leader.messages import (
@@ -39,34 +39,37 @@ from ledgerlog_spark.protocol.leader.messages import (
     LeaderEffect,
     LeaderEvent,
     LeaderOpened,
+    LeaderPhase,
+    LeaderSettings,
     LedgerBroken,
     LedgerCreated,
     LedgerOutcome,
     LedgerRolled,
+    LedgerSealed,
     ListChanged,
+    ListReply,
+    OpeningReply,
     RollRequested,
 )
 from ledgerlog_spark.protocol.leader.opening import LeaderOpening, Opened
-from ledgerlog_spark.protocol.leader.phases import (
-    CALLS,
-    LIST_REPLIES,
-    OPENING_REPLIES,
-    TOO_LATE,
-    LeaderPhase,
-)
 from ledgerlog_spark.protocol.leader.rolling import AgeTimer, LeaderLedgers, RollStep
-from ledgerlog_spark.protocol.leader.settings import LeaderSettings
-from ledgerlog_spark.protocol.leader.tokens import LeaderTokens
 from ledgerlog_spark.protocol.ledger.messages import CloseRequested, Start, StartTimer, TimerFired
-from ledgerlog_spark.protocol.log.messages import DropLedger, Finished
+from ledgerlog_spark.protocol.log.machine import token_after
+from ledgerlog_spark.protocol.log.messages import (
+    DropLedger,
+    Finished,
+    HeadRead,
+    PagesRead,
+    PagesWritten,
+    Synced,
+    Written,
+)
 from ledgerlog_spark.protocol.log.properties import LogProperties
+from ledgerlog_spark.protocol.log.state.records import LogHead
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
-if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.leader.inner import Ended
-    from ledgerlog_spark.protocol.leader.phases import ListReply, OpeningReply
-    from ledgerlog_spark.protocol.log.messages import HeadRead, Synced
-    from ledgerlog_spark.protocol.log.state.records import LogHead
+_TOKENS_OF_A_CHANGE = 1_000
+"""A change of the list has a range of tokens, one for each of its attempts."""
 
 
 class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
@@ -86,7 +89,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         self.phase = LeaderPhase.NEW
         self.properties = LogProperties()
         self._settings = settings or LeaderSettings()
-        self._tokens = LeaderTokens(token)
+        self._token = token
         self._numbers = RequestNumbers()
         self._appends = LeaderAppends(log, self._settings.window)
         self._ledgers: LeaderLedgers | None = None
@@ -134,7 +137,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         self.phase = LeaderPhase.OPENING
         self._open_timer = self._numbers.next()
         timer = StartTimer(self._open_timer, self._settings.open_timeout_ms)
-        return [timer, *self._start_list(LeaderOpening(self.log, token=self._tokens.take()))]
+        return [timer, *self._start_list(LeaderOpening(self.log, token=self._take_token()))]
 
     def _on_open_timer(self, event: TimerFired) -> list[LeaderEffect]:
         if event.request != self._open_timer:
@@ -278,11 +281,8 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
 
     def _create(self) -> list[LeaderEffect]:
         assert self._ledgers is not None
-        if (
-            self._is_finishing
-            or not self._attempts.creating.is_idle
-            or not self._ledgers.may_create()
-        ):
+        is_due = self._attempts.creating.is_idle and self._ledgers.may_create()
+        if self._is_finishing or not is_due:
             return []
         return [CreateLedger(self.properties, request=self._attempts.creating.begin())]
 
@@ -329,7 +329,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
             mine=[ledger.ledger_id for ledger in ledgers.listed],
             closed=closed,
             added=None if added is None else added.ledger_id,
-            token=self._tokens.take(),
+            token=self._take_token(),
         )
         return [*dropped, *self._start_list(change)]
 
@@ -391,9 +391,8 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
 
     def _is_all_done(self) -> bool:
         assert self._ledgers is not None
-        is_idle = not (
-            self._attempts.creating.request or self._attempts.closing.request or self._dropping
-        )
+        attempts = self._attempts
+        is_idle = not (attempts.creating.request or attempts.closing.request or self._dropping)
         return (
             self._is_finishing and is_idle and not self._list.request and not self._ledgers.listed
         )
@@ -443,6 +442,10 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
             self._ledgers.wants_roll = self._ledgers.wants_roll or self._ledgers.current.entries > 0
         return [*self._arm_age_timer(), *self._advance()]
 
+    def _take_token(self) -> str:
+        token, self._token = self._token, token_after(self._token, _TOKENS_OF_A_CHANGE)
+        return token
+
     def _drop(self, ledger_id: int) -> list[LeaderEffect]:
         """Delete a ledger that no attempt can list any more."""
         request = self._numbers.next()
@@ -450,15 +453,22 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return [DropLedger(ledger_id, request=request)]
 
 
+_LIST_REPLIES: tuple[type[ListReply], ...] = (Synced, HeadRead, PagesRead, PagesWritten, Written)
+_CALLS = (AppendRequested, RollRequested, CloseRequested)
+_IGNORED_AFTER_THE_END = (
+    LedgerSealed, CloseAnswered, TimerFired, EntriesConfirmed, LedgerBroken, HeadChanged, GiveUp,
+)  # fmt: skip
 _OPENS = (
-    *on_each(OPENING_REPLIES, LeaderLog._on_list_reply),
+    *on_each(_LIST_REPLIES, LeaderLog._on_list_reply),
+    on(LedgerSealed, LeaderLog._on_list_reply),
+    on(LedgerCreated, LeaderLog._on_list_reply),
     on(LedgerBroken, LeaderLog._on_broken_early),
     on(TimerFired, LeaderLog._on_open_timer),
     on(HeadChanged, LeaderLog._on_head_changed),
     on(GiveUp, LeaderLog._on_opening_given_up),
 )
 _LEADS = (
-    *on_each(LIST_REPLIES, LeaderLog._on_list_reply),
+    *on_each(_LIST_REPLIES, LeaderLog._on_list_reply),
     on(EntriesConfirmed, LeaderLog._on_confirmed),
     on(LedgerBroken, LeaderLog._on_broken),
     on(LedgerCreated, LeaderLog._on_created),
@@ -468,22 +478,22 @@ _LEADS = (
     on(GiveUp, LeaderLog._on_given_up),
 )
 _LATE = (
-    *on_each(LIST_REPLIES, LeaderLog._on_late_reply),
+    *on_each(_LIST_REPLIES, LeaderLog._on_late_reply),
     on(LedgerCreated, LeaderLog._on_created_too_late),
 )
 
 LEADER_TABLE: Table[LeaderLog, LeaderEffect] = {
-    LeaderPhase.NEW: row(on(Start, LeaderLog._on_start), refused=CALLS),
-    LeaderPhase.OPENING: row(*_OPENS, refused=CALLS),
+    LeaderPhase.NEW: row(on(Start, LeaderLog._on_start), refused=_CALLS),
+    LeaderPhase.OPENING: row(*_OPENS, refused=_CALLS),
     LeaderPhase.LEADING: row(
         *_LEADS,
         on(AppendRequested, LeaderLog._on_append),
         on(RollRequested, LeaderLog._on_roll_requested),
         on(CloseRequested, LeaderLog._on_close_requested),
     ),
-    LeaderPhase.CLOSING: row(*_LEADS, refused=CALLS),
-    LeaderPhase.CLOSED: row(*_LATE, ignored=TOO_LATE, refused=CALLS),
-    LeaderPhase.STOPPED: row(*_LATE, ignored=TOO_LATE, refused=CALLS),
+    LeaderPhase.CLOSING: row(*_LEADS, refused=_CALLS),
+    LeaderPhase.CLOSED: row(*_LATE, ignored=_IGNORED_AFTER_THE_END, refused=_CALLS),
+    LeaderPhase.STOPPED: row(*_LATE, ignored=_IGNORED_AFTER_THE_END, refused=_CALLS),
 }
 """Phases x events of a leader."""
 LeaderLog.table = LEADER_TABLE

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 from ledgerlog_spark.errors import MetadataUnavailableError
 from ledgerlog_spark.protocol.leader.attempts import Attempts
-from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome, StartTimer
 from ledgerlog_spark.protocol.log.messages import HeadRead, ReadHead, Sync, Synced
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.ledger.messages import StartTimer
-    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-    from ledgerlog_spark.protocol.retry import RetryPolicy
-
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+from ledgerlog_spark.protocol.retry import RetryPolicy
 
 _ANSWERED = {MetadataOutcome.OK, MetadataOutcome.GONE, MetadataOutcome.UNREADABLE}
 """The next change of the list reports an error of a head that cannot be read."""

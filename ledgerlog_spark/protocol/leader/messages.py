@@ -1,14 +1,11 @@
-"""Events and effects of the machine of a leader log.
+"""Phases, limits, events and effects of the machine of a leader log.
 
 The host is in `ledgerlog_spark.log`, the rules in LOGS.md#leader-logs. There are three kinds of
 effects:
 
 - A *request* has a number in `request`. The host answers it with exactly one reply that repeats the
-  number, whatever happens. Several may be out at once. The requests about the head and its pages
-  (`Sync`, `ReadHead`, `ReadPages`, `WritePages`, `WriteHead`, `DropLedger`) are those of
-  `protocol/log/messages.py`, with the same replies; `StartTimer` is that of
-  `protocol/ledger/messages.py`. The machine itself waits before it retries, so the host answers
-  without delay.
+  number, whatever happens. Several may be out at once. The machine itself waits before it retries,
+  so the host answers without delay.
 - An *order* (`AppendEntry`) has no reply of its own. The host hands entries to the ledger's writer
   in the order of their orders; `EntriesConfirmed` reports the confirmed entries.
 - An *indication* notifies the application. `LeaderClosed` or `LeaderStopped` is the last. Requests
@@ -27,12 +24,14 @@ Duties of the host towards the writer of each ledger that `CreateLedger` made:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.ledger.messages import CloseRequested, Start, StartTimer, TimerFired
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.log.messages import (
     DropLedger,
     HeadRead,
@@ -47,11 +46,33 @@ from ledgerlog_spark.protocol.log.messages import (
     WritePages,
     Written,
 )
+from ledgerlog_spark.protocol.log.properties import LogProperties
+from ledgerlog_spark.protocol.log.state.records import LogHead
+from ledgerlog_spark.protocol.retry import RetryPolicy
 
-if TYPE_CHECKING:
-    from ledgerlog_spark.errors import LedgerLogError
-    from ledgerlog_spark.protocol.log.properties import LogProperties
-    from ledgerlog_spark.protocol.log.state.records import LogHead
+
+class LeaderPhase(Enum):
+    """Where a leader is."""
+
+    NEW = "new"
+    OPENING = "opening"
+    LEADING = "leading"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderSettings:
+    """Limits of a leader."""
+
+    window: Window = field(default_factory=Window)
+    """The limits of `can_add`: unacknowledged appends and their bytes."""
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    """Between attempts to change the list, to create or to close a ledger. The attempts are not
+    limited while appends succeed in the current ledger, or none waits."""
+    open_timeout_ms: int = 120_000
+    """From `Start` to `LeaderOpened` or `LeaderStopped`."""
 
 
 class LedgerOutcome(Enum):
@@ -67,17 +88,14 @@ class LedgerOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CreateLedger(LogRequest["LedgerCreated"]):
-    """Create a ledger and a writer for it. Answered by `LedgerCreated`."""
+    """Create a ledger and a writer for it."""
 
     properties: LogProperties
 
 
 @dataclass(frozen=True, slots=True)
 class SealLedger(LogRequest["LedgerSealed"]):
-    """Fence, recover and close a ledger of an earlier leader. Answered by `LedgerSealed`.
-
-    Then read its first and its last entry, and decode their headers.
-    """
+    """Fence, recover and close a ledger of an earlier leader, and read its first and last entry."""
 
     ledger_id: int
 
@@ -95,19 +113,13 @@ class CloseLedger:
 
 
 class AppendEntry(NamedTuple):
-    """Order: append one entry to a ledger.
-
-    Attributes:
-        entry_id: The id that the entry will get; dense from 0 in each ledger.
-        append: Number of the append; `AppendRequested` are counted from 0.
-        first_offset: Of its first record.
-        append_time_ms: Append time for its header, ms since the epoch.
-        records: Records or rows in it.
-    """
+    """Order: append one entry to a ledger."""
 
     ledger_id: int
     entry_id: int
+    """The id that the entry will get; dense from 0 in each ledger."""
     append: int
+    """Number of the append; `AppendRequested` are counted from 0."""
     first_offset: int
     append_time_ms: int
     records: int
@@ -117,16 +129,13 @@ class AppendRequested(NamedTuple):
     """Append one entry; only while the machine's `can_add` is true.
 
     Appends are numbered from 0 in the order of these events, and get consecutive offsets.
-
-    Attributes:
-        records: Records or rows in it; at least 1.
-        size_bytes: Approximate size of the stored entry, with its header.
-        now_ms: The store's clock, ms since the epoch. If it goes back, times in the log do not.
     """
 
     records: int
     size_bytes: int
+    """Approximate size of the stored entry, with its header."""
     now_ms: int
+    """The store's clock. If it goes back, times in the log do not."""
 
 
 class EntriesConfirmed(NamedTuple):
@@ -138,14 +147,11 @@ class EntriesConfirmed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LedgerBroken:
-    """A ledger's writer failed, and withdrew everything that is not confirmed.
-
-    Attributes:
-        is_lost: Another client recovers or closed the ledger, or deleted it.
-    """
+    """A ledger's writer failed, and withdrew everything that is not confirmed."""
 
     ledger_id: int
     is_lost: bool
+    """Another client recovers or closed the ledger, or deleted it."""
     error: LedgerLogError
 
 
@@ -159,11 +165,7 @@ class RollRequested:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """End now and close nothing; the next leader seals the open ledgers.
-
-    Attributes:
-        error: The error of `LeaderStopped`; an opening adds whether it may lead.
-    """
+    """End now with this error and close nothing; the next leader seals the open ledgers."""
 
     error: LedgerLogError
 
@@ -179,11 +181,7 @@ class HeadChanged:
 
 @dataclass(frozen=True, slots=True)
 class LedgerCreated:
-    """Reply to `CreateLedger`.
-
-    Attributes:
-        outcome: OK, or FAILED. A ledger that may or may not exist is FAILED, and never used.
-    """
+    """Reply to `CreateLedger`. A ledger that may or may not exist is FAILED, and never used."""
 
     request: int
     outcome: LedgerOutcome
@@ -193,21 +191,15 @@ class LedgerCreated:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEnd:
-    """The contents of a closed ledger of a leader log.
-
-    Attributes:
-        last_entry_id: Inclusive; NO_ENTRY when it is empty, and then all fields below are 0.
-        size_bytes: Payload bytes, as in the ledger's metadata.
-        first_offset: Of the first record of entry 0.
-        end_offset: After the last record of the last entry.
-        append_time_ms: Of the last entry.
-    """
+    """The contents of a closed ledger of a leader log; all zero when it has no entries."""
 
     last_entry_id: int = NO_ENTRY
     size_bytes: int = 0
+    """Payload bytes, as in the ledger's metadata."""
     first_offset: int = 0
     end_offset: int = 0
     append_time_ms: int = 0
+    """Of the last entry."""
 
     @property
     def is_empty(self) -> bool:
@@ -245,11 +237,7 @@ class CloseAnswered:
 
 @dataclass(frozen=True, slots=True)
 class LeaderOpened:
-    """This is the leader: the list names the new ledger, and appends are allowed from now on.
-
-    Attributes:
-        head: As this leader wrote it.
-    """
+    """This is the leader: the written head lists the ledger, and appends are allowed from now."""
 
     head: LogHead
     ledger_id: int
@@ -259,12 +247,8 @@ class LeaderOpened:
 class AppendsAcknowledged(NamedTuple):
     """Appends `first_append` to `last_append` (inclusive) are durably in the log.
 
-    In order, without gaps. Their entries are consecutive and end with `last_entry_id`.
-
-    Attributes:
-        ledger_id: The ledger that has all of them.
-        last_entry_id: Of `last_append`; append n has entry `last_entry_id - last_append + n`.
-        end_offset: After the last record of `last_append`; everything below it is safe.
+    In order, without gaps. One ledger has them all: append n is its entry
+    `last_entry_id - last_append + n`. Everything below `end_offset` is safe.
     """
 
     first_append: int
@@ -276,16 +260,12 @@ class AppendsAcknowledged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LedgerRolled:
-    """Appends go to another ledger from now on.
-
-    Attributes:
-        reordered: Appends that were ordered again, because the earlier ledger was closed without
-            them.
-    """
+    """Appends go to this ledger from now on."""
 
     ledger_id: int
     first_offset: int
     reordered: int
+    """Appends that were ordered again, because the earlier ledger was closed without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,35 +286,23 @@ class LeaderClosed:
 class LeaderStopped:
     """This leader has stopped; the last indication.
 
-    Attributes:
-        error: Why; `LeaderDeposedError` when another client took the log over, `LogNotFoundError`
-            when it was deleted. Their fields: `end_offset` is after the last acknowledged record
-            (if the log still exists, everything below is safe); `pending_end_offset` is after the
-            last appended record.
-        end_offset: As in the error.
-        first_unknown_append: The oldest append that was not acknowledged but may be in the log;
-            None when there is none.
-        first_unsent_append: Appends from this number on were not sent, or were cut off: they are
-            certainly not in the log.
+    The error is `LeaderDeposedError` when another client took the log over, `LogNotFoundError` when
+    it was deleted.
     """
 
     error: LedgerLogError
     end_offset: int
+    """After the last acknowledged record; everything below is safe if the log still exists."""
     first_unknown_append: int | None
+    """The oldest append that was not acknowledged but may be in the log."""
     first_unsent_append: int
+    """Appends from this number on were not sent, or were cut off: certainly not in the log."""
 
 
-LeaderReply = (
-    Synced
-    | HeadRead
-    | PagesRead
-    | PagesWritten
-    | Written
-    | LedgerCreated
-    | LedgerSealed
-    | CloseAnswered
-    | TimerFired
-)
+ListReply = Synced | HeadRead | PagesRead | PagesWritten | Written
+"""A reply to a request that reads or changes the list."""
+
+OpeningReply = ListReply | LedgerSealed | LedgerCreated
 LeaderEvent = (
     Start
     | AppendRequested
@@ -344,7 +312,9 @@ LeaderEvent = (
     | CloseRequested
     | GiveUp
     | HeadChanged
-    | LeaderReply
+    | OpeningReply
+    | CloseAnswered
+    | TimerFired
 )
 LeaderRequest = (
     Sync
@@ -358,7 +328,13 @@ LeaderRequest = (
     | CloseLedger
     | StartTimer
 )
-LeaderIndication = (
-    LeaderOpened | AppendsAcknowledged | LedgerRolled | ListChanged | LeaderClosed | LeaderStopped
+LeaderEffect = (
+    LeaderRequest
+    | AppendEntry
+    | LeaderOpened
+    | AppendsAcknowledged
+    | LedgerRolled
+    | ListChanged
+    | LeaderClosed
+    | LeaderStopped
 )
-LeaderEffect = LeaderRequest | AppendEntry | LeaderIndication

@@ -109,7 +109,7 @@ class LeaderOpening(HeadTransaction[Opened]):
     def _drop_own(self) -> Steps[None]:
         """Drop it, whatever the outcome: the sweeper deletes the rest."""
         assert self._own is not None
-        yield from self._ask(DropLedger(self._own))
+        yield from self._reply_to(DropLedger(self._own))
         self._own = None
 
     def _unsealed(self, head: LogHead) -> list[int]:
@@ -119,7 +119,7 @@ class LeaderOpening(HeadTransaction[Opened]):
     def _seal(self, ledger_id: int) -> Steps[bool]:
         """Whether it was sealed; False when it is deleted and the list has to be read again."""
         assert self._head is not None
-        reply = yield from self._ask(SealLedger(ledger_id))
+        reply = yield from self._reply_to(SealLedger(ledger_id))
         is_gone = isinstance(reply.error, LedgerNotFoundError)
         if is_gone and self._head.version != self._missed:
             # Another leader may have unlisted it before it was deleted: the new head shows it.
@@ -133,7 +133,7 @@ class LeaderOpening(HeadTransaction[Opened]):
         return True
 
     def _create(self, properties: LogProperties) -> Steps[int]:
-        reply = yield from self._ask(CreateLedger(properties))
+        reply = yield from self._reply_to(CreateLedger(properties))
         if reply.outcome is not LedgerOutcome.OK:
             assert reply.error is not None
             raise reply.error

@@ -8,20 +8,16 @@ that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
 
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.protocol.leader.appends import LeaderAppends, LeaderLedger
 from ledgerlog_spark.protocol.leader.list import ClosedLedger
 from ledgerlog_spark.protocol.ledger.messages import StartTimer
+from ledgerlog_spark.protocol.log.properties import LogProperties
 from ledgerlog_spark.protocol.log.state.records import OPEN_LEDGERS_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.errors import LedgerLogError
-    from ledgerlog_spark.protocol.leader.appends import LeaderAppends, LeaderLedger
-    from ledgerlog_spark.protocol.log.properties import LogProperties
-    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 
 class RollStep(Enum):

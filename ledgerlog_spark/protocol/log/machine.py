@@ -72,9 +72,9 @@ _ANSWERED = {MetadataOutcome.OK, MetadataOutcome.GONE}
 _TOKEN_END = 1 << 128
 
 
-def token_after(token: str) -> str:
-    """The token of the next attempt: each token names only one."""
-    return f"{(int(token, 16) + 1) % _TOKEN_END:032x}"
+def token_after(token: str, count: int = 1) -> str:
+    """The token of a later attempt: each token names only one."""
+    return f"{(int(token, 16) + count) % _TOKEN_END:032x}"
 
 
 class PageMissingError(Exception):
@@ -176,14 +176,14 @@ class LogMachine(ABC, Generic[R_co]):
         """The error that the machine ends with."""
         return error
 
-    def _ask(self, request: LogRequest[Reply]) -> Steps[Reply]:
+    def _reply_to(self, request: LogRequest[Reply]) -> Steps[Reply]:
         """The reply, whatever its outcome."""
         reply: Reply = yield request
         return reply
 
     def _read(self, request: LogRequest[Read]) -> Steps[Read]:
         """The reply to a request that changes nothing; raises if it failed."""
-        reply = yield from self._ask(request)
+        reply = yield from self._reply_to(request)
         if reply.outcome not in _ANSWERED:
             raise self._read_error(reply.outcome)
         return reply

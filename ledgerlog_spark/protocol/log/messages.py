@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-if TYPE_CHECKING:
-    from ledgerlog_spark.errors import LedgerLogError
-    from ledgerlog_spark.model import Version, Versioned
-    from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
-    from ledgerlog_spark.protocol.log.state.pages import PageRequest
-    from ledgerlog_spark.protocol.log.state.records import LogHead, ProducerRecord
-
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log.state.pages import PageRequest
+from ledgerlog_spark.protocol.log.state.records import LogHead, ProducerRecord
 
 Reply = TypeVar("Reply")
 
@@ -33,7 +31,7 @@ class LogReply:
 
 @dataclass(frozen=True, slots=True)
 class Synced(LogReply):
-    """Reply to `Sync`."""
+    """The store is at least as new as at the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ class RegistrationsRead(LogReply):
 
 
 class TimeNeeded(Enum):
-    """The time that a reply has to contain. It is never ahead of the store's (LOGS.md#G12)."""
+    """The time that a reply has to contain; never ahead of the store's (LOGS.md#G12)."""
 
     NONE = "none"
     RECENT = "computed from the last answer of the store: for dates"
@@ -127,19 +125,19 @@ class LogRequest(Generic[Reply]):
 
 @dataclass(frozen=True, slots=True)
 class Sync(LogRequest[Synced]):
-    """Make later reads at least as new as now; answered by `Synced`."""
+    """Make later reads at least as new as now."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadHead(LogRequest[HeadRead]):
-    """Answered by `HeadRead`."""
+    """Read the head."""
 
     time: TimeNeeded = TimeNeeded.NONE
 
 
 @dataclass(frozen=True, slots=True)
 class ReadProducer(LogRequest[ProducerRead]):
-    """Answered by `ProducerRead`."""
+    """Read the record of a producer."""
 
     app: str
     time: TimeNeeded = TimeNeeded.NONE
@@ -147,21 +145,21 @@ class ReadProducer(LogRequest[ProducerRead]):
 
 @dataclass(frozen=True, slots=True)
 class ReadRegistered(LogRequest[RegisteredRead]):
-    """Read the ledgers that are registered under a producer; answered by `RegisteredRead`."""
+    """Read the ledgers that are registered under a producer."""
 
     app: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPages(LogRequest[PagesRead]):
-    """Answered by `PagesRead`; `GONE` when one of them is missing."""
+    """Read pages; `GONE` when one of them is missing."""
 
     pages: tuple[PageRequest, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPassword(LogRequest[PasswordRead]):
-    """Read the password in the metadata of a ledger; answered by `PasswordRead`.
+    """Read the password in the metadata of a ledger.
 
     `GONE` when the ledger does not exist, or its metadata has no password.
     """
@@ -171,7 +169,7 @@ class ReadPassword(LogRequest[PasswordRead]):
 
 @dataclass(frozen=True, slots=True)
 class WritePages(LogRequest[PagesWritten]):
-    """Create `pages/<token>` and the pages under it; answered by `PagesWritten`.
+    """Create `pages/<token>` and the pages under it.
 
     `CONFLICT` when the node exists already.
     """
@@ -184,7 +182,7 @@ class WritePages(LogRequest[PagesWritten]):
 class WriteHead(LogRequest[Written]):
     """One transaction: head, producer record and pages' node at these versions, or nothing.
 
-    Answered by `Written`. `GONE`, and nothing changed, when a ledger of `listed` was deleted or is
+    `GONE`, and nothing changed, when a ledger of `listed` was deleted or is
     being deleted: no transaction that lists it succeeded, or ever will.
 
     Attributes:
@@ -206,7 +204,7 @@ class WriteHead(LogRequest[Written]):
 
 @dataclass(frozen=True, slots=True)
 class WriteProducer(LogRequest[Written]):
-    """Create (`version` None) or replace a producer record; answered by `Written`.
+    """Create (`version` None) or replace a producer record.
 
     Attributes:
         deregistered: Registrations that the same transaction deletes. Each leaves a mark
@@ -223,21 +221,21 @@ class WriteProducer(LogRequest[Written]):
 
 @dataclass(frozen=True, slots=True)
 class ReadStaged(LogRequest[StagedRead]):
-    """Read a producer's registrations and their times; answered by `StagedRead`."""
+    """Read a producer's registrations and their times."""
 
     app: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRegistrations(LogRequest[RegistrationsRead]):
-    """Read the producers that registered these ledgers; answered by `RegistrationsRead`."""
+    """Read the producers that registered these ledgers."""
 
     ledger_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TouchPages(LogRequest[Written]):
-    """Change `pages/<token>`, so that a commit that checks it fails; answered by `Written`.
+    """Change `pages/<token>`, so that a commit that checks it fails.
 
     `GONE` when the node does not exist.
     """
@@ -247,10 +245,7 @@ class TouchPages(LogRequest[Written]):
 
 @dataclass(frozen=True, slots=True)
 class DeletePages(LogRequest[Written]):
-    """Delete all pages of `pages/<token>` but `kept`; the node too when `kept` is empty.
-
-    Answered by `Written`.
-    """
+    """Delete all pages of `pages/<token>` but `kept`; the node too when `kept` is empty."""
 
     token: str
     kept: tuple[int, ...]
@@ -258,7 +253,7 @@ class DeletePages(LogRequest[Written]):
 
 @dataclass(frozen=True, slots=True)
 class DropLedger(LogRequest[Written]):
-    """Seal the ledger, delete it, then its mark `unlisted/<ledger>`; answered by `Written`.
+    """Seal the ledger, delete it, then its mark `unlisted/<ledger>`.
 
     A ledger that does not exist is fine. `CONFLICT`, and nothing done, when the time of its mark is
     not `marked_ms` any more: the mark was renewed, so its period of grace restarted.

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import MetadataFormatError, UnauthorizedError
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.log.state.records import LogHead
+from ledgerlog_spark.protocol.log.state.records import LogHead
 
 PASSWORD_CHECK = "passwordCheck"  # noqa: S105 (a name)
 """The property, and the writer feature: a program that does not compare must not write."""

@@ -52,7 +52,7 @@ class PagesSweep(LogMachine[tuple[str, ...]]):
         deleted = []
         for token in touched:
             kept = tuple(sorted(named.get(token, ())))
-            reply = yield from self._ask(DeletePages(token, kept))
+            reply = yield from self._reply_to(DeletePages(token, kept))
             if reply.outcome is MetadataOutcome.OK:
                 deleted.append(token)
         return tuple(deleted)
@@ -61,7 +61,7 @@ class PagesSweep(LogMachine[tuple[str, ...]]):
         """The tokens whose pages no commit in flight can name any more."""
         touched = []
         for token in self._tokens:
-            reply = yield from self._ask(TouchPages(token))
+            reply = yield from self._reply_to(TouchPages(token))
             if reply.outcome is MetadataOutcome.OK:
                 touched.append(token)
         return touched
@@ -140,7 +140,7 @@ class StagedSweep(LogMachine[Deregistered]):
             deregistered=step.unlisted,
             released=step.released,
         )
-        written = yield from self._ask(write)
+        written = yield from self._reply_to(write)
         return step if written.outcome is MetadataOutcome.OK else Deregistered(is_complete=False)
 
     def _listed(self, head: LogHead) -> Steps[set[int]]:
@@ -182,7 +182,7 @@ class LedgerSweep(LogMachine[tuple[int, ...]]):
         yield from self._look(self._keep_unlisted)
         deleted = []
         for ledger_id in self._ledger_ids:
-            reply = yield from self._ask(DropLedger(ledger_id, self._marked_ms[ledger_id]))
+            reply = yield from self._reply_to(DropLedger(ledger_id, self._marked_ms[ledger_id]))
             if reply.outcome is MetadataOutcome.OK:
                 deleted.append(ledger_id)
         return tuple(deleted)
@@ -194,12 +194,12 @@ class LedgerSweep(LogMachine[tuple[int, ...]]):
 
     def _deregister(self) -> Steps[None]:
         """Delete registrations of the ledgers, so that every commit of them in flight fails."""
-        reply = yield from self._ask(ReadRegistrations(self._ledger_ids))
+        reply = yield from self._reply_to(ReadRegistrations(self._ledger_ids))
         if reply.outcome is not MetadataOutcome.OK:
             raise self._read_error(reply.outcome)
         for app, found, ledger_ids in reply.registrations:
             write = WriteProducer(app, found.value, found.version, deregistered=ledger_ids)
-            if (yield from self._ask(write)).outcome is not MetadataOutcome.OK:
+            if (yield from self._reply_to(write)).outcome is not MetadataOutcome.OK:
                 self.is_crossed = True
                 return
 

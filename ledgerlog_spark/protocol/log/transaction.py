@@ -135,7 +135,7 @@ class HeadTransaction(LogMachine[R]):
         head, new_pages = change.build(self._token, loaded)
         if not new_pages:
             return self._write(change, head, None)
-        reply = yield from self._ask(WritePages(self._token, new_pages))
+        reply = yield from self._reply_to(WritePages(self._token, new_pages))
         if reply.outcome is MetadataOutcome.OK:
             return self._write(change, head, reply.version)
         if reply.outcome in {MetadataOutcome.CONFLICT, MetadataOutcome.UNKNOWN}:
@@ -157,7 +157,7 @@ class HeadTransaction(LogMachine[R]):
 
     def _send(self, change: HeadChange[R], write: WriteHead) -> Steps[Finished[R] | None]:
         """Send the transaction; the machine's end if it succeeded, None for a retry."""
-        reply = yield from self._ask(write)
+        reply = yield from self._reply_to(write)
         match reply.outcome:
             case MetadataOutcome.OK:
                 return Finished(change.result(write.head))

@@ -34,7 +34,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.committing import range_writer
 from ledgerlog_spark.log.leader import leader
-from ledgerlog_spark.protocol.leader.settings import LeaderSettings
+from ledgerlog_spark.protocol.leader.messages import LeaderSettings
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from ledgerlog_spark.testing.cluster import memory_metadata

@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LogNotFoundError
-from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.leader.messages import LeaderPhase
 from ledgerlog_spark.protocol.log import messages as m
 from tests.sim.leader.world import WATCH_MS_MAX, LeaderWorld, drawn_properties
 

@@ -18,8 +18,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.protocol.leader import errors as leader_end
 from ledgerlog_spark.protocol.leader import messages as lm
 from ledgerlog_spark.protocol.leader.leader import LeaderLog
-from ledgerlog_spark.protocol.leader.phases import LeaderPhase
-from ledgerlog_spark.protocol.leader.settings import LeaderSettings
+from ledgerlog_spark.protocol.leader.messages import LeaderPhase, LeaderSettings
 from ledgerlog_spark.protocol.ledger.messages import (
     CloseRequested,
     MetadataOutcome,

@@ -106,7 +106,7 @@ def _switch_unclosed(self: LeaderLedgers, appends: Any) -> bool:
 
 
 def _unknown_is_failure(self: HeadTransaction[Any], request: Any) -> Any:
-    reply = yield from _ask(self, request)
+    reply = yield from _reply_to(self, request)
     if isinstance(request, WriteHead) and reply.outcome is MetadataOutcome.UNKNOWN:
         raise MetadataUnavailableError("no answer, so it failed", log=self.log)
     return reply
@@ -140,12 +140,12 @@ def _forget_attempt(self: LeaderLog, error: Any) -> list[Any]:
 def _delete_first(self: TruncateMachine, change: Any) -> Any:
     """Delete the first of the ledgers, then take them off the list."""
     for ledger_id in change.unlisted[:1]:
-        yield from self._ask(DropLedger(ledger_id))
+        yield from self._reply_to(DropLedger(ledger_id))
     return (yield from _prepare(self, change))
 
 
 _prepare = HeadTransaction._prepare
-_ask = HeadTransaction._ask
+_reply_to = HeadTransaction._reply_to
 _opening_plan = LeaderOpening._plan
 _close_answered = LeaderLog._on_close_answered
 _closed = LeaderLedgers.closed
@@ -162,7 +162,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         "J1", r"LOGS.md#M2|LOGS.md#M5|gap|lost", ((LeaderOpening, "_unsealed", _last_unsealed),)
     ),
     "unknown_cas_is_failure": Mutation(
-        "J4", "deleted|did not lead", ((HeadTransaction, "_ask", _unknown_is_failure),)
+        "J4", "deleted|did not lead", ((HeadTransaction, "_reply_to", _unknown_is_failure),)
     ),
     "relist_after_lost_reply": Mutation(
         "J4", "listed again|is listed", ((LeaderOpening, "_plan", _relist_own),)

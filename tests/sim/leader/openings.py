@@ -12,7 +12,7 @@ from ledgerlog_spark.errors import (
     LocalProtocolError,
 )
 from ledgerlog_spark.protocol.leader import messages as lm
-from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.leader.messages import LeaderPhase
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome, StartTimer
 from ledgerlog_spark.protocol.log import messages as m
 

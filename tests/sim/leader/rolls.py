@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.protocol.leader import messages as lm
-from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.leader.messages import LeaderPhase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

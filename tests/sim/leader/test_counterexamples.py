@@ -11,7 +11,7 @@ import pytest
 
 from ledgerlog_spark.errors import LeaderDeposedError, LedgerLogError
 from ledgerlog_spark.protocol.leader import messages as lm
-from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.leader.messages import LeaderPhase
 from ledgerlog_spark.protocol.ledger.messages import CloseRequested
 from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import LedgerState
-from ledgerlog_spark.protocol.leader.messages import CloseLedger, CreateLedger, HeadChanged
-from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.leader.messages import (
+    CloseLedger,
+    CreateLedger,
+    HeadChanged,
+    LeaderPhase,
+)
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine

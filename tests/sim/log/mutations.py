@@ -122,7 +122,7 @@ def truncate_deletes_first(patch: pytest.MonkeyPatch) -> None:
 def deleting_first(self: TruncateMachine, change: HeadChange[Any]) -> Any:
     """Delete what the change takes off the list, then prepare it."""
     for ledger_id in reversed(change.unlisted):
-        yield from self._ask(DropLedger(ledger_id))
+        yield from self._reply_to(DropLedger(ledger_id))
     return (yield from HeadTransaction._prepare(self, change))
 
 

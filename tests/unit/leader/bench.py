@@ -12,8 +12,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.model import NO_ENTRY, LedgerState
 from ledgerlog_spark.protocol.leader import messages as lm
 from ledgerlog_spark.protocol.leader.leader import LeaderLog
-from ledgerlog_spark.protocol.leader.phases import LeaderPhase
-from ledgerlog_spark.protocol.leader.settings import LeaderSettings
+from ledgerlog_spark.protocol.leader.messages import LeaderPhase, LeaderSettings
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome, Start, StartTimer, TimerFired
 from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.retry import RetryPolicy

@@ -23,8 +23,7 @@ from ledgerlog_spark.model import LedgerState, Versioned
 from ledgerlog_spark.protocol.dispatch import IGNORED, REFUSED, Unhandled
 from ledgerlog_spark.protocol.leader import messages as lm
 from ledgerlog_spark.protocol.leader.leader import LEADER_TABLE, LeaderLog
-from ledgerlog_spark.protocol.leader.phases import LeaderPhase
-from ledgerlog_spark.protocol.leader.settings import LeaderSettings
+from ledgerlog_spark.protocol.leader.messages import LeaderPhase, LeaderSettings
 from ledgerlog_spark.protocol.ledger.messages import (
     CloseRequested,
     MetadataOutcome,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ledgerlog_spark.errors import LedgerNotFoundError
 from ledgerlog_spark.protocol.leader import messages as lm
-from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.leader.messages import LeaderPhase
 from tests.unit.leader.bench import Bench, Process
 from tests.unit.leader.test_leader_log import filled, stopped
 

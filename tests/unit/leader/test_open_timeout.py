@@ -16,7 +16,7 @@ from ledgerlog_spark.errors import (
     NotEnoughBookiesError,
 )
 from ledgerlog_spark.protocol.leader import messages as lm
-from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.leader.messages import LeaderPhase
 from ledgerlog_spark.protocol.leader.rolling import RollStep
 from ledgerlog_spark.protocol.ledger.messages import TimerFired
 from ledgerlog_spark.protocol.log import messages as m

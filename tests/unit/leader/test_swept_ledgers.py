@@ -6,7 +6,7 @@ import pytest
 
 from ledgerlog_spark.errors import LedgerNotFoundError, LocalProtocolError
 from ledgerlog_spark.protocol.leader import messages as lm
-from ledgerlog_spark.protocol.leader.phases import LeaderPhase
+from ledgerlog_spark.protocol.leader.messages import LeaderPhase
 from ledgerlog_spark.protocol.ledger.messages import CloseRequested, MetadataOutcome
 from ledgerlog_spark.protocol.log import messages as m
 from tests.unit.leader.bench import SETTINGS, Bench, Process

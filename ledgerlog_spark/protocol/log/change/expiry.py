@@ -100,7 +100,7 @@ class ExpiryMachine(LogMachine[Expired]):
             return Expired(is_changed=False, is_complete=True)
         changed = replace(step.applied(head), token=self._token)
         write = WriteHead(self._token, changed, found.version, unlisted=step.unlisted)
-        if (yield from self._ask(write)).outcome is not MetadataOutcome.OK:
+        if (yield from self._reply_to(write)).outcome is not MetadataOutcome.OK:
             return Expired(is_changed=False, is_complete=False)
         return Expired(is_changed=True, is_complete=step.is_last, unlisted=step.unlisted)
 

@@ -26,6 +26,7 @@ from ledgerlog_spark.protocol.log.state.records import (
     LogKind,
     Operation,
     VersionInterval,
+    next_version,
 )
 from ledgerlog_spark.protocol.log.state.rows import HISTORY
 from ledgerlog_spark.protocol.log.state.walk import Walk
@@ -158,14 +159,13 @@ def _oldest_left(
     is_leader_log = head.kind is LogKind.LEADER
     if not is_leader_log and offset <= head.start_offset:
         return next(v for v in history if v.start_offset >= offset), None
-    made = VersionInterval(
-        version=head.version + 1,
+    made = next_version(
+        head,
         start_offset=offset,
         end_offset=head.end_offset,
-        commit_time_ms=max(head.commit_time_ms + 1, now_ms),
-        token=head.token,
         schema_id=head.schema_id,
         operation=Operation.TRUNCATE,
+        now_ms=now_ms,
     )
     if is_leader_log:
         begun = max(head.start_offset, offset)

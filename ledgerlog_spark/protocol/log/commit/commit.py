@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from ledgerlog_spark.errors import (
     CommitUnknownError,
@@ -48,7 +49,6 @@ from ledgerlog_spark.protocol.log.commit.result import (
     KnownLog,
     forgotten,
     left_by,
-    unknown,
 )
 from ledgerlog_spark.protocol.log.machine import Steps
 from ledgerlog_spark.protocol.log.messages import (
@@ -145,8 +145,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
     def give_up(self, timeout_ms: int) -> LedgerLogError:
         """End without the pending reply; a transaction that may have succeeded is unknown."""
         error = super().give_up(timeout_ms)
-        sent = self._request.app, self._request.batch_id, self._token
-        return error if error.definite else unknown(self.log, *sent, timeout_ms)
+        return error if error.definite else self._unknown(self._token, timeout_ms=timeout_ms)
 
     def _run(self) -> Steps[CommitResult]:
         if self._request.is_empty:
@@ -318,7 +317,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return with_password(head, self._request.password, bytes.fromhex(self._token))
 
     def _send(self, change: CommitChange, write: WriteHead) -> Steps[Ended | None]:
-        reply = yield from self._ask(write)
+        reply = yield from self._reply_to(write)
         match reply.outcome:
             case MetadataOutcome.OK:
                 self.known_after = left_by(write, reply.version, self._registered)
@@ -377,7 +376,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
             if self._has_token(write.token):
                 return Finished(committed(write.head))
             if producer is None:
-                raise self._unknown(write)
+                raise self._unknown(write.token)
             if producer.version != write.producer_version:
                 is_replay = self._is_replay(producer.value)
                 return Finished(CommitResult(CommitStatus.ALREADY_COMMITTED)) if is_replay else None
@@ -386,14 +385,14 @@ class CommitMachine(HeadTransaction[CommitResult]):
             if not unmoved or (was_refused and write.pages_version is not None):
                 return None
             self._count_unknown(write)
-            reply = yield from self._ask(write)
+            reply = yield from self._reply_to(write)
             if reply.outcome is MetadataOutcome.OK:
                 self.known_after = left_by(write, reply.version, self._registered)
                 return Finished(committed(write.head))
             if reply.outcome in {MetadataOutcome.CONFLICT, MetadataOutcome.GONE}:
                 was_refused = True
             elif reply.outcome is MetadataOutcome.UNREADABLE:
-                raise self._unknown(write)
+                raise self._unknown(write.token)
             else:
                 self._count_unknown(write)
 
@@ -402,7 +401,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         try:
             yield from self._read_records()
         except MetadataFormatError:
-            raise self._unknown(write) from None
+            raise self._unknown(write.token) from None
         except LedgerLogError:
             self._count_unknown(write)
             return False
@@ -420,10 +419,20 @@ class CommitMachine(HeadTransaction[CommitResult]):
     def _count_unknown(self, write: WriteHead) -> None:
         self._unknowns += 1
         if self._unknowns > UNKNOWN_MAX:
-            raise self._unknown(write)
+            raise self._unknown(write.token)
 
-    def _unknown(self, write: WriteHead) -> CommitUnknownError:
-        return unknown(self.log, self._request.app, self._request.batch_id, write.token)
+    def _unknown(self, token: str, **fields: Any) -> CommitUnknownError:
+        """The error for a transaction that was sent and may have succeeded."""
+        app, batch_id = self._request.app, self._request.batch_id
+        return CommitUnknownError(
+            f"batch {batch_id} of producer {app!r} may or may not be in log {self.log!r}: commit "
+            "it again under the same numbers",
+            log=self.log,
+            app=app,
+            batch_id=batch_id,
+            token=token,
+            **fields,
+        )
 
     def _overtaken(self) -> ConcurrentCommitError:
         return ConcurrentCommitError(

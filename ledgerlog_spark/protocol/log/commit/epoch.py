@@ -201,7 +201,7 @@ class EpochMachine(LogMachine[Joined]):
             time_ms=now_ms,
         )
         version = found.version if found is not None else None
-        reply = yield from self._ask(WriteProducer(self._app, taken, version))
+        reply = yield from self._reply_to(WriteProducer(self._app, taken, version))
         if reply.outcome is MetadataOutcome.UNAVAILABLE:
             raise self._read_error(reply.outcome)
         if reply.outcome is MetadataOutcome.UNKNOWN:

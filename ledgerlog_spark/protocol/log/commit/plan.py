@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import ConcurrentCommitError, LocalProtocolError, SchemaMismatchError
 from ledgerlog_spark.protocol.log.state import pages as log_pages
@@ -21,12 +21,10 @@ from ledgerlog_spark.protocol.log.state.records import (
     StagedRange,
     VersionInterval,
     WriteMode,
+    next_version,
 )
 from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, SCHEMA_SIZE_BYTES_MAX, SCHEMAS
 from ledgerlog_spark.protocol.log.state.statistics import shorten_statistics
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +136,6 @@ def plan_commit(
 
     Args:
         request: Checked against the producer record before.
-        now_ms: By the store's clock; commit times rise also when it goes back.
         current_schema: The head's schema; only used when it is not the planned one.
 
     Raises:
@@ -157,18 +154,15 @@ def plan_commit(
             planned_version=request.planned_version,
         )
     schema_id, schemas = _schema(head, request, current_schema)
-    commit_time_ms = max(head.commit_time_ms + 1, now_ms)
-    items = tuple(listed(head, request.ranges, schema_id, commit_time_ms))
-    end_offset = items[-1].end_offset if items else head.end_offset
-    interval = VersionInterval(
-        version=head.version + 1,
+    interval = next_version(
+        head,
         start_offset=head.end_offset if overwrites else head.start_offset,
-        end_offset=end_offset,
-        commit_time_ms=commit_time_ms,
-        token=head.token,
+        end_offset=head.end_offset + sum(staged.rows for staged in request.ranges),
         schema_id=schema_id,
         operation=Operation.OVERWRITE if overwrites else Operation.APPEND,
+        now_ms=now_ms,
     )
+    items = tuple(listed(head, request.ranges, schema_id, interval.commit_time_ms))
     return NewVersion(head, interval, items, schemas)
 
 
@@ -216,9 +210,9 @@ def created(
 
 
 def listed(
-    head: LogHead, ranges: Sequence[StagedRange], schema_id: int, commit_time_ms: int
+    head: LogHead, ranges: Sequence[StagedRange | Item], schema_id: int, commit_time_ms: int
 ) -> Iterator[Item]:
-    """Items of new ranges at the log's end."""
+    """Items at the log's end, of new ranges or of ranges that are listed already."""
     is_large = head.items.count + len(ranges) > LARGE_LOG_ITEMS
     offset = head.end_offset
     for staged in ranges:

@@ -23,6 +23,7 @@ from ledgerlog_spark.protocol.log.state.records import (
     StagedRange,
     VersionInterval,
     WriteMode,
+    next_version,
 )
 from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS
 from ledgerlog_spark.protocol.log.state.walk import Walk
@@ -108,17 +109,15 @@ class RestoreMachine(CommitMachine):
         if is_same and old.schema_id == head.schema_id:
             result = CommitResult(CommitStatus.NOTHING_TO_COMMIT, head.version, head.end_offset)
             return Finished(result)
-        commit_time_ms = max(head.commit_time_ms + 1, self._now_ms)
-        interval = VersionInterval(
-            version=head.version + 1,
+        interval = next_version(
+            head,
             start_offset=head.end_offset,
             end_offset=head.end_offset + old.rows,
-            commit_time_ms=commit_time_ms,
-            token=head.token,
             schema_id=old.schema_id,
             operation=Operation.RESTORE,
+            now_ms=self._now_ms,
         )
-        again = self._items(head, old, items, commit_time_ms)
+        again = self._items(head, old, items, interval.commit_time_ms)
         return self._changed(NewVersion(head, interval, again))
 
     def _check_planned(self, head: LogHead) -> None:
@@ -138,10 +137,10 @@ class RestoreMachine(CommitMachine):
     ) -> tuple[Item, ...]:
         """The version's ranges at the log's end, with copies where it has only a part."""
         cut = {part.item.first_offset: part for part in cut_ranges(old, items)}
-        ranges = []
-        for item in items:
-            part = cut.get(item.first_offset)
-            ranges.append(staged_again(item) if part is None else self._copy_of(part))
+        ranges = [
+            self._copy_of(cut[item.first_offset]) if item.first_offset in cut else item
+            for item in items
+        ]
         rows = sum(staged.rows for staged in ranges)
         assert rows == old.rows, (rows, old)
         again = listed(head, ranges, head.schema_id, commit_time_ms)
@@ -160,16 +159,3 @@ class RestoreMachine(CommitMachine):
                 retriable=True,
             )
         return copy
-
-
-def staged_again(item: Item) -> StagedRange:
-    """A listed range as it was before it had offsets."""
-    return StagedRange(
-        ledger_id=item.ledger_id,
-        first_entry_id=item.first_entry_id,
-        last_entry_id=item.last_entry_id,
-        index_entry_id=item.index_entry_id,
-        rows=item.rows,
-        size_bytes=item.size_bytes,
-        statistics=item.statistics,
-    )

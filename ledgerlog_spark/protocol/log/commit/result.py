@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
 
-from ledgerlog_spark.errors import CommitUnknownError, ProducerFencedError
+from ledgerlog_spark.errors import ProducerFencedError
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
 from ledgerlog_spark.protocol.log.messages import WriteHead
@@ -43,22 +42,6 @@ def forgotten(log: str, app: str) -> ProducerFencedError:
         "it again",
         log=log,
         app=app,
-    )
-
-
-def unknown(
-    log: str, app: str, batch_id: int, token: str, timeout_ms: int | None = None
-) -> CommitUnknownError:
-    """The error of a commit with a transaction that was sent and may have succeeded."""
-    late: dict[str, Any] = {} if timeout_ms is None else {"timeout_ms": timeout_ms}
-    return CommitUnknownError(
-        f"batch {batch_id} of producer {app!r} may or may not be in log {log!r}: commit it again "
-        "under the same numbers",
-        log=log,
-        app=app,
-        batch_id=batch_id,
-        token=token,
-        **late,
     )
 
 

@@ -17,8 +17,9 @@ for a record that a later version wrote.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ledgerlog_spark.errors import LocalProtocolError, MetadataFormatError, WireFormatError
 from ledgerlog_spark.protocol.log.state.bytes import (
@@ -49,9 +50,6 @@ from ledgerlog_spark.protocol.log.state.rows import (
     decode_open_ledgers,
     encode_open_ledgers,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 T = TypeVar("T")
 

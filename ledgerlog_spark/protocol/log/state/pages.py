@@ -10,15 +10,13 @@ alone, about every fiftieth also writes one page, and no full page is ever rewri
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ledgerlog_spark.protocol.log.state.codec import encode_page
 from ledgerlog_spark.protocol.log.state.records import PAGE_SIZE_BYTES_MAX, Paged, PageRef
 from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, REFS, SCHEMAS, RecordKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 T = TypeVar("T")
 

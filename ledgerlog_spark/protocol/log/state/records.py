@@ -7,14 +7,12 @@ change a head; the pages of the attempt are stored under it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ledgerlog_spark.model import NO_ENTRY
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 LOG_FORMAT = 1
 """Format number of heads, pages and producer records that this version writes."""
@@ -286,6 +284,27 @@ class LogHead:
     def interval(self) -> tuple[int, int]:
         """Start (inclusive) and end (exclusive) of the newest version."""
         return self.start_offset, self.end_offset
+
+
+def next_version(
+    head: LogHead,
+    *,
+    start_offset: int,
+    end_offset: int,
+    schema_id: int,
+    operation: Operation,
+    now_ms: int,
+) -> VersionInterval:
+    """The version after the head's; its time is later also when the store's clock goes back."""
+    return VersionInterval(
+        version=head.version + 1,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        commit_time_ms=max(head.commit_time_ms + 1, now_ms),
+        token=head.token,
+        schema_id=schema_id,
+        operation=operation,
+    )
 
 
 @dataclass(frozen=True, slots=True)

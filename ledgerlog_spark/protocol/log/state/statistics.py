@@ -17,14 +17,11 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.protocol.log.state.bytes import ByteReader, append_varint, append_zigzag
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 COLUMNS_MAX = 32
 BOUND_SIZE_BYTES_MAX = 32

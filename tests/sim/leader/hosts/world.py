@@ -13,7 +13,7 @@ from unittest import mock
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.log.leader import leader as leader_module
 from ledgerlog_spark.model import LedgerState
-from ledgerlog_spark.protocol.leader.settings import LeaderSettings
+from ledgerlog_spark.protocol.leader.messages import LeaderSettings
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.log.state.records import LogKind
 from ledgerlog_spark.protocol.retry import RetryPolicy
