@@ -16,7 +16,6 @@ FILES = (
     "ledgerlog_spark/protocol/leader/look.py",
     "ledgerlog_spark/protocol/leader/opening.py",
     "ledgerlog_spark/protocol/leader/rolling.py",
-    "ledgerlog_spark/protocol/leader/tokens.py",
     "ledgerlog_spark/protocol/log/transaction.py",
     "ledgerlog_spark/client/host/event_queue.py",
     "ledgerlog_spark/log/maintenance/check.py",
