@@ -41,7 +41,6 @@ class Leases:
     """
 
     def __init__(self, tree: ZnodeTree, root: str) -> None:
-        """Leases of the cluster at `root`."""
         self._tree = tree
         self._directory = f"{root}-leases"
 

@@ -26,17 +26,11 @@ _ROOT = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
 
 @dataclass(frozen=True, slots=True)
 class ServiceUri:
-    """Where a cluster's metadata is.
+    """Where a cluster's metadata is."""
 
-    Attributes:
-        hosts: `host:port` of each server.
-        root: Path of the ledgers root, such as `/ledgers`.
-        layout: The layout that the scheme names, None for the cluster's own.
-    """
-
-    hosts: tuple[str, ...]
-    root: str
-    layout: str | None = None
+    hosts: tuple[str, ...]  # `host:port` of each
+    root: str  # such as `/ledgers`
+    layout: str | None = None  # as the scheme names it; None for the cluster's own
 
     @property
     def connect_string(self) -> str:
@@ -49,11 +43,7 @@ class ServiceUri:
 
 
 def parse_service_uri(text: str) -> ServiceUri:
-    """The parts of a URI.
-
-    Raises:
-        ConfigurationError: The URI is invalid; the message has the fault.
-    """
+    """The parts of a URI."""
     if not isinstance(text, str):
         raise _wrong(text, "it is not of type str")
     match = _URI.fullmatch(text.strip())

@@ -19,14 +19,7 @@ class EstimatedClock(Protocol):
     """The store's clock, as far as it is known here."""
 
     def estimate_ms(self, age_ms_max: int | None = None) -> int | None:
-        """The store's present time or a little less, ms since the epoch.
-
-        Args:
-            age_ms_max: Greatest age of the store's last answer; None for any age.
-
-        Returns:
-            None when there is no answer yet, or it is too old.
-        """
+        """The store's time or a little less, ms since the epoch; None without a recent answer."""
 
 
 def elapsed_ns() -> int:
@@ -42,7 +35,6 @@ class StoreClock:
     __slots__ = ("_elapsed_ns", "_noted_ns", "_store_ms")
 
     def __init__(self, elapsed: Callable[[], int] = elapsed_ns) -> None:
-        """Starts without an answer."""
         self._elapsed_ns = elapsed
         self._store_ms: int | None = None
         self._noted_ns = 0

@@ -21,12 +21,7 @@ ROOT = "/ledgers"
 
 @dataclass(frozen=True, slots=True)
 class MetadataStores:
-    """The stores of the cluster at `root`.
-
-    Attributes:
-        tree: The session all of them use.
-        root: Path of the ledgers root.
-    """
+    """The stores of the cluster at `root`."""
 
     tree: ZnodeTree
     root: str

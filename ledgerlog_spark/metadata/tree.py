@@ -86,22 +86,14 @@ class NodeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeStat:
-    """The metadata of a node.
-
-    Attributes:
-        owner: Session id of an ephemeral node, 0 for a persistent one.
-        size_bytes: Size of the data.
-        children_count: Direct children.
-        created_ms: By the store's own clock, ms since the epoch.
-        changed_ms: The last write of the data, same clock.
-    """
+    """The metadata of a node."""
 
     version: Version
-    owner: int
+    owner: int  # session id of an ephemeral node, 0 for a persistent one
     size_bytes: int
     children_count: int
-    created_ms: int
-    changed_ms: int
+    created_ms: int  # by the store's own clock, ms since the epoch
+    changed_ms: int  # last write of the data, same clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +211,6 @@ class ZnodeTree(Session, Protocol):
         Raises:
             MetadataVersionError: It has another version.
             NodeMissingError: It was deleted.
-            NodeMissingError: It is gone.
         """
 
     async def delete(self, path: str, version: Version | None = None) -> None:
@@ -262,7 +253,6 @@ class ZnodeTree(Session, Protocol):
 
         Returns:
             True when the node does not exist (any more). False when it was changed or the
-            connection was lost: read again.
 
         Raises:
             MetadataUnavailableError: The request could not be sent.
@@ -309,14 +299,11 @@ class WriteAttempts:
     """Attempts of one write; lost answers are settled by writing once more.
 
     Each attempt is a `with` block. It ends when its answer is lost, and the next one begins.
-
-    Attributes:
-        lost: The newest lost answer. While there is one, an unavailable store leaves the outcome
-            unknown.
     """
 
     def __init__(self, attempts_max: int, *, settles: bool = True) -> None:
         """Attempts up to the limit; without `settles` a lost answer is raised immediately."""
+        # the newest one; then an unavailable store leaves the outcome unknown
         self.lost: MetadataUnknownError | None = None
         self._attempts_max = attempts_max
         self._settles = settles
@@ -338,11 +325,7 @@ class WriteAttempts:
 
 
 def checked_path(path: str) -> str:
-    """`path`, when it is valid.
-
-    Raises:
-        LocalProtocolError: It is relative, has empty or dot segments, or a slash at the end.
-    """
+    """`path`, when it is valid."""
     first, *segments = path.split("/")
     if path != "/" and (first or not segments or not all(segments) or {".", ".."} & {*segments}):
         raise LocalProtocolError(f"{path!r} is not an absolute path of a node", path=path)
@@ -350,11 +333,7 @@ def checked_path(path: str) -> str:
 
 
 def checked_size(path: str, size_bytes: int) -> None:
-    """Raise unless data of this size can be stored.
-
-    Raises:
-        LocalProtocolError: It exceeds NODE_SIZE_BYTES_MAX; ZooKeeper would close the connection.
-    """
+    """Raise unless data of this size can be stored."""
     if size_bytes > NODE_SIZE_BYTES_MAX:
         raise LocalProtocolError(
             f"{size_bytes:,} bytes for {path} are more than the {NODE_SIZE_BYTES_MAX:,} that one "

@@ -33,8 +33,7 @@ _CHOSEN_BY_USER: Final = (
 def keep_freed_memory(*, arenas_max: int | None = None) -> bool:
     """Set this in the C library, for the whole process; returns False if it changes nothing.
 
-    Args:
-        arenas_max: Heaps that threads share; None leaves that as it is.
+    `arenas_max` bounds the heaps that threads share.
     """
     if any(name in os.environ for name in _CHOSEN_BY_USER):
         return False

@@ -65,18 +65,13 @@ def check_ids(*ids: int) -> None:
 
 
 class Pending(ABC):
-    """A request that was not answered yet; answered at most once.
-
-    Attributes:
-        is_open: No outcome was reported yet. A request may time out and still be on the wire.
-        submitted_at: By the clock of the event loop, seconds.
-    """
+    """A request that was not answered yet; answered at most once."""
 
     __slots__ = ("is_open", "submitted_at")
 
     def __init__(self) -> None:
-        self.is_open = True
-        self.submitted_at = 0.0
+        self.is_open = True  # a request may time out and still be on the wire
+        self.submitted_at = 0.0  # seconds, by the clock of the event loop
 
     @property
     def is_wanted(self) -> bool:
@@ -89,17 +84,13 @@ class Pending(ABC):
 
 
 class PendingRun(Pending):
-    """A run, as one ADD_RUN or as the ADDs of its entries.
-
-    Attributes:
-        prepared: The bytes, None once no caller waits any more.
-    """
+    """A run, as one ADD_RUN or as the ADDs of its entries."""
 
     __slots__ = ("_code", "_on_reply", "_unanswered", "prepared", "request_id")
 
     def __init__(self, prepared: PreparedRun, request_id: int, on_reply: OnAdd) -> None:
         super().__init__()
-        self.prepared: PreparedRun | None = prepared
+        self.prepared: PreparedRun | None = prepared  # None once no caller waits
         self.request_id = request_id
         self._on_reply = on_reply
         self._unanswered = 0
@@ -134,17 +125,14 @@ class PendingRun(Pending):
 
 
 class PendingKeyed(Pending):
-    """A request whose answer carries no request id: one at a time for each key and connection.
-
-    Attributes:
-        followers: Requests with the same key that are sent when this one is answered.
-    """
+    """A request whose answer carries no request id: one at a time for each key and connection."""
 
     __slots__ = ("followers", "key")
 
     def __init__(self, key: Key) -> None:
         super().__init__()
         self.key = key
+        # requests with the same key, sent when this one is answered
         self.followers: list[PendingKeyed] = []
 
     @abstractmethod
@@ -187,11 +175,6 @@ class PendingRead(PendingKeyed):
     __slots__ = ("_frame", "_on_reply")
 
     def __init__(self, request: ReadEntry, on_reply: OnRead) -> None:
-        """Encode the request.
-
-        Raises:
-            LocalProtocolError: An id or key that no request can have.
-        """
         super().__init__((Opcode.READ, request.ledger_id, request.entry_id))
         self._frame = encode_read(
             request.ledger_id,
@@ -222,11 +205,6 @@ class PendingBatch(Pending):
     __slots__ = ("_frame", "_on_reply", "request_id")
 
     def __init__(self, request: ReadBatch, request_id: int, on_reply: OnReadBatch) -> None:
-        """Encode the request.
-
-        Raises:
-            LocalProtocolError: An id that no request can have.
-        """
         super().__init__()
         self._frame = encode_batch_read(
             request.ledger_id,

@@ -70,7 +70,6 @@ class ReadBatch:
     Attributes:
         count_max: At least 1.
         size_bytes_max: Maximum of the answer; the first entry is returned whatever its size.
-        is_recovery: A read on behalf of recovery: on the control connection, with high priority.
     """
 
     ledger_id: int

@@ -29,30 +29,21 @@ _RECOVERY = Flag.RECOVERY_ADD | Flag.HIGH_PRIORITY
 
 
 class PreparedRun:
-    """One `AddRun`, ready to be framed for any number of bookies.
-
-    Attributes:
-        lengths: Size in bytes of each stored entry.
-        body: The stored entries as buffers, joined when they are small.
-    """
+    """One `AddRun`, ready to be framed for any number of bookies."""
 
     __slots__ = ("_head", "body", "lengths", "request", "size_bytes")
 
     def __init__(self, request: AddRun) -> None:
-        """Measure a run.
-
-        Raises:
-            LocalProtocolError: It is no run, or has an entry that fits no frame.
-        """
         self.request = request
         self._head: bytes | None = None
+        # bytes of each stored entry
         self.lengths = [sum(map(len, entry)) for entry in request.entries]
         self.size_bytes = sum(self.lengths)
         self._check()
         buffers: Sequence[Buffer] = list(chain.from_iterable(request.entries))
         if self.size_bytes < GATHERED_BYTES_MIN * len(buffers):
             buffers = (b"".join(buffers),)
-        self.body = buffers
+        self.body = buffers  # the stored entries, joined when they are small
 
     def frame_as_run(self, request_id: int) -> list[Buffer]:
         """The buffers of one ADD_RUN."""

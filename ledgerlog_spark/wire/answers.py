@@ -65,17 +65,13 @@ class ReadAnswer(NamedTuple):
 
 
 class BatchReadAnswer(NamedTuple):
-    """Consecutive stored entries, not verified; a short answer proves nothing.
-
-    Attributes:
-        entries: Views into the body that was decoded, which they keep.
-    """
+    """Consecutive stored entries, not verified; a short answer proves nothing."""
 
     code: Code
     ledger_id: int
     first_entry_id: int
     request_id: int
-    entries: Sequence[bytes]
+    entries: Sequence[bytes]  # views into the decoded body, which they keep
 
 
 class AddRunAnswer(NamedTuple):

@@ -18,21 +18,13 @@ _REQUIRED = ("bookieHost", "journalDir", "ledgerDirs")
 
 @dataclass(frozen=True, slots=True)
 class Cookie:
-    """Which bookie a directory belongs to, and which directories a bookie has.
-
-    Attributes:
-        bookie_id: Id of the bookie.
-        journal_directory: As it was configured; several are joined by commas.
-        ledger_directories: In their order.
-        instance_id: UUID of the cluster, None in cookies from before there was one.
-        index_directories: None where they are the ledger directories.
-    """
+    """Which bookie a directory belongs to, and which directories a bookie has."""
 
     bookie_id: str
-    journal_directory: str
+    journal_directory: str  # as configured; several are joined by commas
     ledger_directories: tuple[str, ...]
-    instance_id: str | None = None
-    index_directories: tuple[str, ...] | None = None
+    instance_id: str | None = None  # UUID of the cluster; None in old cookies
+    index_directories: tuple[str, ...] | None = None  # None where they are the ledger directories
 
     def encode(self) -> bytes:
         """The text, its version line first."""

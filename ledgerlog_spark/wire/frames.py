@@ -25,7 +25,7 @@ _CHUNK_UNIT_BYTES = 1 << 12
 _POOL_SIZE_BYTES_OF_ONE = 1 << 23
 _SPACE_BYTES_MIN = 1 << 12
 _SPACE_BYTES_LEAST = 1 << 8
-"""With so much left at its end a chunk is still received into where memory is short."""
+"""A chunk with this much space at its end is still used where memory is short."""
 _UNCUT_SIZE_BYTES_MIN = 1 << 14
 """From this size on, one more call to receive is cheaper than to copy half a frame."""
 
@@ -35,17 +35,12 @@ Apache bookie's default limit of 5 MiB included."""
 
 
 class ReceiveBuffer(bytearray):
-    """Memory that frames are received into; the bodies handed out are views of it.
-
-    Attributes:
-        unanswered: Requests in it that are not answered yet; kept by who handles them.
-        charge: What it is counted in; kept by who handles them.
-    """
+    """Memory that frames are received into; the bodies handed out are views of it."""
 
     __slots__ = ("charge", "unanswered")
 
-    unanswered: int
-    charge: object
+    unanswered: int  # requests in it without an answer; set by their handlers
+    charge: object  # the account that it is counted in; set by the handlers
 
 
 def _references_when_unshared() -> int:
@@ -81,9 +76,6 @@ class ChunkPool:
     by one (measured: 47 of 57 us for a frame of 64 KiB). Chunks come back while views of them are
     still out, and the one that came back first is looked at first. Sizes are those of
     `chunk_size_bytes`. One pool serves many splitters, all of one thread.
-
-    Args:
-        size_bytes_max: Kept at most, in all; what is beyond goes when its last view does.
     """
 
     __slots__ = ("_chunks", "_size_bytes", "_size_bytes_max")
@@ -128,16 +120,13 @@ class FrameSplitter:
     A body stays valid as long as it is referenced: memory is received into again only when no
     view of it is left. At most one incomplete frame is held back, of up to `frame_size_max`
     bytes. A small frame that lies across two chunks is copied once, up to where it was cut; the
-    memory handed out ends with a large one behind which no other would fit.
+    memory handed out ends with a large one if no other fits after it.
 
     Use: `n = receive_into(splitter.get_buffer())`, then `for body in splitter.received(n)`.
 
-    Args:
-        frame_size_max: Of a whole frame, its length field included.
-        pool: Where memory comes from.
-        obtain: Called with two sizes (the least that the next bytes need, and the best) when new
-            memory is wanted; calls `grow` with one of them and returns True, or returns False.
-            The least is 0 where what is there will do. Without it memory is always to be had.
+    `frame_size_max` bounds a whole frame, its length field included. `obtain` is called with the
+    least and the best size when new memory is wanted. It calls `grow` with one of them and returns
+    True, or returns False. The least is 0 where the present memory is enough.
     """
 
     __slots__ = (
@@ -167,7 +156,7 @@ class FrameSplitter:
         )
         self._chunk = _Chunk()
         self._start = 0  # of the incomplete frame
-        self._end = 0  # of what was received
+        self._end = 0  # of the received bytes
         self._has_room = False
 
     @property
@@ -182,7 +171,7 @@ class FrameSplitter:
 
     @property
     def held_head(self) -> memoryview:
-        """The first bytes of an incomplete frame's body, at most 4 of them."""
+        """The first bytes of an incomplete frame's body, at most 4."""
         start = self._start + _LENGTH.size
         return memoryview(self._chunk.buffer)[start : min(start + 4, max(start, self._end))]
 
@@ -229,7 +218,7 @@ class FrameSplitter:
         return self._has_room
 
     def grow(self, size_bytes: int) -> None:
-        """Receive into a chunk of `size_bytes` from now on; what is held moves there."""
+        """Receive into a chunk of `size_bytes` from now on; the incomplete frame moves there."""
         held = self._end - self._start
         chunk = self._pool.take(size_bytes)
         if held:
@@ -238,7 +227,7 @@ class FrameSplitter:
         self._chunk, self._start, self._end = chunk, 0, held
 
     def close(self) -> ReceiveBuffer:
-        """Give the memory back and drop what is held; returns it."""
+        """Return the memory to the pool, and give it to the caller; drops an incomplete frame."""
         buffer = self._chunk.buffer
         self._pool.give_back(self._chunk)
         self._chunk, self._start, self._end = _Chunk(), 0, 0

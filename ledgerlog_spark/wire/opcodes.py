@@ -23,7 +23,7 @@ _NUMBERS: dict[Code, int] = {
     Code.FENCED: 104,
     Code.READ_ONLY: 105,
     Code.BUSY: 106,
-    # Unknown has one number for everybody. Apache's v2 client dies of 107, so it is never sent.
+    # All unknown outcomes have one number: Apache's v2 client cannot decode 107.
     Code.DIGEST_MISMATCH: 101,
     Code.TIMEOUT: 101,
     Code.UNAVAILABLE: 101,

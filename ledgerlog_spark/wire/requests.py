@@ -69,20 +69,14 @@ class AddRequest(NamedTuple):
 
 
 class AddRunRequest(NamedTuple):
-    """Store a run of entries of one ledger, all or nothing.
-
-    Attributes:
-        entry_ids: Rising; a `range` when they are evenly spaced.
-        lengths: Bytes of each stored entry, at least 32 each; their sum is the size of `body`.
-        body: The stored entries, one after the other.
-    """
+    """Store a run of entries of one ledger, all or nothing."""
 
     version: int
     flags: int
     ledger_id: int
     request_id: int
-    entry_ids: range | tuple[int, ...]
-    lengths: tuple[int, ...]
+    entry_ids: range | tuple[int, ...]  # rising; a `range` when evenly spaced
+    lengths: tuple[int, ...]  # of each stored entry, at least 32; their sum is the size of `body`
     master_key: bytes
     body: memoryview
 
@@ -164,21 +158,12 @@ def encode_add_run_head(
     *,
     ledger_id: int,
     request_id: int,
-    entry_ids: Sequence[int],
-    lengths: Sequence[int],
+    entry_ids: Sequence[int],  # rising; a `range` where evenly spaced
+    lengths: Sequence[int],  # bytes of each stored entry
     master_key: bytes,
-    flags: int = 0,
+    flags: int = 0,  # RECOVERY_ADD and HIGH_PRIORITY in recovery
 ) -> bytes:
-    """Everything of an ADD_RUN frame before its stored entries.
-
-    Args:
-        ledger_id: The ledger.
-        request_id: What the answer will carry.
-        entry_ids: 1 to RUN_ENTRIES_MAX rising ids; a `range` where they are evenly spaced.
-        lengths: Size in bytes of each stored entry.
-        master_key: 20 bytes.
-        flags: Flag.RECOVERY_ADD and Flag.HIGH_PRIORITY in recovery.
-    """
+    """Everything of an ADD_RUN frame before its stored entries."""
     count = len(entry_ids)
     if not 1 <= count <= RUN_ENTRIES_MAX or len(lengths) != count:
         raise LocalProtocolError(
@@ -431,7 +416,7 @@ def _is_run(
     ):
         return False
     last = _IDS.unpack_from(body, len(body) - lengths[-1])
-    # A last id beyond 64 bits cannot equal what was unpacked from 64 bits.
+    # A last id beyond 64 bits cannot equal an unpacked one.
     return _IDS.unpack_from(body) == (ledger_id, first_id) and last == (ledger_id, entry_ids[-1])
 
 

@@ -58,11 +58,7 @@ class StoredBatch(Sequence[bytes]):
         return min(self._lengths, default=0)
 
     def cut(self, *sizes: int) -> tuple[tuple[bytes, ...], ...]:
-        """Each entry cut into parts of `sizes` bytes and the rest; one tuple for each part.
-
-        Args:
-            sizes: In all, not larger than the smallest entry. There is at least one entry.
-        """
+        """Each entry cut into parts of `sizes` bytes and the rest; one tuple for each part."""
         if self._one_length is not None:
             sizes = (*sizes, self._one_length - sum(sizes))
             parts = _layout(sizes, len(self._starts)).unpack(self._body)

@@ -17,14 +17,7 @@ from tests.architecture.house.areas import prose_of
 from tests.architecture.house.tics import TICS, Hit, hits
 from tests.architecture.trees import ROOT, assert_none
 
-STILL_IN: Final[dict[str, str]] = {
-    "ledgerlog_spark/transport": (
-        "what-subject nobody says told knows asks behind-after again see-only"
-    ),
-    "ledgerlog_spark/wire": (
-        "what-subject what-object who-subject nobody knows behind-after so-many argument-of-the"
-    ),
-}
+STILL_IN: Final[dict[str, str]] = {}
 """The phrases that are still in the docstrings and comments of a folder, or in a page."""
 
 

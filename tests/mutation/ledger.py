@@ -10,7 +10,7 @@ _WRITER = [
     Mutation(
         "writer_ignores_fence",
         f"{PROTOCOL}/ledger/write/writer.py",
-        "    Code.FENCED: Failure.FENCED,\n",
+        "    Code.FENCED: m.Failure.FENCED,\n",
         "",
         "a fenced writer replaces the bookies that fenced it and goes on",
     ),
@@ -56,7 +56,7 @@ _WRITER = [
     Mutation(
         "writer_waits_for_no_timer",
         f"{PROTOCOL}/ledger/write/writer.py",
-        """            effects.append(StartTimer(self._retry_timer, delay_ms))
+        """            effects.append(m.StartTimer(self._retry_timer, delay_ms))
 """,
         "",
         "a writer without a spare bookie never looks again",
@@ -72,7 +72,7 @@ _WRITER = [
         "writer_close_over_recovery",
         f"{PROTOCOL}/ledger/write/writer.py",
         """        if current.state is LedgerState.IN_RECOVERY:
-            return Refusal(Failure.FENCED)
+            return Refusal(m.Failure.FENCED)
         if current.state is LedgerState.CLOSED:
             same""",
         """        if current.state is LedgerState.CLOSED:
@@ -82,7 +82,7 @@ _WRITER = [
     Mutation(
         "writer_close_accepts_any_end",
         f"{PROTOCOL}/ledger/write/writer.py",
-        "return Refusal(None if same else Failure.CLOSED)",
+        "return Refusal(None if same else m.Failure.CLOSED)",
         "return Refusal(None)",
         "a close reports success although recovery closed at another entry",
     ),
@@ -188,17 +188,17 @@ _METADATA = [
     Mutation(
         "unsynced_load_settles",
         f"{PROTOCOL}/ledger/metadata_update.py",
-        "return [LoadMetadata(self._request, sync_first=True)], None",
-        "return [LoadMetadata(self._request, sync_first=False)], None",
+        "return [m.LoadMetadata(self._request, sync_first=True)], None",
+        "return [m.LoadMetadata(self._request, sync_first=False)], None",
         "a stale replica settles a write",
     ),
     Mutation(
         "conflict_is_written_again",
         f"{PROTOCOL}/ledger/metadata_update.py",
-        """            case MetadataOutcome.CONFLICT:
+        """            case m.MetadataOutcome.CONFLICT:
                 self._may_be_written = True
                 return self._load()""",
-        """            case MetadataOutcome.CONFLICT:
+        """            case m.MetadataOutcome.CONFLICT:
                 self._may_be_written = True
                 return self._wait(UpdatePhase.WAITING_TO_WRITE)""",
         "a change that lost its race ends as unavailable instead of being decided again",
@@ -241,8 +241,8 @@ _RECOVERY = [
     Mutation(
         "recovery_loads_without_sync",
         f"{PROTOCOL}/ledger/recover/recovery.py",
-        "return [LoadMetadata(self._request, sync_first=True)]",
-        "return [LoadMetadata(self._request, sync_first=False)]",
+        "return [m.LoadMetadata(self._request, sync_first=True)]",
+        "return [m.LoadMetadata(self._request, sync_first=False)]",
         "recovery begins with a stale record",
         equivalent="the mark's compare-and-swap finds out, and states never change back",
     ),
@@ -250,7 +250,7 @@ _RECOVERY = [
         "recovery_ignores_floor",
         f"{PROTOCOL}/ledger/recover/recovery.py",
         """        if self._tail.last_add_confirmed < self._floor_entry_id:
-            return self._stop(Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
+            return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
         self.phase = RecoveryPhase.CLOSING""",
         """        self.phase = RecoveryPhase.CLOSING""",
         "a ledger is closed below what something durable refers to",

@@ -42,14 +42,6 @@ class Announcement:
     """A bookie at one of its two places, `available/<id>` or `available/readonly/<id>`."""
 
     def __init__(self, tree: ZnodeTree, info: BookieInfo, *, place: str, other_place: str) -> None:
-        """Announces nothing yet.
-
-        Args:
-            tree: The session that owns the nodes.
-            info: The announced data.
-            place: The path of the node.
-            other_place: Where the same bookie must not be at the same time.
-        """
         self._tree = tree
         self._bookie_id = info.bookie_id
         self._data = encode_service_info(info)
@@ -62,9 +54,6 @@ class Announcement:
 
         A node of an older session of the bookie is waited for: it is deleted within that session's
         timeout, unless the session is alive.
-
-        Raises:
-            LocalProtocolError: Another live session holds the bookie id.
         """
         loop = asyncio.get_running_loop()
         patience_seconds = self._tree.session_timeout_ms * 1.5 / 1000 + 0.5

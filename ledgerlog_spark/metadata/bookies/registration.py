@@ -40,7 +40,6 @@ class Registration:
     """The bookies of the cluster at one root, with their addresses and cookies."""
 
     def __init__(self, tree: ZnodeTree, root: str) -> None:
-        """Bookies at `root` of `tree`."""
         self._tree = tree
         self._root = root
         self._available = f"{root}/available"
@@ -55,9 +54,6 @@ class Registration:
         node is deleted, a new node is made. A second call changes the announced data.
 
         A node of an older session of the same bookie is waited for.
-
-        Raises:
-            LocalProtocolError: Another live session holds the bookie id.
         """
         name = _checked(info.bookie_id)
         before = self._announcements.pop(name, None)
@@ -91,11 +87,7 @@ class Registration:
         return await self._names(self._cookies)
 
     async def info(self, bookie_id: str) -> BookieInfo:
-        """The addresses of a bookie.
-
-        Raises:
-            BookieUnavailableError: It is not registered.
-        """
+        """The addresses of a bookie."""
         name = _checked(bookie_id)
         for directory in (self._available, self._read_only, self._available):
             # The third read finds a bookie that became writable between the first two.
@@ -122,11 +114,7 @@ class Registration:
             return None
 
     async def write_cookie(self, bookie_id: str, cookie: bytes, version: Version | None) -> None:
-        """Create (`version` None) or replace a cookie.
-
-        Raises:
-            MetadataVersionError: It exists already, or is at another version.
-        """
+        """Create (`version` None) or replace a cookie."""
         path = self._cookie_path(bookie_id)
         try:
             if version is None:
@@ -170,11 +158,7 @@ class Registration:
             raise MetadataFormatError(f"{path} is not text", path=path) from error
 
     async def initialize(self, layout: Layout = HIERARCHICAL) -> None:
-        """Make the missing nodes of the cluster (LAYOUT, INSTANCEID, available, cookies).
-
-        Args:
-            layout: Written when the cluster has none yet.
-        """
+        """Make the missing nodes of the cluster (LAYOUT, INSTANCEID, available, cookies)."""
         await self._make(f"{self._root}/LAYOUT", layout.encode())
         await read_layout(self._tree, self._root)
         await self._make(f"{self._root}/INSTANCEID", str(uuid.uuid4()).encode())

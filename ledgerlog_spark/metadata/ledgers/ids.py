@@ -40,7 +40,6 @@ class LedgerIds:
     """Ids that are never given out twice; unused ones are lost."""
 
     def __init__(self, tree: ZnodeTree, root: str) -> None:
-        """Counts below `root`."""
         self._tree = tree
         self._root = root
         self._short = f"{root}/idgen"
@@ -50,12 +49,7 @@ class LedgerIds:
         self._removals: set[asyncio.Task[None]] = set()
 
     async def take(self, count: int) -> list[int]:
-        """`count` (1 to 64) ids, rising.
-
-        Raises:
-            LocalProtocolError: Another count.
-            MetadataError: There is no cluster at the root.
-        """
+        """`count` (1 to 64) ids, rising."""
         if not 1 <= count <= COUNT_MAX:
             raise LocalProtocolError(f"1 to {COUNT_MAX} ids at a time, not {count}", count=count)
         if self._is_short is None:
@@ -138,11 +132,7 @@ class LedgerIds:
 
 
 async def require_cluster(tree: ZnodeTree, root: str) -> None:
-    """Raise MetadataError unless there is a cluster at `root`.
-
-    Raises:
-        MetadataError: There is none; the message has the remedy.
-    """
+    """Raise MetadataError unless there is a cluster at `root`."""
     if await tree.stat(root) is None:
         await tree.sync(root)
         if await tree.stat(root) is None:

@@ -31,25 +31,17 @@ _LONG_PATH = re.compile(r"/([0-9]{3})/([0-9]{4})/([0-9]{4})/([0-9]{4})/L([0-9]{4
 
 
 class LedgerLayout:
-    """Paths of ledgers; the long layout writes every id with nineteen digits.
-
-    Attributes:
-        levels: The form of the names in each tree below the root, in rising order of ids.
-    """
+    """Paths of ledgers; the long layout writes every id with nineteen digits."""
 
     def __init__(self, layout: Layout = HIERARCHICAL) -> None:
-        """One of the known layouts."""
         self._is_long = layout == LONG_HIERARCHICAL
+        # forms of the names in each tree below the root, in rising order of ids
         self.levels: Sequence[tuple[re.Pattern[str], ...]] = (
             (LONG_LEVELS,) if self._is_long else (SHORT_LEVELS, LONG_LEVELS)
         )
 
     def path(self, ledger_id: int) -> str:
-        """The path below the root, with a slash in front.
-
-        Raises:
-            WireFormatError: No ledger can have this id.
-        """
+        """The path below the root, with a slash in front."""
         path = ledger_path(ledger_id)
         if self._is_long:
             digits = f"{ledger_id:019d}"
@@ -57,11 +49,7 @@ class LedgerLayout:
         return path
 
     def ledger_id(self, path: str) -> int:
-        """The ledger at a path below the root.
-
-        Raises:
-            MetadataFormatError: It is the path of no ledger.
-        """
+        """The ledger at a path below the root."""
         match = _LONG_PATH.fullmatch(path) if self._is_long else None
         if match is not None and int("".join(match.groups())) <= LEDGER_ID_MAX:
             return int("".join(match.groups()))
@@ -74,11 +62,7 @@ class LedgerLayout:
 
 
 async def read_layout(tree: ZnodeTree, root: str) -> Layout | None:
-    """The cluster's layout, None when it has no LAYOUT node.
-
-    Raises:
-        MetadataFormatError: The node cannot be read, or names an unknown layout.
-    """
+    """The cluster's layout, None when it has no LAYOUT node."""
     path = f"{root}/LAYOUT"
     try:
         record = await tree.get(path)
@@ -99,11 +83,7 @@ async def read_layout(tree: ZnodeTree, root: str) -> Layout | None:
 
 
 def settled_layout(stored: Layout | None, requested: str | None, root: str) -> Layout:
-    """The layout to use, from the cluster's LAYOUT node and the URI.
-
-    Raises:
-        ConfigurationError: They differ.
-    """
+    """The layout to use, from the cluster's LAYOUT node and the URI."""
     if requested is None:
         return stored or HIERARCHICAL
     wanted = BY_NAME[requested]

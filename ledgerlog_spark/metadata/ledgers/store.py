@@ -45,7 +45,6 @@ class LedgerStore:
     """Metadata records of the ledgers below one root."""
 
     def __init__(self, tree: ZnodeTree, root: str, layout: LedgerLayout | None = None) -> None:
-        """Ledgers at `root` of `tree`."""
         self._tree = tree
         self._root = root
         self._layout = layout or LedgerLayout()
@@ -64,10 +63,6 @@ class LedgerStore:
 
         After a lost reply the create is retried: either the record appears now, or it exists, and
         `metadata.token` shows its owner.
-
-        Raises:
-            LedgerExistsError: Another client has the id.
-            MetadataUnknownError: The outcome is unknown; abandon the id.
         """
         path, data = self.path(ledger_id), encode_ledger_metadata(metadata)
         attempts = WriteAttempts(CREATE_ATTEMPTS_MAX, settles=metadata.token is not None)
@@ -87,12 +82,7 @@ class LedgerStore:
         )
 
     async def load(self, ledger_id: int) -> Versioned[LedgerMetadata]:
-        """The record, possibly stale.
-
-        Raises:
-            LedgerNotFoundError: It does not exist (in this replica of the store).
-            MetadataFormatError: It cannot be read.
-        """
+        """The record, possibly stale. LedgerNotFoundError or MetadataFormatError without one."""
         try:
             record = await self._tree.get(self.path(ledger_id))
         except NodeMissingError:
@@ -107,13 +97,7 @@ class LedgerStore:
     async def write(
         self, ledger_id: int, metadata: LedgerMetadata, version: Version
     ) -> Versioned[LedgerMetadata]:
-        """Replace the record if it is still at `version`.
-
-        Raises:
-            MetadataVersionError: It has another version.
-            LedgerNotFoundError: It was deleted.
-            MetadataUnknownError: The outcome is unknown.
-        """
+        """Replace the record if it is still at `version`."""
         data = encode_ledger_metadata(metadata)
         try:
             written = await self._tree.set(self.path(ledger_id), data, version)
@@ -157,13 +141,7 @@ class LedgerStore:
     async def _settle(
         self, ledger_id: int, metadata: LedgerMetadata, lost: MetadataUnknownError | None
     ) -> Versioned[LedgerMetadata]:
-        """The record at a taken id, if this client made it.
-
-        Raises:
-            LedgerExistsError: Another client made it.
-            MetadataUnavailableError: The record cannot be read.
-            MetadataUnknownError: A request was lost, and the record was deleted since.
-        """
+        """The record at a taken id, if this client made it."""
         try:
             await self.sync()
             found = await self.load(ledger_id)

@@ -17,9 +17,7 @@ def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
 
     The server that answers has caught up with its leader first. So an id below one that was seen
     before means that transactions are lost: it is another ensemble, or one that lost its data.
-
-    Returns:
-        None when no server answers in time.
+    None when no server answers in time.
     """
     client = KazooClient(hosts=hosts, timeout=timeout_seconds, logger=_logger)
     try:

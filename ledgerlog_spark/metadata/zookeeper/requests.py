@@ -143,11 +143,7 @@ def stat_of(stat: Any) -> NodeStat:
 def outcomes_of(
     operations: Sequence[NodeOperation], results: Sequence[Any]
 ) -> list[Created | Version | None]:
-    """The result of a transaction, one outcome for each operation.
-
-    Raises:
-        TransactionFailedError: One failed, so all were rolled back.
-    """
+    """The result of a transaction, one outcome for each operation."""
     failures = [(i, r) for i, r in enumerate(results) if isinstance(r, Exception)]
     if failures:
         blamed = [f for f in failures if not isinstance(f[1], NOT_CARRIED_OUT)] or failures

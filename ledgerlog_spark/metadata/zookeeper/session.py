@@ -88,9 +88,6 @@ class ZookeeperSession:
 
     A lost session is replaced automatically: `session_id` changes, ephemeral nodes are deleted,
     watches and `watch_session` are called.
-
-    Attributes:
-        clock: ZooKeeper's clock.
     """
 
     def __init__(self, hosts: str, *, session_timeout_ms: int, request_timeout_ms: int) -> None:
@@ -129,21 +126,12 @@ class ZookeeperSession:
         cls,
         hosts: str,
         *,
-        session_timeout_ms: int = SESSION_TIMEOUT_MS,
-        connect_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,  # requested; the server may grant another
+        connect_timeout_ms: int = REQUEST_TIMEOUT_MS,  # for the first connection
+        # for one request, waiting for the connection included
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> Self:
-        """A connected session.
-
-        Args:
-            hosts: `host:port`, several separated by commas.
-            session_timeout_ms: The requested timeout; the server may grant another.
-            connect_timeout_ms: Limit for the first connection.
-            request_timeout_ms: For one request, waiting for the connection included.
-
-        Raises:
-            MetadataUnavailableError: No server answered in time.
-        """
+        """A connected session."""
         session = cls(
             hosts, session_timeout_ms=session_timeout_ms, request_timeout_ms=request_timeout_ms
         )

@@ -41,13 +41,6 @@ class ZookeeperWatches:
         loop: asyncio.AbstractEventLoop,
         on_loop: Callable[..., None],
     ) -> None:
-        """No watches yet, not connected.
-
-        Args:
-            client: Used only while connected.
-            loop: Where callbacks run.
-            on_loop: Calls a function on `loop` from any thread.
-        """
         self._client = client
         self._loop = loop
         self._on_loop = on_loop

@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 
 class EntryBatch(Sequence[StoredEntry]):
-    """Entries with consecutive ids, verified by the host; at least one.
-
-    Attributes:
-        last_adds_confirmed: The LAC in the header of each entry.
-        lengths: The length in the header of each entry.
-        size_bytes: Payload bytes of all entries.
-    """
+    """Entries with consecutive ids, verified by the host; at least one."""
 
     __slots__ = ("first_entry_id", "last_adds_confirmed", "lengths", "payloads", "size_bytes")
 
@@ -36,10 +30,10 @@ class EntryBatch(Sequence[StoredEntry]):
     ) -> None:
         assert payloads, "a batch has at least one entry"
         self.first_entry_id = first_entry_id
-        self.last_adds_confirmed = last_adds_confirmed
-        self.lengths = lengths
+        self.last_adds_confirmed = last_adds_confirmed  # the LAC in the header of each
+        self.lengths = lengths  # of the ledger, in the header of each
         self.payloads = payloads
-        self.size_bytes = sum(map(len, payloads))
+        self.size_bytes = sum(map(len, payloads))  # payload
 
     @classmethod
     def of(cls, entries: Sequence[StoredEntry]) -> EntryBatch:

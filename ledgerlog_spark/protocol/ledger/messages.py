@@ -25,27 +25,17 @@ Payload = bytes | bytearray | memoryview
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """Entries of consecutive ids whose bytes are fixed: sent, resent and confirmed whole.
-
-    Attributes:
-        last_entry_id: Inclusive.
-        payloads: One for each entry, at least one, by reference and never read.
-        last_add_confirmed: In the header of every entry of the run; smaller than the first id.
-        length_before: Payload bytes of the ledger before the run. The header of an entry has this
-            plus the payloads of the run up to and including its own.
-        size_bytes: Payload bytes of the run.
-        attachment: Free for the host, which keeps the encoded entries here.
-    """
+    """Entries of consecutive ids whose bytes are fixed: sent, resent and confirmed whole."""
 
     ledger_id: int
     first_entry_id: int
-    last_entry_id: int
-    payloads: Sequence[Payload]
-    last_add_confirmed: int
-    length_before: int
+    last_entry_id: int  # inclusive
+    payloads: Sequence[Payload]  # at least one; by reference, never read
+    last_add_confirmed: int  # in every header; smaller than the first id
+    length_before: int  # payload bytes of the ledger before the run
     entries: int
-    size_bytes: int
-    attachment: Any = None
+    size_bytes: int  # payload
+    attachment: Any = None  # free for the host, which keeps the encoded entries here
 
     def __repr__(self) -> str:
         return f"Run({self.ledger_id}: {self.first_entry_id}..{self.last_entry_id})"
@@ -101,47 +91,32 @@ class Failure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SendAdd:
-    """Store a run on one bookie. Answered by `AddReplied`.
-
-    Attributes:
-        index: Place of the bookie in the ensemble, for logs.
-        entry_ids: The entries of the run that this bookie owns, rising; None for all of them.
-        is_recovery: Send with the RECOVERY_ADD flag.
-    """
+    """Store a run on one bookie. Answered by `AddReplied`."""
 
     request: int
     bookie_id: str
-    index: int
+    index: int  # in the ensemble, for logs
     run: Run
+    # those of the run that this bookie owns, rising; None for all
     entry_ids: tuple[int, ...] | None
-    is_recovery: bool
+    is_recovery: bool  # send with the RECOVERY_ADD flag
 
 
 @dataclass(frozen=True, slots=True)
 class SendRead:
-    """Read one entry from one bookie. Answered by `ReadReplied`.
-
-    Attributes:
-        entry_id: NO_ENTRY requests the bookie's last entry of the ledger.
-        fence: Fence the ledger there first, with the master key.
-        is_recovery: On the control connection, with high priority.
-    """
+    """Read one entry from one bookie. Answered by `ReadReplied`."""
 
     request: int
     bookie_id: str
     index: int
-    entry_id: int
-    fence: bool
-    is_recovery: bool
+    entry_id: int  # NO_ENTRY: the last one that the bookie has
+    fence: bool  # with the master key, before the read
+    is_recovery: bool  # on the control connection, with high priority
 
 
 @dataclass(frozen=True, slots=True)
 class SendReadBatch:
-    """Read consecutive entries from one bookie, without fencing. Answered by `BatchReplied`.
-
-    Attributes:
-        is_recovery: On the control connection, with high priority.
-    """
+    """Read consecutive entries from one bookie, without fencing. Answered by `BatchReplied`."""
 
     request: int
     bookie_id: str
@@ -149,7 +124,7 @@ class SendReadBatch:
     first_entry_id: int
     count_max: int
     size_bytes_max: int
-    is_recovery: bool = False
+    is_recovery: bool = False  # on the control connection, with high priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +142,10 @@ class SendReadLac:
 
 @dataclass(frozen=True, slots=True)
 class LoadMetadata:
-    """Read the ledger metadata. Answered by `MetadataLoaded`.
-
-    Attributes:
-        sync_first: The answer must be at least as new as this moment.
-    """
+    """Read the ledger metadata. Answered by `MetadataLoaded`."""
 
     request: int
-    sync_first: bool
+    sync_first: bool  # the answer is at least as new as this moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,24 +192,17 @@ class AddReplied(NamedTuple):
 
 
 class ReadReplied(NamedTuple):
-    """One bookie's answer to a `SendRead`.
-
-    Attributes:
-        code: `DIGEST_MISMATCH` when the bookie answered but the host could not verify the bytes.
-        entry: Present exactly when the code is OK.
-    """
+    """One bookie's answer to a `SendRead`."""
 
     request: int
-    code: Code
-    entry: StoredEntry | None
+    code: Code  # DIGEST_MISMATCH when the host could not verify the bytes
+    entry: StoredEntry | None  # present exactly when the code is OK
 
 
 class BatchReplied(NamedTuple):
-    """One bookie's answer to a `SendReadBatch`.
+    """One bookie's answer to a `SendReadBatch`: verified entries, consecutive from the first.
 
-    Attributes:
-        entries: Consecutive from the first requested one, each verified; the host drops everything
-            from the first bad one on. A short answer implies nothing about the rest.
+    A short answer implies nothing about the rest.
     """
 
     request: int
@@ -278,14 +242,10 @@ class MetadataWritten:
 
 @dataclass(frozen=True, slots=True)
 class BookiesListed:
-    """Answer to a `ListBookies`.
-
-    Attributes:
-        candidates: Bookies that accept writes, in the order of preference, shuffled by the host.
-            Empty when the registration could not be read.
-    """
+    """Answer to a `ListBookies`."""
 
     request: int
+    # in the order of preference, shuffled; empty if they cannot be read
     candidates: tuple[str, ...]
 
 
@@ -364,14 +324,10 @@ class NoReplacement:
 
     The failed bookies are retried. Until they answer, their missing answers fill the window; then
     no add is accepted, and after `WriterSettings.replacement` the writer ends.
-
-    Attributes:
-        bookie_ids: The failed bookies.
-        wanted: Number of bookies of the ensemble.
     """
 
     bookie_ids: tuple[str, ...]
-    wanted: int
+    wanted: int  # bookies of the ensemble
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,30 +339,18 @@ class LedgerClosed:
 
 @dataclass(frozen=True, slots=True)
 class LedgerFailed:
-    """The machine gave up. From a writer: every pending add is withdrawn and its outcome unknown.
-
-    Attributes:
-        is_definite: The requested operation certainly did not happen and will not.
-        last_add_confirmed: Everything up to and including this is safe.
-        first_unknown_entry_id: First entry with an unknown outcome; None when nothing was pending.
-        is_retriable: The same call may succeed later.
-        entry_id: The entry that the failure is about, if any.
-        bookie_ids: The bookies that the failure is about, if any.
-        wanted: Bookies needed, for NOT_ENOUGH_BOOKIES.
-        available: Bookies found, for NOT_ENOUGH_BOOKIES.
-        codes: Last answers of bookies that failed, and did not answer since.
-    """
+    """The machine gave up; pending adds of a writer are withdrawn, with an unknown outcome."""
 
     failure: Failure
-    is_definite: bool
-    last_add_confirmed: int = NO_ENTRY
-    first_unknown_entry_id: int | None = None
+    is_definite: bool  # it certainly did not happen and will not
+    last_add_confirmed: int = NO_ENTRY  # everything up to and including this is safe
+    first_unknown_entry_id: int | None = None  # None when nothing was pending
     is_retriable: bool = False
     entry_id: int | None = None
     bookie_ids: tuple[str, ...] = ()
-    wanted: int | None = None
-    available: int | None = None
-    codes: tuple[tuple[str, Code], ...] = ()
+    wanted: int | None = None  # bookies needed, for NOT_ENOUGH_BOOKIES
+    available: int | None = None  # bookies found
+    codes: tuple[tuple[str, Code], ...] = ()  # of bookies that failed and did not answer since
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,16 +369,11 @@ class RangeRead:
 
 @dataclass(frozen=True, slots=True)
 class ReadFailed:
-    """The reader delivered everything before `entry_id` and cannot continue.
+    """The reader delivered everything before `entry_id` and cannot continue."""
 
-    Attributes:
-        failure: ENTRY_ABSENT only when every member of the write set reported it absent, twice.
-        codes: Last answer of each bookie of the write set.
-    """
-
-    failure: Failure
+    failure: Failure  # ENTRY_ABSENT only when the whole write set reported it absent, twice
     entry_id: int
-    codes: tuple[tuple[str, Code | None], ...] = ()
+    codes: tuple[tuple[str, Code | None], ...] = ()  # the last answers of the write set
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,14 +385,10 @@ class LacAdvanced:
 
 @dataclass(frozen=True, slots=True)
 class LacRead:
-    """The largest LAC that a quorum of the last ensemble reported; the last indication of its read.
-
-    Attributes:
-        is_covered: Enough bookies answered that no later recovery can find a smaller one.
-    """
+    """The largest LAC that the last ensemble reported; the last indication of its read."""
 
     last_add_confirmed: int
-    is_covered: bool
+    is_covered: bool  # no later recovery can find a smaller one
 
 
 Indication = (

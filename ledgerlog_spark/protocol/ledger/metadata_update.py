@@ -19,18 +19,7 @@ from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import LedgerMetadata, Versioned
 from ledgerlog_spark.protocol.dispatch import TableMachine
-from ledgerlog_spark.protocol.ledger.messages import (
-    CasMetadata,
-    Effect,
-    Event,
-    Failure,
-    LoadMetadata,
-    MetadataLoaded,
-    MetadataOutcome,
-    MetadataWritten,
-    StartTimer,
-    TimerFired,
-)
+from ledgerlog_spark.protocol.ledger import messages as m
 
 if TYPE_CHECKING:
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
@@ -39,13 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The current metadata forbids the change.
+    """The current metadata forbids the change."""
 
-    Attributes:
-        failure: Why, or None when nothing is left to do: the metadata is as wanted.
-    """
-
-    failure: Failure | None
+    failure: m.Failure | None  # None: the metadata is as wanted already
 
 
 Decide = Callable[[LedgerMetadata], LedgerMetadata | Refusal]
@@ -66,21 +51,15 @@ class UpdatePhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
-    """How the change ended.
+    """How the change ended."""
 
-    Attributes:
-        failure: None when the metadata is as wanted, by our write or because it already was.
-        is_definite: With a failure: certainly none of our writes happened or will happen.
-        current: The newest metadata seen.
-    """
-
-    failure: Failure | None
-    is_definite: bool
-    current: Versioned[LedgerMetadata]
+    failure: m.Failure | None  # None when the metadata is as wanted
+    is_definite: bool  # none of our writes happened or will happen
+    current: Versioned[LedgerMetadata]  # the newest metadata seen
 
 
-UpdateEvent = MetadataLoaded | MetadataWritten | TimerFired
-UpdateEffects = list[CasMetadata | LoadMetadata | StartTimer]
+UpdateEvent = m.MetadataLoaded | m.MetadataWritten | m.TimerFired
+UpdateEffects = list[m.CasMetadata | m.LoadMetadata | m.StartTimer]
 Step = tuple[UpdateEffects, UpdateResult | None]
 
 
@@ -110,17 +89,8 @@ class MetadataUpdate:
         decide: Decide,
         numbers: RequestNumbers,
         retry: RetryPolicy,
-        may_be_written: bool = False,
+        may_be_written: bool = False,  # tried before over `current`, with an unknown outcome
     ) -> None:
-        """A change of the metadata `current`.
-
-        Args:
-            current: The newest metadata known.
-            decide: Computes the metadata to write.
-            retry: While the store is unavailable.
-            may_be_written: The same change was tried over `current` before, with an unknown
-                outcome.
-        """
         self.phase = UpdatePhase.DONE
         self.current = current
         self._decide = decide
@@ -142,9 +112,9 @@ class MetadataUpdate:
     def handle(self, event: UpdateEvent) -> Step:
         """The next step after a reply that the loop `awaits`."""
         assert self.awaits(event), f"{event} was not requested"
-        if isinstance(event, MetadataWritten):
+        if isinstance(event, m.MetadataWritten):
             return self._on_written(event)
-        if isinstance(event, MetadataLoaded):
+        if isinstance(event, m.MetadataLoaded):
             return self._on_loaded(event)
         return self._write() if self.phase is UpdatePhase.WAITING_TO_WRITE else self._load()
 
@@ -159,40 +129,40 @@ class MetadataUpdate:
         assert self._intended is not None
         self.phase = UpdatePhase.WRITING
         self._request = self._numbers.next()
-        return [CasMetadata(self._request, self._intended, self.current.version)], None
+        return [m.CasMetadata(self._request, self._intended, self.current.version)], None
 
     def _load(self) -> Step:
         self.phase = UpdatePhase.LOADING
         self._request = self._numbers.next()
-        return [LoadMetadata(self._request, sync_first=True)], None
+        return [m.LoadMetadata(self._request, sync_first=True)], None
 
-    def _on_written(self, event: MetadataWritten) -> Step:
+    def _on_written(self, event: m.MetadataWritten) -> Step:
         match event.outcome:
-            case MetadataOutcome.OK:
+            case m.MetadataOutcome.OK:
                 assert event.versioned is not None
                 self.current = event.versioned
                 return self._finish(None)
-            case MetadataOutcome.CONFLICT:
+            case m.MetadataOutcome.CONFLICT:
                 self._may_be_written = True
                 return self._load()
-            case MetadataOutcome.UNKNOWN:
+            case m.MetadataOutcome.UNKNOWN:
                 self._may_be_written = True
                 return self._wait(UpdatePhase.WAITING_TO_LOAD)
-            case MetadataOutcome.GONE:
-                return self._finish(Failure.NOT_FOUND, is_definite=False)
+            case m.MetadataOutcome.GONE:
+                return self._finish(m.Failure.NOT_FOUND, is_definite=False)
             case _:
                 return self._wait(UpdatePhase.WAITING_TO_WRITE)
 
-    def _on_loaded(self, event: MetadataLoaded) -> Step:
+    def _on_loaded(self, event: m.MetadataLoaded) -> Step:
         match event.outcome:
-            case MetadataOutcome.OK:
+            case m.MetadataOutcome.OK:
                 assert event.versioned is not None
                 return self._settle(event.versioned)
-            case MetadataOutcome.GONE:
-                return self._finish(Failure.NOT_FOUND, is_definite=False)
-            case MetadataOutcome.UNREADABLE:
+            case m.MetadataOutcome.GONE:
+                return self._finish(m.Failure.NOT_FOUND, is_definite=False)
+            case m.MetadataOutcome.UNREADABLE:
                 return self._finish(
-                    Failure.METADATA_UNREADABLE, is_definite=not self._may_be_written
+                    m.Failure.METADATA_UNREADABLE, is_definite=not self._may_be_written
                 )
             case _:
                 return self._wait(UpdatePhase.WAITING_TO_LOAD)
@@ -213,17 +183,19 @@ class MetadataUpdate:
         self._attempts += 1
         delay_ms = self._retry.delay_ms(self._attempts)
         if delay_ms is None:
-            return self._finish(Failure.METADATA_UNAVAILABLE, is_definite=not self._may_be_written)
+            return self._finish(
+                m.Failure.METADATA_UNAVAILABLE, is_definite=not self._may_be_written
+            )
         self.phase = phase
         self._request = self._numbers.next()
-        return [StartTimer(self._request, delay_ms)], None
+        return [m.StartTimer(self._request, delay_ms)], None
 
-    def _finish(self, failure: Failure | None, *, is_definite: bool = True) -> Step:
+    def _finish(self, failure: m.Failure | None, *, is_definite: bool = True) -> Step:
         self.phase = UpdatePhase.DONE
         return [], UpdateResult(failure, is_definite, self.current)
 
 
-class UpdatingMachine(TableMachine[Event, Effect], ABC):
+class UpdatingMachine(TableMachine[m.Event, m.Effect], ABC):
     """Base of the machines of a ledger that change its metadata, one update at a time."""
 
     def __init__(self, *, numbers: RequestNumbers, retry: RetryPolicy) -> None:
@@ -237,7 +209,7 @@ class UpdatingMachine(TableMachine[Event, Effect], ABC):
         decide: Decide,
         *,
         may_be_written: bool = False,
-    ) -> list[Effect]:
+    ) -> list[m.Effect]:
         self._update = MetadataUpdate(
             current=record,
             decide=decide,
@@ -247,12 +219,12 @@ class UpdatingMachine(TableMachine[Event, Effect], ABC):
         )
         return self._take_step(self._update.begin())
 
-    def _on_update_reply(self, event: UpdateEvent) -> list[Effect]:
+    def _on_update_reply(self, event: UpdateEvent) -> list[m.Effect]:
         if self._update is None or not self._update.awaits(event):
             return []
         return self._take_step(self._update.handle(event))
 
-    def _take_step(self, step: Step) -> list[Effect]:
+    def _take_step(self, step: Step) -> list[m.Effect]:
         effects, result = step
         if result is None:
             return [*effects]
@@ -260,5 +232,5 @@ class UpdatingMachine(TableMachine[Event, Effect], ABC):
         return self._on_updated(result)
 
     @abstractmethod
-    def _on_updated(self, result: UpdateResult) -> list[Effect]:
+    def _on_updated(self, result: UpdateResult) -> list[m.Effect]:
         """The update has ended."""

@@ -25,33 +25,21 @@ ALONE_ROUNDS = 16
 
 @dataclass(slots=True)
 class _Busy:
-    """One bookie of the ensemble.
+    """One bookie of the ensemble."""
 
-    Attributes:
-        level: Refusals, as far as they lengthen the wait.
-        rounds: Refusals in a row, without a stored run.
-        timer: Number of its running timer; 0 for none.
-        owed: Runs that were sent after the wait and are not stored yet.
-    """
-
-    level: int = 0
-    rounds: int = 0
-    timer: int = 0
-    owed: int = 0
+    level: int = 0  # refusals, as far as they lengthen the wait
+    rounds: int = 0  # refusals in a row, without a stored run
+    timer: int = 0  # request number; 0 while none runs
+    owed: int = 0  # runs resent after the wait and not stored yet
 
 
 class BusyBookies:
-    """The indexes of an ensemble with a busy bookie.
-
-    Attributes:
-        waits: State of the bookies that refused and have not stored everything since, by index.
-    """
+    """The indexes of an ensemble with a busy bookie."""
 
     def __init__(self, numbers: RequestNumbers, retry: RetryPolicy = OVERLOAD) -> None:
-        """No bookie is busy; `numbers` are shared with the owner."""
         self._numbers = numbers
         self._retry = retry
-        self.waits: dict[int, _Busy] = {}
+        self.waits: dict[int, _Busy] = {}  # by index
 
     @property
     def indexes(self) -> tuple[int, ...]:

@@ -36,35 +36,23 @@ def choose_ensemble(quorum: Quorum, candidates: Sequence[str]) -> tuple[str, ...
 
 @dataclass(frozen=True, slots=True)
 class Replacements:
-    """The result of `replace_failed`.
+    """The result of `replace_failed`."""
 
-    Attributes:
-        ensemble: With the replacements; the others keep their indexes (PROTOCOL.md#B5).
-        replaced: Indexes that got another bookie, rising.
-        unreplaced: Failed indexes without a replacement, rising.
-    """
-
-    ensemble: tuple[str, ...]
-    replaced: tuple[int, ...]
-    unreplaced: tuple[int, ...]
+    ensemble: tuple[str, ...]  # the others keep their indexes (PROTOCOL.md#B5)
+    replaced: tuple[int, ...]  # indexes with another bookie, rising
+    unreplaced: tuple[int, ...]  # failed indexes without a replacement, rising
 
 
 def replace_failed(
     ensemble: Sequence[str],
     failed_indexes: Iterable[int],
     candidates: Sequence[str],
-    failures: Mapping[str, int],
+    failures: Mapping[str, int],  # of each bookie in this ledger; 0 for bookies not named
 ) -> Replacements:
     """The ensemble with another bookie at each failed index, as far as there are candidates.
 
     Candidates that never failed in this ledger come first, then those with the fewest failures. A
     bookie of the ensemble, failed or not, is never chosen for another index.
-
-    Args:
-        ensemble: The bookies by index.
-        failed_indexes: Indexes with a bookie to replace.
-        candidates: Bookies that accept writes, in the host's order of preference.
-        failures: Number of failures of each bookie in this ledger; 0 for bookies not named.
     """
     members = list(ensemble)
     fresh = [name for name in dict.fromkeys(candidates) if name not in members]

@@ -47,9 +47,7 @@ def owned_entries(
 def is_acknowledged(quorum: Quorum, acked_mask: int, first_entry_id: int, entries: int) -> bool:
     """Whether every entry of a run has Qa acknowledgements within its own write set.
 
-    Args:
-        acked_mask: Indexes that acknowledged the part of the run they own.
-        entries: Number of entries of the run.
+    The mask has the indexes that acknowledged the part of the run that they own.
     """
     if not quorum.is_striped:
         return acked_mask.bit_count() >= quorum.ack_quorum

@@ -35,10 +35,6 @@ class ReadRoom:
     """A bound on the memory of several readers; all calls on one thread.
 
     The first reader that is denied room is the first to be notified when there is more.
-
-    Attributes:
-        reserved_size_bytes: Payload that all readers hold or may still receive.
-        ahead_size_bytes: The part of the readers without the turn.
     """
 
     def __init__(
@@ -46,11 +42,10 @@ class ReadRoom:
         size_bytes_max: int = ROOM_SIZE_BYTES_MAX,
         ahead_size_bytes_max: int = AHEAD_SIZE_BYTES_MAX,
     ) -> None:
-        """A room without readers."""
         self.size_bytes_max = size_bytes_max
         self.ahead_size_bytes_max = ahead_size_bytes_max
-        self.reserved_size_bytes = 0
-        self.ahead_size_bytes = 0
+        self.reserved_size_bytes = 0  # held by readers, or still to be received
+        self.ahead_size_bytes = 0  # the part of readers without the turn
         self._places: list[ReadPlace] = []
         self._is_offering = False
 
@@ -81,18 +76,12 @@ class ReadRoom:
 
 
 class ReadPlace:
-    """One range's place in a room, for every reader that reads the range.
-
-    Attributes:
-        has_turn: The range is being taken.
-        is_denied: Its reader was denied room and not notified since.
-        handed_size_bytes: Payload that was taken from the reader and is not used up yet; counts
-            from the reader's next event on.
-    """
+    """One range's place in a room, for every reader that reads the range."""
 
     def __init__(self, room: ReadRoom) -> None:
-        self.has_turn = False
-        self.is_denied = False
+        self.has_turn = False  # the range is being taken
+        self.is_denied = False  # and not notified since
+        # taken from the reader and not used up; counts from its next event on
         self.handed_size_bytes = 0
         self._room = room
         self._reserved_size_bytes = 0
@@ -100,12 +89,7 @@ class ReadPlace:
         self._on_room: Callable[[], None] | None = None
 
     def begin(self, reserved_size_bytes: Callable[[], int], on_room: Callable[[], None]) -> None:
-        """A reader of the range begins.
-
-        Args:
-            reserved_size_bytes: Payload that it holds or requested.
-            on_room: Called when there may be more room, or at its turn.
-        """
+        """A reader of the range begins."""
         self._of_reader = reserved_size_bytes
         self._on_room = on_room
 
@@ -145,11 +129,9 @@ class ReadPlace:
             self._room.offer()
 
     def fits(self, size_bytes: int, spared_size_bytes: int) -> bool:
-        """Whether the reader may hold this much; it is notified after a denial.
+        """Whether the reader may hold this much, the next request included.
 
-        Args:
-            size_bytes: Payload that it holds and may get for its requests, the next one included.
-            spared_size_bytes: Kept free beside that, for help against slow bookies.
+        `spared_size_bytes` stay free for help against slow bookies. After a denial it is notified.
         """
         room = self._room
         more = self.handed_size_bytes + size_bytes - self._reserved_size_bytes

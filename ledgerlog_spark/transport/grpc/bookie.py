@@ -104,14 +104,7 @@ class GrpcBookie:
         request: GrpcRequest,
         result_of: Callable[[Any], Any],
     ) -> None:
-        """One unary call; cancelled when the request timed out, BUSY beyond `CALLS_MAX`.
-
-        Args:
-            method: Its name in control.proto.
-            message: Its message.
-            request: Gets the reply's code, and the result when that is OK.
-            result_of: The result of a reply.
-        """
+        """One unary call; cancelled when the request timed out, BUSY beyond `CALLS_MAX`."""
         if len(self._calls) >= CALLS_MAX:
             asyncio.get_running_loop().call_soon(request.fail, Code.BUSY)
             return

@@ -74,14 +74,7 @@ of a process that used it never end: there they fail at once instead."""
 
 
 async def connect(bookie_id: str, resolve: ResolveBookie) -> grpc.aio.Channel:
-    """A channel to the bookie as it is registered now.
-
-    Raises:
-        BookieUnavailableError: It is not registered, or has no control service; or this process was
-            forked from one that used gRPC.
-        MetadataError: The registration could not be read.
-        TimeoutError: Not in time.
-    """
+    """A channel to the bookie as it is registered now."""
     if not _using_process:
         _using_process.append(os.getpid())
     if _using_process[0] != os.getpid():

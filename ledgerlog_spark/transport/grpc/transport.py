@@ -1,7 +1,7 @@
 """Bookies over gRPC: the control service, and entries where nothing else passes.
 
 One channel a bookie. Adds and reads go over one stream each, numbered; fencing, recovery reads and
-recovery adds over streams of their own, so that they never wait behind megabytes of adds. Entries
+recovery adds over streams of their own, so that they never wait for megabytes of adds. Entries
 travel 16 to 45 times as fast over v2, whose transport uses this one for what v2 does not have: the
 last add confirmed, written, read and watched.
 """
@@ -38,15 +38,11 @@ if TYPE_CHECKING:
 
 
 BOOKIES_MAX = 256
-"""Bookies whose channels are kept; beyond it those that nobody waits for are closed."""
+"""Bookies whose channels are kept; beyond it the idle ones are closed."""
 
 
 class GrpcTransport:
-    """`BookieTransport` over gRPC. Lives on the event loop that made it.
-
-    Args:
-        resolve: Looks up where a bookie is; asked again after its channel broke.
-    """
+    """`BookieTransport` over gRPC. Lives on the event loop that made it."""
 
     def __init__(self, resolve: ResolveBookie) -> None:
         self._resolve = resolve
@@ -57,11 +53,7 @@ class GrpcTransport:
         self._is_closed = False
 
     def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
-        """See `BookieTransport.add`.
-
-        Raises:
-            LocalProtocolError: It is no run, or has an entry that fits no frame.
-        """
+        """Store a run, over the stream of appends."""
         run = PreparedRun(request)
         pending = GrpcRequest(lambda code, _: on_reply(code))
         pending.message = pb.AppendRequest(
@@ -75,11 +67,7 @@ class GrpcTransport:
         self._send(bookie_id, ("Append", request.is_recovery), pending, timeout_ms)
 
     def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
-        """See `BookieTransport.read`.
-
-        Raises:
-            LocalProtocolError: A negative id other than NO_ENTRY for the entry, or a bad key.
-        """
+        """Read one entry, over the stream of reads."""
         encode_read(request.ledger_id, request.entry_id, fence_key=request.fence_key)
         pending = GrpcRequest(on_reply)
         pending.message = pb.ReadRequest(
@@ -94,11 +82,7 @@ class GrpcTransport:
     def read_batch(
         self, bookie_id: str, request: ReadBatch, timeout_ms: int, on_reply: OnReadBatch
     ) -> None:
-        """See `BookieTransport.read_batch`.
-
-        Raises:
-            LocalProtocolError: A negative id.
-        """
+        """Read consecutive entries, with one call."""
         encode_batch_read(
             request.ledger_id,
             request.first_entry_id,
@@ -118,11 +102,7 @@ class GrpcTransport:
             bookie.call("BatchRead", message, pending, lambda reply: tuple(reply.entries))
 
     def announce_lac(self, bookie_id: str, request: WriteLac) -> bool:  # noqa: ARG002 - the port's
-        """False: the control service takes LACs that it keeps, no others.
-
-        Raises:
-            LocalProtocolError: A negative id or LAC, or a bad key.
-        """
+        """False: the control service takes LACs that it keeps, no others."""
         check_ids(request.ledger_id, request.last_add_confirmed)
         checked_key(request.master_key)
         return False
@@ -130,11 +110,7 @@ class GrpcTransport:
     def write_lac(
         self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd
     ) -> None:
-        """See `BookieTransport.write_lac`.
-
-        Raises:
-            LocalProtocolError: A negative id or LAC, or a bad key.
-        """
+        """Write a LAC, over the stream of LACs."""
         check_ids(request.ledger_id, request.last_add_confirmed)
         pending = GrpcRequest(lambda code, _: on_reply(code))
         pending.message = pb.WriteLacRequest(
@@ -145,11 +121,7 @@ class GrpcTransport:
         self._send(bookie_id, ("WriteLac", False), pending, timeout_ms)
 
     def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnLac) -> None:
-        """See `BookieTransport.read_lac`.
-
-        Raises:
-            LocalProtocolError: A negative id.
-        """
+        """Read the largest LAC, with one call."""
         check_ids(ledger_id)
         pending = GrpcRequest(lambda code, lac: on_reply(code, NO_ENTRY if lac is None else lac))
         if self._admit(pending, timeout_ms):
@@ -160,11 +132,7 @@ class GrpcTransport:
     def watch_lac(
         self, bookie_id: str, request: WatchLac, on_rise: OnLacRise, on_end: OnWatchEnd
     ) -> CancelWatch:
-        """See `BookieTransport.watch_lac`.
-
-        Raises:
-            LocalProtocolError: A negative id.
-        """
+        """Watch the LAC, over a server stream."""
         check_ids(request.ledger_id)
         if self._is_closed:
             return self._loop.call_soon(on_end, Code.UNAVAILABLE).cancel
@@ -176,11 +144,11 @@ class GrpcTransport:
         return self._bookie(bookie_id).watch_lac(message, on_rise, on_end)
 
     def stop(self) -> None:
-        """Answer what is asked from now on `Code.UNAVAILABLE`."""
+        """Answer later requests `Code.UNAVAILABLE`."""
         self._is_closed = True
 
     async def aclose(self) -> None:
-        """See `BookieTransport.aclose`."""
+        """Close all channels; pending requests are answered `Code.UNAVAILABLE`."""
         self.stop()
         self._deadlines.close()
         bookies, self._bookies = self._bookies, {}
@@ -212,7 +180,7 @@ class GrpcTransport:
         return bookie
 
     def _drop_idle(self) -> None:
-        """Close channels that nobody waits for, the oldest: records name bookies that are gone."""
+        """Close the oldest idle channels: metadata names bookies that no longer exist."""
         idle = [bookie_id for bookie_id, bookie in self._bookies.items() if bookie.is_idle]
         for bookie_id in idle[: max(1, BOOKIES_MAX // 4)]:
             task = self._loop.create_task(self._bookies.pop(bookie_id).close())

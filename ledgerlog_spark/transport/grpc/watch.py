@@ -31,14 +31,7 @@ BEGIN_SECONDS_MAX = 3.0
 
 
 class LacWatch:
-    """Passes rises on until the stream ends or it is cancelled; then it is silent.
-
-    Args:
-        channel: Gives the bookie's present channel.
-        retire: Called with a channel that broke.
-        on_rise: Gets each LAC that is larger than the last.
-        on_end: Gets, once, why the watch ended by itself.
-    """
+    """Passes rises on until the stream ends or it is cancelled; then it is silent."""
 
     def __init__(
         self,

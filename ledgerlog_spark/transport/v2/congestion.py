@@ -14,11 +14,7 @@ _ANY_PORT: Final = 9
 
 
 async def connected_within_host(host: str, port: int) -> socket.socket | None:
-    """A connected socket where the address is one that this machine sends from; else None.
-
-    Raises:
-        OSError: Nobody listens there.
-    """
+    """A connected socket where the address is one that this machine sends from; else None."""
     made = _socket_within_host(host)
     if made is None:
         return None
@@ -54,8 +50,8 @@ def unpace(unconnected: socket.socket) -> None:
     BBR, the default of many machines, sends by timers, at the rate that it believes the network to
     have. Within one machine there is no network to spare and the timers are dear: appends of 64 KiB
     to three local bookies took 9 % more CPU with it. The choice has to be made before there is a
-    connection, whose timers would stay. Never fails: what a system does not know stays as its
-    administrator set it.
+    connection, whose timers would stay. Never fails: if the system does not have it, nothing
+    changes.
     """
     if hasattr(socket, "TCP_CONGESTION"):
         with contextlib.suppress(OSError):

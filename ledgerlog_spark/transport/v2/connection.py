@@ -1,8 +1,8 @@
 """One TCP connection to a bookie: frames out in batches, answers matched as they arrive.
 
 ADD_RUN and BATCH_READ answers carry a request id. ADD and READ answers do not: at most one request
-for each (operation, ledger, entry) is on the wire, later ones wait behind it, and a timed-out one
-keeps its key until it is answered or the connection is closed
+for each (operation, ledger, entry) is on the wire. Later ones wait for its answer, and a timed-out
+one keeps its key until it is answered or the connection is closed
 (WIRE.md#matching-answers-to-requests).
 """
 
@@ -55,33 +55,27 @@ LATE_REQUESTS_MAX: Final = 10_000
 
 
 class ConnectionOwner(Protocol):
-    """What a connection tells the link that made it."""
+    """Callbacks of the link that made a connection."""
 
     def on_answers(self) -> None:
-        """Bytes came in, and what they answered was told."""
+        """Bytes came in, and their requests are answered."""
 
     def on_run_not_understood(self, run: PendingRun) -> None:
-        """The bookie does not know ADD_RUN."""
+        """The bookie does not support ADD_RUN."""
 
     def on_lost(self, connection: V2Connection) -> None:
-        """The socket is gone; `take_unanswered` says what was on it."""
+        """The socket is closed; `take_unanswered` returns its requests."""
 
 
 class V2Connection(asyncio.BufferedProtocol):
-    """Sends requests and completes them; every method on the event loop's thread.
-
-    Attributes:
-        takes_runs: Runs go as ADD_RUN.
-        takes_lacs: The bookie knows TELL_LAC.
-        has_answered: Something came in.
-    """
+    """Sends requests and completes them; every method on the event loop's thread."""
 
     def __init__(
         self, owner: ConnectionOwner, pool: ChunkPool, *, takes_runs: bool, takes_lacs: bool
     ) -> None:
-        self.takes_runs = takes_runs
-        self.takes_lacs = takes_lacs
-        self.has_answered = False
+        self.takes_runs = takes_runs  # runs go as ADD_RUN
+        self.takes_lacs = takes_lacs  # the bookie supports TELL_LAC
+        self.has_answered = False  # something came in
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -116,7 +110,7 @@ class V2Connection(asyncio.BufferedProtocol):
             peer_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, VANISHED_AFTER_MS)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        """Tell the owner, who decides what becomes of the requests."""
+        """Notify the owner, which decides about the requests."""
         self._transport = None
         if not self._lost.done():
             self._lost.set_result(None)
@@ -131,7 +125,7 @@ class V2Connection(asyncio.BufferedProtocol):
         self.has_answered = True
         try:
             for body in self._frames.received(nbytes):
-                # Whoever is told of an answer may make the link give this connection up.
+                # A callback may make the link abandon this connection.
                 if self._is_given_up:
                     return
                 self._match(decode_answer(body))
@@ -145,21 +139,18 @@ class V2Connection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        """Keep what is to be sent until the bookie takes it."""
+        """Buffer requests until the bookie takes them."""
         self._is_writing_paused = True
 
     def resume_writing(self) -> None:
-        """Send what was kept."""
+        """Send the buffered requests."""
         self._is_writing_paused = False
         self._flush()
 
     # Called by the link.
 
     def send(self, pending: Pending) -> None:
-        """Send a request, or let it wait behind one with the same key.
-
-        The caller has seen to it that `is_blocked` is false.
-        """
+        """Send a request, or queue it after one with the same key; `is_blocked` is false."""
         if isinstance(pending, PendingRun):
             if not self.takes_runs:
                 for add in pending.as_adds():
@@ -175,10 +166,9 @@ class V2Connection(asyncio.BufferedProtocol):
             self._send_keyed(pending)
 
     def announce(self, frame: bytes) -> bool:
-        """Send a TELL_LAC after what was sent before; False where the bookie does not take it.
+        """Send a TELL_LAC after all earlier requests; False where the bookie does not take it.
 
-        It is handed to the socket's transport before whoever waits for the same acknowledgement
-        is told.
+        The socket's transport has it before the waiters for that acknowledgement are notified.
         """
         if not self.takes_lacs or self._is_writing_paused:
             return False
@@ -201,7 +191,7 @@ class V2Connection(asyncio.BufferedProtocol):
         return False
 
     def take_blocked(self) -> list[Pending]:
-        """Requests that wait behind a timed-out one, and so must go over another connection."""
+        """Requests that are queued after a timed-out one: they need another connection."""
         blocked: list[Pending] = []
         for held in self._by_key.values():
             if held.followers and not held.is_wanted:
@@ -216,12 +206,12 @@ class V2Connection(asyncio.BufferedProtocol):
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits to be sent that no more may."""
+        """Whether the buffer of unsent requests is full."""
         return self._is_writing_paused and self._unsent_bytes >= UNSENT_BYTES_MAX
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody waits for an answer on this connection, or behind a late one."""
+        """Whether a caller waits for an answer on this connection, or after a late one."""
         return any(pending.is_wanted for pending in self._by_id.values()) or any(
             pending.is_wanted
             for held in self._by_key.values()
@@ -235,7 +225,7 @@ class V2Connection(asyncio.BufferedProtocol):
         return late_by_id + sum(not pending.is_wanted for pending in self._by_key.values())
 
     def take_unanswered(self) -> list[Pending]:
-        """All requests on the wire or behind one that is, runs first; they are not kept here."""
+        """Remove and return all requests, sent and queued; runs come first."""
         unanswered: list[Pending] = list(self._by_id.values())
         for held in self._by_key.values():
             unanswered.append(held)
@@ -333,7 +323,7 @@ class V2Connection(asyncio.BufferedProtocol):
             run.fail(answer.code)
 
     def _id_of_run(self, answer: AddRunAnswer) -> int:
-        # A bookie that does not know the operation answers with the ids and nothing else.
+        # A bookie without the operation answers with the ids and nothing else.
         late = None
         for request_id, pending in self._by_id.items():
             if not isinstance(pending, PendingRun):
@@ -346,7 +336,7 @@ class V2Connection(asyncio.BufferedProtocol):
             if (request.ledger_id, request.entry_ids[0]) == answer[1:3]:
                 return request_id
         if late is not None:
-            return late  # of those that timed out any will do: nobody waits for them
+            return late  # any timed-out one will do: no caller waits for it
         raise WireFormatError(f"an answer to a run that was not sent: {answer}")
 
     def _on_batch(self, answer: BatchReadAnswer) -> None:

@@ -83,7 +83,7 @@ class V2Link:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody waits for anything here."""
+        """Whether no caller waits for an answer."""
         connections = [one for one in (self._connection, self._retired) if one is not None]
         return (
             self._connecting is None
@@ -131,7 +131,7 @@ class V2Link:
         self._dispatch(run)
 
     def on_lost(self, connection: V2Connection) -> None:
-        """Answer what was on the connection; runs may have to go again in another form."""
+        """Answer the requests on the connection; runs may be sent once more in another form."""
         if connection is self._retired:
             self._retired = None
             _fail_all(connection.take_unanswered())
@@ -140,8 +140,8 @@ class V2Link:
         self._connection = None
         unanswered = connection.take_unanswered()
         if connection.takes_runs and not self._is_closed:
-            # A bookie that went back to a version without ADD_RUN resets the connection over one.
-            # Whether that is so, its registration tells; adding the same entries again is safe.
+            # A bookie that was downgraded to a version without ADD_RUN resets the connection. Its
+            # registration shows whether it was; adding the same entries once more is safe.
             runs = [one for one in unanswered if isinstance(one, PendingRun) and one.is_open]
             if runs:
                 self._cut_off += runs
@@ -216,9 +216,7 @@ class V2Link:
                 if is_wanted:
                     await self._open(info)
         except (LedgerLogError, OSError, TimeoutError, ValueError, OverflowError):
-            # Not there, not known, not answering, or registered under what is no address: the same
-            # to those who wait.
-            pass
+            pass  # the waiting requests fail, whatever the reason
         finally:
             self._connecting = None
             if is_wanted and self._connection is None:
@@ -269,7 +267,7 @@ class V2Link:
 
 
 def _drop(connection: V2Connection) -> None:
-    """Close a connection; what is unanswered on it stays unknown."""
+    """Close a connection; the outcome of its unanswered requests is unknown."""
     unanswered = connection.take_unanswered()
     connection.abort()
     _fail_all(unanswered)

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 
 LINKS_MAX = 1_024
-"""Lanes to bookies that are kept; beyond it those that nobody waits for are closed."""
+"""Links to bookies that are kept; beyond it the idle ones are closed."""
 
 
 class V2Lane(Enum):
-    """What has a connection of its own.
+    """Requests that share a connection.
 
-    `ADDS` are those of writers, and LACs that follow them; `READS` fence nothing; `CONTROL` is
-    recovery: fencing reads, its other reads, and its adds.
+    `ADDS`: adds of writers, and the LACs after them. `READS`: reads that fence nothing. `CONTROL`:
+    all reads and adds of recovery.
     """
 
     ADDS = "adds"
@@ -53,10 +53,10 @@ class V2Transport:
 
     Up to three connections to each bookie, made when they are needed (`V2Lane`); of more than
     `LINKS_MAX` the idle ones are closed. A slow read never
-    disturbs adds, recovery never waits behind a writer's megabytes, and a plain read of the last
-    entry can never pass for a fencing one.
+    disturbs adds, recovery never waits for a writer's megabytes, and a plain read of the last entry
+    is never mistaken for a fencing one.
 
-    The last add confirmed is told on the connection of adds; it is written, read and watched
+    A last add confirmed is announced on the connection of adds. It is written, read and watched
     through each bookie's control service, with a channel of its own, made when it is needed.
 
     Buffers of requests are sent as they are and must not change until the reply. The process keeps
@@ -67,17 +67,11 @@ class V2Transport:
         self,
         resolve: ResolveBookie,
         *,
-        connect_timeout_ms: int = 3_000,
+        connect_timeout_ms: int = 3_000,  # look-up and connection together
+        # longest wait after a failure; requests fail meanwhile
         reconnect_delay_ms_max: int = 2_000,
     ) -> None:
-        """A transport without connections; needs a running event loop.
-
-        Args:
-            resolve: Looks a bookie up, before each attempt to connect.
-            connect_timeout_ms: For the look-up and the connection together.
-            reconnect_delay_ms_max: Longest wait after a failed attempt, while which requests fail
-                at once.
-        """
+        """A transport without connections; needs a running event loop."""
         keep_freed_memory()
         self._resolve = resolve
         self._connect_timeout_ms = connect_timeout_ms
@@ -90,21 +84,13 @@ class V2Transport:
         self._is_closed = False
 
     def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
-        """Store a run: ADD_RUN where the bookie takes it, else an ADD for each entry.
-
-        Raises:
-            LocalProtocolError: It is no run, or fits no frame; nothing was sent.
-        """
+        """Store a run: ADD_RUN where the bookie takes it, else an ADD for each entry."""
         pending = PendingRun(self._prepared(request), next(self._request_ids), on_reply)
         lane = V2Lane.CONTROL if request.is_recovery else V2Lane.ADDS
         self._link(bookie_id, lane).submit(pending, timeout_ms)
 
     def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
-        """Read one stored entry, its digest not yet verified.
-
-        Raises:
-            LocalProtocolError: An id or key that no request can have; nothing was sent.
-        """
+        """Read one stored entry, its digest not yet verified."""
         is_control = request.is_recovery or request.fence_key is not None
         pending = PendingRead(request, on_reply)
         lane = V2Lane.CONTROL if is_control else V2Lane.READS
@@ -113,21 +99,13 @@ class V2Transport:
     def read_batch(
         self, bookie_id: str, request: ReadBatch, timeout_ms: int, on_reply: OnReadBatch
     ) -> None:
-        """Read a run of stored entries from one bookie.
-
-        Raises:
-            LocalProtocolError: An id that no request can have; nothing was sent.
-        """
+        """Read a run of stored entries from one bookie."""
         pending = PendingBatch(request, next(self._request_ids), on_reply)
         lane = V2Lane.CONTROL if request.is_recovery else V2Lane.READS
         self._link(bookie_id, lane).submit(pending, timeout_ms)
 
     def announce_lac(self, bookie_id: str, request: WriteLac) -> bool:
-        """See `BookieTransport.announce_lac`; it goes where adds go, and behind them.
-
-        Raises:
-            LocalProtocolError: A negative id or LAC, or a bad key.
-        """
+        """See `BookieTransport.announce_lac`; it is sent after the adds, on their connection."""
         return self._link(bookie_id, V2Lane.ADDS).announce_lac(request)
 
     def write_lac(
@@ -187,7 +165,7 @@ class V2Transport:
         return link
 
     def _drop_idle(self) -> None:
-        """Close links that nobody waits for, the oldest: records name bookies that are gone."""
+        """Close the oldest idle links: metadata names bookies that no longer exist."""
         idle = [key for key, link in self._links.items() if link.is_idle]
         for key in idle[: max(1, LINKS_MAX // 4)]:
             self._links.pop(key).drop()

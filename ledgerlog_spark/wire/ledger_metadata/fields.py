@@ -18,12 +18,7 @@ from ledgerlog_spark.model import (
 
 @dataclass(slots=True)
 class LedgerFields:
-    """The fields of a record; None for those that it does not have.
-
-    Attributes:
-        ack_quorum: As large as the write quorum if the record has none.
-        unknown_fields: Tags and values, as they stood in a message of format 3.
-    """
+    """The fields of a record; None for those that it does not have."""
 
     write_quorum: int | None = None
     ensemble_size: int | None = None
@@ -33,11 +28,11 @@ class LedgerFields:
     fragments: list[Fragment] = field(default_factory=list)
     digest_type: int | None = None
     password: bytes | None = None
-    ack_quorum: int | None = None
+    ack_quorum: int | None = None  # the write quorum if the record has none
     created_ms: int | None = None
     custom: dict[str, bytes] = field(default_factory=dict)
     token: int | None = None
-    unknown_fields: bytes = b""
+    unknown_fields: bytes = b""  # tags and values, as they stood in a message of format 3
 
     def checked(self, format_version: int) -> LedgerMetadata:
         """The metadata that the fields describe."""

@@ -8,7 +8,7 @@ r"""A ledger's metadata record, as BookKeeper keeps it in ZooKeeper (WIRE.md#met
     11 custom (repeated): 1 key | 2 value  12 token
 
 Format 3 is written; 2 (the same message as text) and 1 (lines) are read too. A field of the
-message that this version does not know is kept and written back; anything else unknown is refused.
+message that is unknown to this version is kept and written back; anything else unknown is refused.
 """
 
 from __future__ import annotations
@@ -39,11 +39,7 @@ _HEADER: Final = b"BookieMetadataFormatVersion\t"
 
 
 def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
-    """The record in format 3, whatever format it was read in.
-
-    Raises:
-        LocalProtocolError: A record that `decode_ledger_metadata` would refuse.
-    """
+    """The record in format 3, whatever format it was read in."""
     _check(metadata)
     message = b"".join(
         [
@@ -65,11 +61,7 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
 
 
 def decode_ledger_metadata(record: bytes) -> LedgerMetadata:
-    """The metadata in a ledger's node.
-
-    Raises:
-        MetadataFormatError: No record, one of an unknown format, or one that contradicts itself.
-    """
+    """The metadata in a ledger's node."""
     try:
         version, body = _split_header(record)
         return _DECODERS[version](body).checked(version)

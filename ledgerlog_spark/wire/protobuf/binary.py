@@ -1,7 +1,6 @@
 """The binary encoding of Protocol Buffers, as far as BookKeeper's records need it.
 
-Varints and length-delimited fields are returned with their raw bytes, so that a record's codec
-can keep what it does not know; 32- and 64-bit fields are stepped over in the same way.
+Each field is returned with its raw bytes, so that a record's codec can keep unknown fields.
 """
 
 from __future__ import annotations
@@ -29,18 +28,12 @@ class WireType(IntEnum):
 
 
 class Field(NamedTuple):
-    """One field as found.
-
-    Attributes:
-        number: The field's number in its message.
-        value: An unsigned number for a varint, the bytes for everything else.
-        raw: Tag and value as they stood in the message.
-    """
+    """One field as found."""
 
     number: int
     wire_type: WireType
-    value: int | bytes
-    raw: bytes
+    value: int | bytes  # unsigned for a varint, bytes for everything else
+    raw: bytes  # tag and value as they stood in the message
 
     def as_int64(self) -> int:
         """The signed value of a varint field."""

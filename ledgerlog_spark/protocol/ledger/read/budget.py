@@ -30,17 +30,13 @@ STORED_BESIDE_PAYLOAD_SIZE_BYTES = 56
 
 
 class ReadBudget:
-    """The memory of a reader, estimated from the entries so far.
-
-    Attributes:
-        held_size_bytes: Received payload that was not taken.
-    """
+    """The memory of a reader, estimated from the entries so far."""
 
     def __init__(
         self, settings: ReaderSettings, metadata: LedgerMetadata, place: ReadPlace | None = None
     ) -> None:
         """Nothing is held; a closed ledger's metadata gives the average size of its entries."""
-        self.held_size_bytes = 0
+        self.held_size_bytes = 0  # received payload that was not taken
         self._settings = settings
         self._place = place
         self._usual_size_bytes = _usual_size_bytes(metadata)
@@ -61,13 +57,7 @@ class ReadBudget:
         self.held_size_bytes -= size_bytes
 
     def has_room(self, batches: int, singles: int, reads: int) -> bool:
-        """Whether one more request may be sent.
-
-        Args:
-            batches: Pending requests for batches.
-            singles: Entries that are requested one by one and were not received yet.
-            reads: Pending requests for them.
-        """
+        """Whether one more request may be sent."""
         limits = self._settings
         likely = max(limits.batch_size_bytes_max, self._likely_size_bytes)
         expected = batches * likely + reads * self._likely_size_bytes

@@ -14,19 +14,7 @@ from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.protocol.dispatch import Table, TableMachine, on, row
-from ledgerlog_spark.protocol.ledger.messages import (
-    Effect,
-    Event,
-    Failure,
-    LacAdvanced,
-    LacRead,
-    LacReplied,
-    LedgerFailed,
-    SendReadLac,
-    Start,
-    StartTimer,
-    TimerFired,
-)
+from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.quorum import is_covered
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.protocol.retry import RetryPolicy
@@ -46,30 +34,18 @@ class LacPhase(Enum):
     DONE = "done"
 
 
-class LacReader(TableMachine[Event, Effect]):
-    """One LAC read. Its last indication is `LacRead`, or `LedgerFailed` without any answer.
-
-    Attributes:
-        last_add_confirmed: The largest value seen; never falls.
-    """
+class LacReader(TableMachine[m.Event, m.Effect]):
+    """One LAC read. Its last indication is `LacRead`, or `LedgerFailed` without any answer."""
 
     def __init__(
         self,
         *,
         metadata: LedgerMetadata,
-        known: int = NO_ENTRY,
+        known: int = NO_ENTRY,  # the largest value that the caller has seen
         waits_for_all: bool = False,
     ) -> None:
-        """A LAC read that begins with `Start`.
-
-        Args:
-            metadata: Names the last ensemble; when CLOSED its end is the result.
-            known: The largest value that the caller has seen.
-            waits_for_all: Wait for every bookie instead of stopping as soon as they cover the
-                ensemble; each larger value is reported at once as `LacAdvanced`.
-        """
         self.phase = LacPhase.NEW
-        self.last_add_confirmed = known
+        self.last_add_confirmed = known  # the largest value seen; never falls
         self._metadata = metadata
         self._waits_for_all = waits_for_all
         self._numbers = RequestNumbers()
@@ -80,26 +56,26 @@ class LacReader(TableMachine[Event, Effect]):
         self._rounds = 0
         self._pause = 0
 
-    def _on_start(self, _event: Start) -> list[Effect]:
+    def _on_start(self, _event: m.Start) -> list[m.Effect]:
         if self._metadata.is_closed:
             self.last_add_confirmed = max(self.last_add_confirmed, self._metadata.last_entry_id)
             return self._finish(is_covered_now=True)
         self.phase = LacPhase.READING
         return self._request_all()
 
-    def _request_all(self) -> list[Effect]:
+    def _request_all(self) -> list[m.Effect]:
         self._is_busy = False
         self._codes = {}
-        effects: list[Effect] = []
+        effects: list[m.Effect] = []
         for index, bookie_id in enumerate(self._metadata.last_fragment.ensemble):
             number = self._numbers.next()
             self._sent[number] = index
-            effects.append(SendReadLac(number, bookie_id, index))
+            effects.append(m.SendReadLac(number, bookie_id, index))
         return effects
 
-    def _on_replied(self, event: LacReplied) -> list[Effect]:
+    def _on_replied(self, event: m.LacReplied) -> list[m.Effect]:
         index = self._sent.pop(event.request)
-        effects: list[Effect] = []
+        effects: list[m.Effect] = []
         self._is_busy = self._is_busy or event.code is Code.BUSY
         self._codes[self._metadata.last_fragment.ensemble[index]] = event.code
         if event.code is Code.OK or event.code.is_absent:
@@ -107,28 +83,28 @@ class LacReader(TableMachine[Event, Effect]):
         if event.code is Code.OK and event.last_add_confirmed > self.last_add_confirmed:
             self.last_add_confirmed = event.last_add_confirmed
             if self._waits_for_all:
-                effects.append(LacAdvanced(self.last_add_confirmed))
+                effects.append(m.LacAdvanced(self.last_add_confirmed))
         covered = is_covered(self._metadata.quorum, self._known_mask)
         if not self._sent or (covered and not self._waits_for_all):
             effects += self._finish(is_covered_now=covered)
         return effects
 
-    def _on_timer_fired(self, event: TimerFired) -> list[Effect]:
+    def _on_timer_fired(self, event: m.TimerFired) -> list[m.Effect]:
         assert event.request == self._pause
         return self._request_all()
 
-    def _finish(self, *, is_covered_now: bool) -> list[Effect]:
+    def _finish(self, *, is_covered_now: bool) -> list[m.Effect]:
         if self._known_mask == 0 and self._is_busy:
             self._rounds += 1
             delay_ms = OVERLOAD.delay_ms(self._rounds)
             if delay_ms is not None:
                 self._pause = self._numbers.next()
-                return [StartTimer(self._pause, delay_ms)]
+                return [m.StartTimer(self._pause, delay_ms)]
         self.phase = LacPhase.DONE
         if self._known_mask == 0 and not self._metadata.is_closed:
             return [
-                LedgerFailed(
-                    Failure.LAC_UNKNOWN,
+                m.LedgerFailed(
+                    m.Failure.LAC_UNKNOWN,
                     is_definite=True,
                     last_add_confirmed=self.last_add_confirmed,
                     is_retriable=True,
@@ -140,15 +116,15 @@ class LacReader(TableMachine[Event, Effect]):
         floor = self._metadata.last_fragment.first_entry_id - 1
         if not self._metadata.is_closed:
             self.last_add_confirmed = max(self.last_add_confirmed, floor)
-        return [LacRead(self.last_add_confirmed, is_covered_now)]
+        return [m.LacRead(self.last_add_confirmed, is_covered_now)]
 
 
-LAC_TABLE: Table[LacReader, Effect] = {
-    LacPhase.NEW: row(on(Start, LacReader._on_start)),
+LAC_TABLE: Table[LacReader, m.Effect] = {
+    LacPhase.NEW: row(on(m.Start, LacReader._on_start)),
     LacPhase.READING: row(
-        on(LacReplied, LacReader._on_replied), on(TimerFired, LacReader._on_timer_fired)
+        on(m.LacReplied, LacReader._on_replied), on(m.TimerFired, LacReader._on_timer_fired)
     ),
-    LacPhase.DONE: row(ignored=(LacReplied, TimerFired)),
+    LacPhase.DONE: row(ignored=(m.LacReplied, m.TimerFired)),
 }
 """Phases x events of a LAC read."""
 LacReader.table = LAC_TABLE

@@ -18,26 +18,8 @@ from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.protocol.dispatch import Table, TableMachine, on, row
+from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
-from ledgerlog_spark.protocol.ledger.messages import (
-    BatchReplied,
-    Effect,
-    EntriesRead,
-    EntriesTaken,
-    Event,
-    Failure,
-    LoadMetadata,
-    MetadataLoaded,
-    MetadataOutcome,
-    RangeRead,
-    ReadFailed,
-    ReadReplied,
-    SendRead,
-    SendReadBatch,
-    Start,
-    StartTimer,
-    TimerFired,
-)
 from ledgerlog_spark.protocol.ledger.quorum import write_set
 from ledgerlog_spark.protocol.ledger.read.budget import EntriesToRequest, ReadBudget
 from ledgerlog_spark.protocol.ledger.read.settings import ReaderSettings
@@ -63,15 +45,10 @@ class ReaderPhase(Enum):
     DONE = "done"
 
 
-class LedgerReader(TableMachine[Event, Effect]):
+class LedgerReader(TableMachine[m.Event, m.Effect]):
     """Entries `first_entry_id` to `last_entry_id` (both inclusive) of one ledger, in order.
 
     Its last indication is `RangeRead` or `ReadFailed`.
-
-    Attributes:
-        metadata: Names the ensembles; reloaded when replicas disagree with it.
-        last_add_confirmed: The largest LAC in the headers of the entries read.
-        next_entry_id: The first entry that was not delivered yet.
     """
 
     def __init__(
@@ -85,9 +62,9 @@ class LedgerReader(TableMachine[Event, Effect]):
     ) -> None:
         assert 0 <= first_entry_id <= last_entry_id, "a range has at least one entry"
         self.phase = ReaderPhase.NEW
-        self.metadata = metadata
-        self.last_add_confirmed = NO_ENTRY
-        self.next_entry_id = first_entry_id
+        self.metadata = metadata  # reloaded when replicas disagree with it
+        self.last_add_confirmed = NO_ENTRY  # the largest in the headers of the entries read
+        self.next_entry_id = first_entry_id  # the first that was not delivered yet
         self.last_entry_id = last_entry_id
         self._settings = settings or ReaderSettings()
         self._numbers = RequestNumbers()
@@ -115,13 +92,13 @@ class LedgerReader(TableMachine[Event, Effect]):
         out = 0 if self.phase is ReaderPhase.DONE else self._requests_out
         return self._budget.reserved_size_bytes(out)
 
-    def _on_start(self, _event: Start) -> list[Effect]:
+    def _on_start(self, _event: m.Start) -> list[m.Effect]:
         self.phase = ReaderPhase.READING
         return [*self._fill(), self._arm_hedge()]
 
-    def _fill(self) -> list[Effect]:
+    def _fill(self) -> list[m.Effect]:
         """Request further ahead, within the application's demand and the limits."""
-        effects: list[Effect] = []
+        effects: list[m.Effect] = []
         if self._busy_timer:
             return effects
         while (first := self._to_request.first) is not None and self._may_request(first):
@@ -166,7 +143,7 @@ class LedgerReader(TableMachine[Event, Effect]):
                 return fragment.first_entry_id - 1
         return last
 
-    def _begin_batch(self, first_entry_id: int, last_entry_id: int) -> SendReadBatch:
+    def _begin_batch(self, first_entry_id: int, last_entry_id: int) -> m.SendReadBatch:
         self._batches_begun += 1
         batch = BatchInFlight(first_entry_id, last_entry_id)
         ensemble = self.metadata.fragment_of(first_entry_id).ensemble
@@ -175,17 +152,17 @@ class LedgerReader(TableMachine[Event, Effect]):
         batch.order = tuple(sorted(order, key=lambda i: self._failures.get(ensemble[i], 0)))
         return self._request_next_of(batch)
 
-    def _request_next_of(self, batch: BatchInFlight) -> SendReadBatch:
+    def _request_next_of(self, batch: BatchInFlight) -> m.SendReadBatch:
         index = batch.order[batch.tried]
         batch.tried += 1
         return self._request_batch(batch, index)
 
-    def _request_batch(self, batch: BatchInFlight, index: int) -> SendReadBatch:
+    def _request_batch(self, batch: BatchInFlight, index: int) -> m.SendReadBatch:
         number = self._numbers.next()
         self._batches[number] = (batch, index)
         batch.outstanding += 1
         batch.is_slow = False
-        return SendReadBatch(
+        return m.SendReadBatch(
             number,
             self.metadata.fragment_of(batch.next_entry_id).ensemble[index],
             index,
@@ -194,7 +171,7 @@ class LedgerReader(TableMachine[Event, Effect]):
             self._settings.batch_size_bytes_max,
         )
 
-    def _request_one(self, entry_id: int) -> list[Effect]:
+    def _request_one(self, entry_id: int) -> list[m.Effect]:
         """Request one entry from one replica, the most reliable so far first."""
         ensemble = self.metadata.fragment_of(entry_id).ensemble
         members = sorted(
@@ -205,16 +182,18 @@ class LedgerReader(TableMachine[Event, Effect]):
         self._tallies[entry_id] = tally
         return self._request_next(tally)
 
-    def _request_next(self, tally: ReplicaTally) -> list[Effect]:
+    def _request_next(self, tally: ReplicaTally) -> list[m.Effect]:
         if tally.requested == len(tally.members):
             return []
         index, bookie_id = tally.members[tally.requested]
         tally.requested += 1
         number = self._numbers.next()
         self._reads[number] = (tally, index)
-        return [SendRead(number, bookie_id, index, tally.entry_id, fence=False, is_recovery=False)]
+        return [
+            m.SendRead(number, bookie_id, index, tally.entry_id, fence=False, is_recovery=False)
+        ]
 
-    def _on_read_replied(self, event: ReadReplied) -> list[Effect]:
+    def _on_read_replied(self, event: m.ReadReplied) -> list[m.Effect]:
         tally, index = self._reads.pop(event.request)
         if self._tallies.get(tally.entry_id) is not tally:
             return self._advance()  # a late answer only makes room for another request
@@ -226,7 +205,7 @@ class LedgerReader(TableMachine[Event, Effect]):
         effects = self._request_next(tally) if tally.verdict is Verdict.UNDECIDED else []
         return [*effects, *self._advance()]
 
-    def _on_batch_replied(self, event: BatchReplied) -> list[Effect]:
+    def _on_batch_replied(self, event: m.BatchReplied) -> list[m.Effect]:
         batch, index = self._batches.pop(event.request)
         batch.outstanding -= 1
         if event.entries and not batch.is_done:
@@ -237,12 +216,14 @@ class LedgerReader(TableMachine[Event, Effect]):
                 self._keep(fresh)
         if event.code is Code.BAD_REQUEST:
             self._takes_batches = False
-        effects: list[Effect] = []
+        effects: list[m.Effect] = []
         if not batch.is_done:
             effects = self._go_on_with(batch, index, event)
         return [*effects, *self._advance()]
 
-    def _go_on_with(self, batch: BatchInFlight, index: int, event: BatchReplied) -> list[Effect]:
+    def _go_on_with(
+        self, batch: BatchInFlight, index: int, event: m.BatchReplied
+    ) -> list[m.Effect]:
         """Request the rest of a batch: a short answer implies nothing about it."""
         if event.entries and event.code is Code.OK:
             self._put_back(batch, batch.next_entry_id)
@@ -277,12 +258,12 @@ class LedgerReader(TableMachine[Event, Effect]):
         if not code.is_absent:
             self._failures[bookie_id] = self._failures.get(bookie_id, 0) + 1
 
-    def _advance(self) -> list[Effect]:
+    def _advance(self) -> list[m.Effect]:
         """Deliver the ready entries in order, then handle the first entry that is not ready."""
         effects = self._deliver()
         if self.next_entry_id > self.last_entry_id:
             self.phase = ReaderPhase.DONE
-            return [*effects, RangeRead(self.metadata)]
+            return [*effects, m.RangeRead(self.metadata)]
         if self.phase is ReaderPhase.READING:
             # The first entry comes first: its next request uses the room of its last one.
             effects += self._see_about_the_head()
@@ -290,9 +271,9 @@ class LedgerReader(TableMachine[Event, Effect]):
             effects += self._fill()
         return effects
 
-    def _deliver(self) -> list[Effect]:
+    def _deliver(self) -> list[m.Effect]:
         """Deliver the entries after the last delivered one, a few MiB at a time."""
-        effects: list[Effect] = []
+        effects: list[m.Effect] = []
         ready: list[EntryBatch] = []
         size_bytes = 0
         while (following := self._ready.pop(self.next_entry_id, None)) is not None:
@@ -308,12 +289,12 @@ class LedgerReader(TableMachine[Event, Effect]):
             effects.append(self._delivered(ready))
         return effects
 
-    def _delivered(self, ready: list[EntryBatch]) -> EntriesRead:
+    def _delivered(self, ready: list[EntryBatch]) -> m.EntriesRead:
         entries = EntryBatch.joined(ready)
         self._untaken.append((entries.last_entry_id, entries.size_bytes))
-        return EntriesRead(entries)
+        return m.EntriesRead(entries)
 
-    def _see_about_the_head(self) -> list[Effect]:
+    def _see_about_the_head(self) -> list[m.Effect]:
         """Reload the metadata before an entry is reported absent or unknown."""
         tally = self._tallies.get(self.next_entry_id)
         if tally is None or not tally.is_hopeless or self._busy_timer:
@@ -327,18 +308,18 @@ class LedgerReader(TableMachine[Event, Effect]):
         self.phase = ReaderPhase.RELOADING
         self._reloads += 1
         self._reload = self._numbers.next()
-        return [LoadMetadata(self._reload, sync_first=True)]
+        return [m.LoadMetadata(self._reload, sync_first=True)]
 
-    def _wait_for_busy(self) -> StartTimer | None:
+    def _wait_for_busy(self) -> m.StartTimer | None:
         """The timer of a pause without requests; None when pauses did not help."""
         self._busy_rounds += 1
         delay_ms = self._settings.overload.delay_ms(self._busy_rounds)
         if delay_ms is None:
             return None
         self._busy_timer = self._numbers.next()
-        return StartTimer(self._busy_timer, delay_ms)
+        return m.StartTimer(self._busy_timer, delay_ms)
 
-    def _on_pause_over(self) -> list[Effect]:
+    def _on_pause_over(self) -> list[m.Effect]:
         """Repeat the requests that busy bookies refused."""
         self._busy_timer = 0
         for entry_id, tally in tuple(self._tallies.items()):
@@ -347,13 +328,13 @@ class LedgerReader(TableMachine[Event, Effect]):
                 self._to_request.put_back(entry_id, entry_id)
         return self._advance() if self.phase is ReaderPhase.READING else []
 
-    def _on_metadata_loaded(self, event: MetadataLoaded) -> list[Effect]:
+    def _on_metadata_loaded(self, event: m.MetadataLoaded) -> list[m.Effect]:
         assert event.request == self._reload
         self.phase = ReaderPhase.READING
-        if event.outcome is MetadataOutcome.GONE:
-            return self._fail(Failure.NOT_FOUND)
-        if event.outcome is not MetadataOutcome.OK or event.versioned is None:
-            return self._fail(Failure.ENTRY_UNKNOWN)
+        if event.outcome is m.MetadataOutcome.GONE:
+            return self._fail(m.Failure.NOT_FOUND)
+        if event.outcome is not m.MetadataOutcome.OK or event.versioned is None:
+            return self._fail(m.Failure.ENTRY_UNKNOWN)
         head = self.next_entry_id
         loaded = event.versioned.value
         before = self.metadata.fragment_of(head).ensemble
@@ -368,32 +349,32 @@ class LedgerReader(TableMachine[Event, Effect]):
                 self._to_request.put_back(entry_id, entry_id)
         return [*self._request_one(head), *self._fill()]
 
-    def _on_taken(self, event: EntriesTaken) -> list[Effect]:
+    def _on_taken(self, event: m.EntriesTaken) -> list[m.Effect]:
         assert self._taken <= event.last_entry_id < self.next_entry_id
         self._taken = event.last_entry_id
         while self._untaken and self._untaken[0][0] <= self._taken:
             self._budget.take(self._untaken.popleft()[1])
         return self._advance() if self.phase is ReaderPhase.READING else []
 
-    def _on_room_made(self, _event: RoomMade) -> list[Effect]:
+    def _on_room_made(self, _event: RoomMade) -> list[m.Effect]:
         return self._advance()
 
-    def _fail(self, failure: Failure) -> list[Effect]:
+    def _fail(self, failure: m.Failure) -> list[m.Effect]:
         self.phase = ReaderPhase.DONE
         tally = self._tallies.get(self.next_entry_id)
         codes = tally.codes_by_bookie if tally is not None else ()
-        return [ReadFailed(failure, self.next_entry_id, codes)]
+        return [m.ReadFailed(failure, self.next_entry_id, codes)]
 
-    def _arm_hedge(self) -> StartTimer:
+    def _arm_hedge(self) -> m.StartTimer:
         self._hedge_timer = self._numbers.next()
-        return StartTimer(self._hedge_timer, self._settings.hedge_delay_ms)
+        return m.StartTimer(self._hedge_timer, self._settings.hedge_delay_ms)
 
-    def _on_timer_fired(self, event: TimerFired) -> list[Effect]:
+    def _on_timer_fired(self, event: m.TimerFired) -> list[m.Effect]:
         """Try one more replica for all requests that were already pending at the last tick."""
         if event.request == self._busy_timer:
             return self._on_pause_over()
         assert event.request == self._hedge_timer
-        effects: list[Effect] = []
+        effects: list[m.Effect] = []
         for tally in self._tallies.values():
             if tally.verdict is Verdict.UNDECIDED:
                 if tally.is_slow and self._budget.has_room_to_hedge(self._requests_out):
@@ -408,21 +389,21 @@ class LedgerReader(TableMachine[Event, Effect]):
 
 
 _ANSWERS = (
-    on(ReadReplied, LedgerReader._on_read_replied),
-    on(BatchReplied, LedgerReader._on_batch_replied),
-    on(TimerFired, LedgerReader._on_timer_fired),
-    on(EntriesTaken, LedgerReader._on_taken),
+    on(m.ReadReplied, LedgerReader._on_read_replied),
+    on(m.BatchReplied, LedgerReader._on_batch_replied),
+    on(m.TimerFired, LedgerReader._on_timer_fired),
+    on(m.EntriesTaken, LedgerReader._on_taken),
 )
 
-READER_TABLE: Table[LedgerReader, Effect] = {
-    ReaderPhase.NEW: row(on(Start, LedgerReader._on_start), ignored=(RoomMade,)),
+READER_TABLE: Table[LedgerReader, m.Effect] = {
+    ReaderPhase.NEW: row(on(m.Start, LedgerReader._on_start), ignored=(RoomMade,)),
     ReaderPhase.READING: row(*_ANSWERS, on(RoomMade, LedgerReader._on_room_made)),
     ReaderPhase.RELOADING: row(
-        *_ANSWERS, on(MetadataLoaded, LedgerReader._on_metadata_loaded), ignored=(RoomMade,)
+        *_ANSWERS, on(m.MetadataLoaded, LedgerReader._on_metadata_loaded), ignored=(RoomMade,)
     ),
     ReaderPhase.DONE: row(
-        on(EntriesTaken, LedgerReader._on_taken),
-        ignored=(ReadReplied, BatchReplied, TimerFired, MetadataLoaded, RoomMade),
+        on(m.EntriesTaken, LedgerReader._on_taken),
+        ignored=(m.ReadReplied, m.BatchReplied, m.TimerFired, m.MetadataLoaded, RoomMade),
     ),
 }
 """Phases x events of a reader."""

@@ -14,28 +14,20 @@ class ReaderSettings:
     """Limits of a reader.
 
     Attributes:
-        entries_ahead_max: Entries requested beyond those that the application took.
         size_bytes_ahead_max: Payload bytes beyond those that the application took: received ones,
             and those expected of pending requests. No more is requested above this.
         size_bytes_max: Upper bound of payload bytes in memory, for any size of entries: no request
             is sent if its answer might not fit. One entry may always be requested.
-        batch_entries_max: Of one batch request; 1 turns batches off.
-        batch_size_bytes_max: Of one batch's answer.
-        batches_in_flight_max: Batch requests at once.
-        singles_in_flight_max: Entries requested one by one at once.
-        hedge_delay_ms: After one to two times this without an answer, another bookie gets the
-            request.
-        reloads_max: Number of reloads of the metadata for one entry.
-        overload: Pauses while no bookie has an entry and some answer BUSY; about 15 s in all.
     """
 
-    entries_ahead_max: int = 16_384
+    entries_ahead_max: int = 16_384  # beyond those that the application took
     size_bytes_ahead_max: int = 16 << 20
     size_bytes_max: int = 64 << 20
-    batch_entries_max: int = 1_024
-    batch_size_bytes_max: int = 1 << 20
+    batch_entries_max: int = 1_024  # 1 turns batches off
+    batch_size_bytes_max: int = 1 << 20  # of one answer
     batches_in_flight_max: int = 6
     singles_in_flight_max: int = 256
+    # another bookie gets a request after one to two times this
     hedge_delay_ms: int = 500
-    reloads_max: int = 3
-    overload: RetryPolicy = OVERLOAD
+    reloads_max: int = 3  # for one entry
+    overload: RetryPolicy = OVERLOAD  # about 15 s in all

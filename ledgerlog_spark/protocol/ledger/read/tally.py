@@ -8,21 +8,16 @@ from ledgerlog_spark.protocol.ledger.recover.reads import Verdict
 
 
 class ReplicaTally:
-    """Answers of a write set about one entry; unlike in recovery, *all* must report it absent.
-
-    Attributes:
-        members: (index, bookie id) in the order of requests.
-        is_slow: Undecided at the last tick of the hedge timer.
-    """
+    """Answers of a write set about one entry; unlike in recovery, *all* must report it absent."""
 
     __slots__ = ("codes", "entry_id", "is_slow", "members", "requested")
 
     def __init__(self, entry_id: int, members: tuple[tuple[int, str], ...]) -> None:
         self.entry_id = entry_id
-        self.members = members
+        self.members = members  # (index, bookie id) in the order of requests
         self.requested = 0
         self.codes: dict[int, Code] = {}
-        self.is_slow = False
+        self.is_slow = False  # undecided at the last tick of the hedge timer
 
     def take(self, index: int, code: Code) -> None:
         """Record one member's answer."""
@@ -75,24 +70,16 @@ class ReplicaTally:
 
 
 class BatchInFlight:
-    """Consecutive entries requested from one bookie, and from another when it is slow.
-
-    Attributes:
-        next_entry_id: The first that was not received yet.
-        last_entry_id: Inclusive.
-        order: Indexes of the ensemble in the order of attempts.
-        tried: Number of indexes tried.
-        outstanding: Requests without an answer.
-    """
+    """Consecutive entries requested from one bookie, and from another when it is slow."""
 
     __slots__ = ("is_slow", "last_entry_id", "next_entry_id", "order", "outstanding", "tried")
 
     def __init__(self, first_entry_id: int, last_entry_id: int) -> None:
-        self.next_entry_id = first_entry_id
-        self.last_entry_id = last_entry_id
-        self.order: tuple[int, ...] = ()
-        self.tried = 0
-        self.outstanding = 0
+        self.next_entry_id = first_entry_id  # the first that was not received yet
+        self.last_entry_id = last_entry_id  # inclusive
+        self.order: tuple[int, ...] = ()  # indexes in the order of attempts
+        self.tried = 0  # number of indexes tried
+        self.outstanding = 0  # requests without an answer
         self.is_slow = False
 
     @property

@@ -31,20 +31,14 @@ class FencingState(Enum):
 
 
 class Fencing:
-    """One round of fencing reads to all of an ensemble.
-
-    Attributes:
-        known: Bits of the indexes that are fenced.
-        last_add_confirmed: The largest LAC among the answers, NO_ENTRY when none had one.
-        last_entry_ids: The last entry of each index that has one.
-    """
+    """One round of fencing reads to all of an ensemble."""
 
     def __init__(
         self, *, quorum: Quorum, ensemble: tuple[str, ...], numbers: RequestNumbers
     ) -> None:
-        self.known = 0
-        self.last_add_confirmed = NO_ENTRY
-        self.last_entry_ids: dict[int, int] = {}
+        self.known = 0  # bits of the fenced indexes
+        self.last_add_confirmed = NO_ENTRY  # the largest in the answers
+        self.last_entry_ids: dict[int, int] = {}  # of each index that has entries
         self.state = FencingState.UNDECIDED
         self._quorum = quorum
         self._ensemble = ensemble

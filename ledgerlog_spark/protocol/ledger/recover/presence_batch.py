@@ -22,31 +22,19 @@ LAST_ID = (1 << 63) - 1
 
 
 class PresenceBatches:
-    """One batch at a time, from the member with the most entries.
-
-    Attributes:
-        is_refused: A bookie does not support batches; no further batch is requested.
-    """
+    """One batch at a time, from the member with the most entries."""
 
     def __init__(
         self,
         *,
         ensemble: tuple[str, ...],
         members: Sequence[int],
-        last_entry_ids: Mapping[int, int],
+        last_entry_ids: Mapping[int, int],  # by index, as reported when it was fenced
         entries_max: int,
         size_bytes_max: int,
         numbers: RequestNumbers,
     ) -> None:
-        """No batch is requested yet.
-
-        Args:
-            ensemble: By index; each bookie owns every entry.
-            last_entry_ids: The last entry of each index that reported one when it was fenced.
-            entries_max: Limit of one batch.
-            size_bytes_max: Of one batch's answer.
-        """
-        self.is_refused = False
+        self.is_refused = False  # a bookie does not support batches
         self._current = 0
         self._ensemble = ensemble
         self._last_entry_ids = last_entry_ids

@@ -17,13 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import Code
-from ledgerlog_spark.protocol.ledger.messages import (
-    BatchReplied,
-    ReadReplied,
-    SendRead,
-    SendReadBatch,
-    StoredEntry,
-)
+from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.quorum import negative_quorum, write_set
 from ledgerlog_spark.protocol.ledger.recover.presence_batch import PresenceBatches
 
@@ -45,33 +39,19 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReadAhead:
-    """How far recovery reads ahead of the entries that it wrote back.
+    """How far recovery reads ahead of the entries that it wrote back."""
 
-    Attributes:
-        entries_first: At the beginning; doubled when entries are found.
-        entries_max: Upper bound of entries.
-        size_bytes_max: Upper bound of payload bytes, judged by the largest entry so far. Nothing is
-            requested either while this many bytes wait to be written back.
-        slow_member_ms: After one to two times this without an answer, other members are used.
-        batch_entries_max: Of one batch; 1 turns batches off.
-        batch_size_bytes_max: Of one batch's answer.
-    """
-
-    entries_first: int = 16
+    entries_first: int = 16  # doubled when entries are found
     entries_max: int = 512
+    # judged by the largest entry so far; also bounds the entries to write back
     size_bytes_max: int = 32 << 20
-    slow_member_ms: int = 250
-    batch_entries_max: int = 1_024
-    batch_size_bytes_max: int = 1 << 20
+    slow_member_ms: int = 250  # other members are used after one to two times this
+    batch_entries_max: int = 1_024  # 1 turns batches off
+    batch_size_bytes_max: int = 1 << 20  # of one answer
 
 
 class EntryTally:
-    """Answers about one entry.
-
-    Attributes:
-        members: Indexes of the write set, in the order of requests.
-        entry: The first valid copy, None before there is one.
-    """
+    """Answers about one entry."""
 
     __slots__ = (
         "absents",
@@ -86,15 +66,15 @@ class EntryTally:
 
     def __init__(self, entry_id: int, members: tuple[int, ...], absents_needed: int) -> None:
         self.entry_id = entry_id
-        self.members = members
+        self.members = members  # indexes of the write set, in the order of requests
         self.needed = absents_needed
         self.requested = 0
         self.answers = 0
         self.absents = 0
-        self.entry: StoredEntry | None = None
+        self.entry: m.StoredEntry | None = None  # the first valid copy
         self.is_slow = False
 
-    def take(self, code: Code, entry: StoredEntry | None) -> None:
+    def take(self, code: Code, entry: m.StoredEntry | None) -> None:
         """Count one member's answer."""
         self.answers += 1
         if code is Code.OK:
@@ -120,34 +100,21 @@ class EntryTally:
 
 
 class RecoveryReads:
-    """Reads from `first_entry_id` on, against the ensemble as it was when recovery began.
-
-    Attributes:
-        is_unauthorized: A bookie reported a wrong password.
-        next_entry_id: The first entry that was not taken yet.
-    """
+    """Reads from `first_entry_id` on, against the ensemble as it was when recovery began."""
 
     def __init__(
         self,
         *,
         quorum: Quorum,
-        ensemble: tuple[str, ...],
-        answering: int,
+        ensemble: tuple[str, ...],  # of the last fragment (PROTOCOL.md#C11)
+        answering: int,  # bits of the indexes that answered recently: used first
         first_entry_id: int,
         read_ahead: ReadAhead,
         numbers: RequestNumbers,
-        last_entry_ids: Mapping[int, int] | None = None,
+        last_entry_ids: Mapping[int, int] | None = None,  # by index; None turns batches off
     ) -> None:
-        """Reads that have not begun.
-
-        Args:
-            ensemble: Of its last fragment (PROTOCOL.md#C11).
-            answering: Bits of the indexes that answered recently; they get the first requests.
-            first_entry_id: The entry after the LAC.
-            last_entry_ids: The last entry of each index that reported one; None turns batches off.
-        """
-        self.is_unauthorized = False
-        self.next_entry_id = first_entry_id
+        self.is_unauthorized = False  # a bookie reported a wrong password
+        self.next_entry_id = first_entry_id  # the first that was not taken yet
         self._first_entry_id = first_entry_id
         self._next_to_request = first_entry_id
         self._quorum = quorum
@@ -159,7 +126,7 @@ class RecoveryReads:
         self._sent: dict[int, tuple[EntryTally, int]] = {}
         self._largest_size_bytes = 1
         self._absent: dict[int, bool] = {}
-        self._present: list[StoredEntry] = []
+        self._present: list[m.StoredEntry] = []
         self._batches: PresenceBatches | None = None
         if (
             last_entry_ids is not None
@@ -183,7 +150,7 @@ class RecoveryReads:
         tally = self._tallies.get(self.next_entry_id)
         return tally.verdict if tally is not None else Verdict.UNDECIDED
 
-    def fill(self) -> list[SendRead | SendReadBatch]:
+    def fill(self) -> list[m.SendRead | m.SendReadBatch]:
         """Request further entries, within the limits and until an absent one is found."""
         batches = self._batches
         if batches is None or batches.is_refused:
@@ -194,8 +161,8 @@ class RecoveryReads:
             return [*self._request_frontier()]
         return [batches.request(self._next_to_request)]
 
-    def _fill_singly(self) -> list[SendRead]:
-        effects: list[SendRead] = []
+    def _fill_singly(self) -> list[m.SendRead]:
+        effects: list[m.SendRead] = []
         while not self._absent and len(self._tallies) < self._ahead_max():
             entry_id = self._next_to_request
             self._next_to_request += 1
@@ -206,7 +173,7 @@ class RecoveryReads:
             effects += self._request_members(tally, 1)
         return effects
 
-    def take_reply(self, reply: ReadReplied) -> list[SendRead]:
+    def take_reply(self, reply: m.ReadReplied) -> list[m.SendRead]:
         """Record an answer; try the rest of the write set when it is not the entry."""
         tally, index = self._sent.pop(reply.request, (None, 0))
         if tally is None:
@@ -228,7 +195,7 @@ class RecoveryReads:
             self._absent.pop(tally.entry_id, None)
         return self._request_all(tally) if verdict is Verdict.UNDECIDED else []
 
-    def take_batch_reply(self, reply: BatchReplied) -> list[SendRead]:
+    def take_batch_reply(self, reply: m.BatchReplied) -> list[m.SendRead]:
         """Keep the entries of a batch; if it is empty, request the next entry from all members."""
         batches = self._batches
         if batches is None or not batches.awaits(reply):
@@ -246,7 +213,7 @@ class RecoveryReads:
             return self._request_frontier()
         return []
 
-    def _request_frontier(self) -> list[SendRead]:
+    def _request_frontier(self) -> list[m.SendRead]:
         """Request the first entry that is in no batch from every member."""
         entry_id = self._next_to_request
         if entry_id in self._tallies:
@@ -255,9 +222,9 @@ class RecoveryReads:
         self._tallies[entry_id] = tally
         return self._request_all(tally)
 
-    def hedge(self) -> list[SendRead]:
+    def hedge(self) -> list[m.SendRead]:
         """Request entries undecided since the last call from the rest of their write sets."""
-        effects: list[SendRead] = []
+        effects: list[m.SendRead] = []
         for tally in self._tallies.values():
             if tally.verdict is Verdict.UNDECIDED:
                 if tally.is_slow:
@@ -267,7 +234,7 @@ class RecoveryReads:
             effects += self._request_frontier()
         return effects
 
-    def take_present(self) -> list[StoredEntry]:
+    def take_present(self) -> list[m.StoredEntry]:
         """The present entries from `next_entry_id` on, in order without gaps."""
         taken, self._present = self._present, []
         self.next_entry_id += len(taken)
@@ -289,16 +256,16 @@ class RecoveryReads:
         members = write_set(self._quorum, entry_id)
         return tuple(sorted(members, key=lambda index: not self._answering >> index & 1))
 
-    def _request_all(self, tally: EntryTally) -> list[SendRead]:
+    def _request_all(self, tally: EntryTally) -> list[m.SendRead]:
         return self._request_members(tally, len(tally.members))
 
-    def _request_members(self, tally: EntryTally, up_to: int) -> list[SendRead]:
+    def _request_members(self, tally: EntryTally, up_to: int) -> list[m.SendRead]:
         effects = []
         for index in tally.members[tally.requested : up_to]:
             number = self._numbers.next()
             self._sent[number] = (tally, index)
             effects.append(
-                SendRead(
+                m.SendRead(
                     number,
                     self._ensemble[index],
                     index,

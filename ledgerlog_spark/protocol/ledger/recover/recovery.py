@@ -20,22 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata, LedgerState
 from ledgerlog_spark.protocol.dispatch import Table, on, row
-from ledgerlog_spark.protocol.ledger.messages import (
-    AddReplied,
-    BatchReplied,
-    BookiesListed,
-    Failure,
-    LedgerClosed,
-    LedgerFailed,
-    LoadMetadata,
-    MetadataLoaded,
-    MetadataOutcome,
-    MetadataWritten,
-    ReadReplied,
-    Start,
-    StartTimer,
-    TimerFired,
-)
+from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.metadata_update import Refusal, UpdatingMachine
 from ledgerlog_spark.protocol.ledger.recover.fencing import Fencing, FencingState
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead
@@ -47,7 +32,6 @@ from ledgerlog_spark.protocol.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import Versioned
-    from ledgerlog_spark.protocol.ledger.messages import Effect
     from ledgerlog_spark.protocol.ledger.metadata_update import UpdateResult
 
 
@@ -67,56 +51,44 @@ class RecoveryPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RecoverySettings:
-    """Limits of a recovery.
-
-    Attributes:
-        read_ahead: Limits of reading ahead.
-        window: Limits of pending entries that are written back.
-        metadata: Retries of one change of the metadata.
-        retry: Attempts from the beginning.
-    """
+    """Limits of a recovery."""
 
     read_ahead: ReadAhead = field(default_factory=ReadAhead)
-    window: Window = field(default_factory=Window)
-    metadata: RetryPolicy = field(default_factory=RetryPolicy)
-    retry: RetryPolicy = field(
+    window: Window = field(default_factory=Window)  # of entries that are written back
+    metadata: RetryPolicy = field(default_factory=RetryPolicy)  # of one change of the metadata
+    retry: RetryPolicy = field(  # attempts from the beginning
         default_factory=lambda: RetryPolicy(first_delay_ms=100, delay_max_ms=5_000, attempts_max=8)
     )
 
 
 RETRIABLE = (
-    Failure.RECOVERY,
-    Failure.NOT_ENOUGH_BOOKIES,
-    Failure.METADATA_UNAVAILABLE,
-    Failure.METADATA_CHANGED,
+    m.Failure.RECOVERY,
+    m.Failure.NOT_ENOUGH_BOOKIES,
+    m.Failure.METADATA_UNAVAILABLE,
+    m.Failure.METADATA_CHANGED,
 )
 
 
 class LedgerRecovery(UpdatingMachine):
-    """One client's recovery of one ledger; its last indication is LedgerClosed or LedgerFailed.
-
-    Attributes:
-        attempts: Number of attempts begun.
-    """
+    """One client's recovery of one ledger; its last indication is LedgerClosed or LedgerFailed."""
 
     def __init__(
         self,
         *,
         ledger_id: int,
-        password: bytes,
+        password: bytes,  # compared before any request to a bookie
         floor_entry_id: int = NO_ENTRY,
         settings: RecoverySettings | None = None,
     ) -> None:
         """A recovery that begins with `Start`.
 
         Args:
-            password: Compared with the metadata's before any request to a bookie.
             floor_entry_id: The highest entry that something durable refers to; closing below it
                 ends with NEEDS_OPERATOR and leaves the metadata IN_RECOVERY.
         """
         self.phase = RecoveryPhase.NEW
         self.ledger_id = ledger_id
-        self.attempts = 0
+        self.attempts = 0  # begun so far
         self._password = password
         self._floor_entry_id = floor_entry_id
         self._settings = settings or RecoverySettings()
@@ -133,41 +105,41 @@ class LedgerRecovery(UpdatingMachine):
         """Entries that the current attempt has written back to an ack quorum."""
         return self._tail.entries_confirmed if self._tail is not None else 0
 
-    def _begin(self, _event: Start | TimerFired) -> list[Effect]:
+    def _begin(self, _event: m.Start | m.TimerFired) -> list[m.Effect]:
         self.attempts += 1
         self._fencing = self._tail = self._update = None
         self.phase = RecoveryPhase.LOADING
         self._request = self._numbers.next()
-        return [LoadMetadata(self._request, sync_first=True)]
+        return [m.LoadMetadata(self._request, sync_first=True)]
 
-    def _on_retry_timer(self, event: TimerFired) -> list[Effect]:
+    def _on_retry_timer(self, event: m.TimerFired) -> list[m.Effect]:
         return self._begin(event) if event.request == self._request else []
 
-    def _on_loaded(self, event: MetadataLoaded) -> list[Effect]:
+    def _on_loaded(self, event: m.MetadataLoaded) -> list[m.Effect]:
         if event.request != self._request:
             return []
         match event.outcome:
-            case MetadataOutcome.OK:
+            case m.MetadataOutcome.OK:
                 assert event.versioned is not None
                 return self._on_record(event.versioned)
-            case MetadataOutcome.GONE:
-                return self._stop(Failure.NOT_FOUND)
-            case MetadataOutcome.UNREADABLE:
-                return self._stop(Failure.METADATA_UNREADABLE)
+            case m.MetadataOutcome.GONE:
+                return self._stop(m.Failure.NOT_FOUND)
+            case m.MetadataOutcome.UNREADABLE:
+                return self._stop(m.Failure.METADATA_UNREADABLE)
             case _:
-                return self._try_again(Failure.METADATA_UNAVAILABLE)
+                return self._try_again(m.Failure.METADATA_UNAVAILABLE)
 
-    def _on_record(self, record: Versioned[LedgerMetadata]) -> list[Effect]:
+    def _on_record(self, record: Versioned[LedgerMetadata]) -> list[m.Effect]:
         metadata = record.value
         if metadata.has_password and metadata.password != self._password:
-            return self._stop(Failure.UNAUTHORIZED)
+            return self._stop(m.Failure.UNAUTHORIZED)
         self.phase = RecoveryPhase.MARKING
         return self._begin_update(record, self._decide_mark)
 
     def _decide_mark(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
         return current.in_recovery() if current.state is LedgerState.OPEN else Refusal(None)
 
-    def _on_updated(self, result: UpdateResult) -> list[Effect]:
+    def _on_updated(self, result: UpdateResult) -> list[m.Effect]:
         self._may_have_written |= not result.is_definite
         if result.failure is not None:
             return self._try_again(result.failure)
@@ -175,14 +147,14 @@ class LedgerRecovery(UpdatingMachine):
             return self._adopt(result)
         return self._fence(result.current)
 
-    def _adopt(self, result: UpdateResult) -> list[Effect]:
+    def _adopt(self, result: UpdateResult) -> list[m.Effect]:
         """Adopt the closed metadata, whichever client wrote it (PROTOCOL.md#C13)."""
         if result.current.value.last_entry_id < self._floor_entry_id:
-            return self._stop(Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
+            return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
         self.phase = RecoveryPhase.DONE
-        return [LedgerClosed(result.current)]
+        return [m.LedgerClosed(result.current)]
 
-    def _fence(self, record: Versioned[LedgerMetadata]) -> list[Effect]:
+    def _fence(self, record: Versioned[LedgerMetadata]) -> list[m.Effect]:
         self._base = record
         self._fencing = Fencing(
             quorum=record.value.quorum,
@@ -192,19 +164,19 @@ class LedgerRecovery(UpdatingMachine):
         self.phase = RecoveryPhase.FENCING
         return [*self._fencing.begin()]
 
-    def _on_fence_replied(self, event: ReadReplied) -> list[Effect]:
+    def _on_fence_replied(self, event: m.ReadReplied) -> list[m.Effect]:
         assert self._fencing is not None
         match self._fencing.take_reply(event):
             case FencingState.COVERED:
                 return self._begin_reading(self._fencing)
             case FencingState.UNAUTHORIZED:
-                return self._stop(Failure.UNAUTHORIZED)
+                return self._stop(m.Failure.UNAUTHORIZED)
             case FencingState.UNCOVERED:
-                return self._try_again(Failure.RECOVERY)
+                return self._try_again(m.Failure.RECOVERY)
             case _:
                 return []
 
-    def _begin_reading(self, fencing: Fencing) -> list[Effect]:
+    def _begin_reading(self, fencing: Fencing) -> list[m.Effect]:
         assert self._base is not None
         self._tail = RecoveryTail(
             ledger_id=self.ledger_id,
@@ -218,23 +190,23 @@ class LedgerRecovery(UpdatingMachine):
         self.phase = RecoveryPhase.READING
         return self._tail.begin()
 
-    def _on_entry_replied(self, event: ReadReplied | BatchReplied) -> list[Effect]:
+    def _on_entry_replied(self, event: m.ReadReplied | m.BatchReplied) -> list[m.Effect]:
         assert self._tail is not None
         return self._after(self._tail.take_entries(event))
 
-    def _on_add_replied(self, event: AddReplied) -> list[Effect]:
+    def _on_add_replied(self, event: m.AddReplied) -> list[m.Effect]:
         assert self._tail is not None
         return self._after(self._tail.take_add(event))
 
-    def _on_bookies_listed(self, event: BookiesListed) -> list[Effect]:
+    def _on_bookies_listed(self, event: m.BookiesListed) -> list[m.Effect]:
         assert self._tail is not None
         return self._after(self._tail.take_bookies(event))
 
-    def _on_hedge_timer(self, event: TimerFired) -> list[Effect]:
+    def _on_hedge_timer(self, event: m.TimerFired) -> list[m.Effect]:
         assert self._tail is not None
         return self._tail.take_timer(event)
 
-    def _after(self, step: TailStep) -> list[Effect]:
+    def _after(self, step: TailStep) -> list[m.Effect]:
         """Continue with the result of a step of the tail."""
         match step.state:
             case TailState.GOING_ON:
@@ -245,7 +217,7 @@ class LedgerRecovery(UpdatingMachine):
                 assert step.failure is not None
                 return [*step.effects, *self._try_again(step.failure, **step.about)]
 
-    def _close_or_measure(self) -> list[Effect]:
+    def _close_or_measure(self) -> list[m.Effect]:
         assert self._tail is not None
         effects = self._tail.measure() if self._tail.length is None else []
         if self._tail.length is not None:
@@ -253,15 +225,15 @@ class LedgerRecovery(UpdatingMachine):
         self.phase = RecoveryPhase.MEASURING
         return effects
 
-    def _on_measure_replied(self, event: ReadReplied) -> list[Effect]:
+    def _on_measure_replied(self, event: m.ReadReplied) -> list[m.Effect]:
         assert self._tail is not None
         return self._after(self._tail.take_measured(event))
 
-    def _close(self) -> list[Effect]:
+    def _close(self) -> list[m.Effect]:
         assert self._tail is not None
         assert self._base is not None
         if self._tail.last_add_confirmed < self._floor_entry_id:
-            return self._stop(Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
+            return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
         self.phase = RecoveryPhase.CLOSING
         return self._begin_update(self._base, self._decide_close)
 
@@ -275,7 +247,7 @@ class LedgerRecovery(UpdatingMachine):
             current.state is not LedgerState.IN_RECOVERY
             or current.last_fragment != read.last_fragment
         ):
-            return Refusal(Failure.METADATA_CHANGED)
+            return Refusal(m.Failure.METADATA_CHANGED)
         assert self._tail is not None
         assert self._tail.length is not None
         last = self._tail.last_add_confirmed
@@ -285,7 +257,7 @@ class LedgerRecovery(UpdatingMachine):
             last_entry_id=last, length=self._tail.length
         )
 
-    def _try_again(self, failure: Failure, **about: Any) -> list[Effect]:
+    def _try_again(self, failure: m.Failure, **about: Any) -> list[m.Effect]:
         """Start over after a delay, or give up; the metadata stays as it is."""
         delay_ms = self._settings.retry.delay_ms(self.attempts)
         if failure not in RETRIABLE or delay_ms is None:
@@ -293,13 +265,15 @@ class LedgerRecovery(UpdatingMachine):
         self._failed.forget_indexes()
         self.phase = RecoveryPhase.WAITING
         self._request = self._numbers.next()
-        return [StartTimer(self._request, delay_ms)]
+        return [m.StartTimer(self._request, delay_ms)]
 
-    def _stop(self, failure: Failure, *, is_retriable: bool = False, **about: Any) -> list[Effect]:
+    def _stop(
+        self, failure: m.Failure, *, is_retriable: bool = False, **about: Any
+    ) -> list[m.Effect]:
         self.phase = RecoveryPhase.DONE
         found = self._tail.last_add_confirmed if self._tail is not None else NO_ENTRY
         return [
-            LedgerFailed(
+            m.LedgerFailed(
                 failure,
                 is_definite=failure not in RETRIABLE and not self._may_have_written,
                 last_add_confirmed=found,
@@ -310,40 +284,42 @@ class LedgerRecovery(UpdatingMachine):
 
 
 _REPLIES = (
-    AddReplied,
-    BatchReplied,
-    BookiesListed,
-    MetadataLoaded,
-    MetadataWritten,
-    ReadReplied,
-    TimerFired,
+    m.AddReplied,
+    m.BatchReplied,
+    m.BookiesListed,
+    m.MetadataLoaded,
+    m.MetadataWritten,
+    m.ReadReplied,
+    m.TimerFired,
 )
 _UPDATING = (
-    on(MetadataWritten, LedgerRecovery._on_update_reply),
-    on(MetadataLoaded, LedgerRecovery._on_update_reply),
-    on(TimerFired, LedgerRecovery._on_update_reply),
+    on(m.MetadataWritten, LedgerRecovery._on_update_reply),
+    on(m.MetadataLoaded, LedgerRecovery._on_update_reply),
+    on(m.TimerFired, LedgerRecovery._on_update_reply),
 )
 
-RECOVERY_TABLE: Table[LedgerRecovery, Effect] = {
-    RecoveryPhase.NEW: row(on(Start, LedgerRecovery._begin)),
-    RecoveryPhase.LOADING: row(on(MetadataLoaded, LedgerRecovery._on_loaded), ignored=_REPLIES),
+RECOVERY_TABLE: Table[LedgerRecovery, m.Effect] = {
+    RecoveryPhase.NEW: row(on(m.Start, LedgerRecovery._begin)),
+    RecoveryPhase.LOADING: row(on(m.MetadataLoaded, LedgerRecovery._on_loaded), ignored=_REPLIES),
     RecoveryPhase.MARKING: row(*_UPDATING, ignored=_REPLIES),
-    RecoveryPhase.FENCING: row(on(ReadReplied, LedgerRecovery._on_fence_replied), ignored=_REPLIES),
+    RecoveryPhase.FENCING: row(
+        on(m.ReadReplied, LedgerRecovery._on_fence_replied), ignored=_REPLIES
+    ),
     RecoveryPhase.READING: row(
-        on(ReadReplied, LedgerRecovery._on_entry_replied),
-        on(BatchReplied, LedgerRecovery._on_entry_replied),
-        on(AddReplied, LedgerRecovery._on_add_replied),
-        on(BookiesListed, LedgerRecovery._on_bookies_listed),
-        on(TimerFired, LedgerRecovery._on_hedge_timer),
+        on(m.ReadReplied, LedgerRecovery._on_entry_replied),
+        on(m.BatchReplied, LedgerRecovery._on_entry_replied),
+        on(m.AddReplied, LedgerRecovery._on_add_replied),
+        on(m.BookiesListed, LedgerRecovery._on_bookies_listed),
+        on(m.TimerFired, LedgerRecovery._on_hedge_timer),
         ignored=_REPLIES,
     ),
     RecoveryPhase.MEASURING: row(
-        on(ReadReplied, LedgerRecovery._on_measure_replied),
-        on(TimerFired, LedgerRecovery._on_hedge_timer),
+        on(m.ReadReplied, LedgerRecovery._on_measure_replied),
+        on(m.TimerFired, LedgerRecovery._on_hedge_timer),
         ignored=_REPLIES,
     ),
     RecoveryPhase.CLOSING: row(*_UPDATING, ignored=_REPLIES),
-    RecoveryPhase.WAITING: row(on(TimerFired, LedgerRecovery._on_retry_timer), ignored=_REPLIES),
+    RecoveryPhase.WAITING: row(on(m.TimerFired, LedgerRecovery._on_retry_timer), ignored=_REPLIES),
     RecoveryPhase.DONE: row(ignored=_REPLIES),
 }
 """Phases x events of recovery; late replies to an earlier attempt are ignored."""

@@ -12,15 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import NO_ENTRY, Code, Fragment
-from ledgerlog_spark.protocol.ledger.messages import (
-    AddReplied,
-    BatchReplied,
-    BookiesListed,
-    Failure,
-    ListBookies,
-    ReadReplied,
-    StartTimer,
-)
+from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.overload import BusyBookies
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead, RecoveryReads, Verdict
 from ledgerlog_spark.protocol.ledger.recover.write_back import WriteBack
@@ -31,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ledgerlog_spark.model import LedgerMetadata, Versioned
-    from ledgerlog_spark.protocol.ledger.messages import Effect, TimerFired
     from ledgerlog_spark.protocol.ledger.recover.fencing import Fencing
     from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
     from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies
@@ -51,22 +42,15 @@ class TailState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TailStep:
-    """Result of one event.
+    """Result of one event."""
 
-    Attributes:
-        effects: For the host, in any state.
-        state: The next action of the owner. After WRITTEN or FAILED it passes on no replies.
-        failure: Present exactly when the state is FAILED.
-        about: Fields of the failure's error.
-    """
-
-    effects: Sequence[Effect] = ()
-    state: TailState = TailState.GOING_ON
-    failure: Failure | None = None
-    about: Mapping[str, Any] = field(default_factory=dict)
+    effects: Sequence[m.Effect] = ()
+    state: TailState = TailState.GOING_ON  # after WRITTEN or FAILED it takes no replies
+    failure: m.Failure | None = None  # exactly when the state is FAILED
+    about: Mapping[str, Any] = field(default_factory=dict)  # fields of the failure's error
 
 
-def _failed(failure: Failure, **about: Any) -> TailStep:
+def _failed(failure: m.Failure, **about: Any) -> TailStep:
     return TailStep(state=TailState.FAILED, failure=failure, about=about)
 
 
@@ -76,31 +60,19 @@ class RecoveryTail:
     Every reply ends in `_advance`, which returns the next state. Only `_advance` detects that an
     ack quorum has become impossible, so after no order of replies the attempt waits for an answer
     that will never come.
-
-    Attributes:
-        fragments: The last fragment of the metadata, and later ones that replacements began.
     """
 
     def __init__(
         self,
         *,
         ledger_id: int,
-        record: Versioned[LedgerMetadata],
-        fencing: Fencing,
-        bookies: FailedBookies,
+        record: Versioned[LedgerMetadata],  # as it was when the attempt fenced
+        fencing: Fencing,  # its state is covered
+        bookies: FailedBookies,  # none waits for a replacement
         read_ahead: ReadAhead,
         window: Window,
         numbers: RequestNumbers,
     ) -> None:
-        """A copy that has not begun.
-
-        Args:
-            record: The IN_RECOVERY metadata, as it was when the attempt fenced.
-            fencing: Its state is covered.
-            bookies: Failures of bookies in this ledger; none waits for a replacement.
-            read_ahead: Limits of reading ahead.
-            window: Limits of pending entries that are written back.
-        """
         self._record = record
         self._bookies = bookies
         self._read_ahead = read_ahead
@@ -109,6 +81,7 @@ class RecoveryTail:
         self._listing = 0
         self._hedge_timer = 0
         metadata = record.value
+        # the last one, and those that replacements began
         self.fragments: tuple[Fragment, ...] = (metadata.last_fragment,)
         found = self._last_safe_entry(fencing.last_add_confirmed)
         self._reads = RecoveryReads(
@@ -145,29 +118,29 @@ class RecoveryTail:
         """Payload bytes of the ledger up to `last_add_confirmed`; None requires `measure`."""
         return self._write_back.length
 
-    def begin(self) -> list[Effect]:
+    def begin(self) -> list[m.Effect]:
         """The first reads, and the timer of slow ones."""
         self._hedge_timer = self._numbers.next()
-        hedge = StartTimer(self._hedge_timer, self._read_ahead.slow_member_ms)
+        hedge = m.StartTimer(self._hedge_timer, self._read_ahead.slow_member_ms)
         return [*self._reads.fill(), hedge]
 
-    def take_entries(self, event: ReadReplied | BatchReplied) -> TailStep:
+    def take_entries(self, event: m.ReadReplied | m.BatchReplied) -> TailStep:
         """A bookie answered a read."""
-        effects: list[Effect] = []
-        if isinstance(event, BatchReplied):
+        effects: list[m.Effect] = []
+        if isinstance(event, m.BatchReplied):
             effects += self._reads.take_batch_reply(event)
         else:
             effects += self._reads.take_reply(event)
         return self._advance(effects)
 
-    def take_add(self, event: AddReplied) -> TailStep:
+    def take_add(self, event: m.AddReplied) -> TailStep:
         """A bookie answered a run that was written back."""
         pipeline = self._write_back.pipeline
         answer = None if pipeline is None else pipeline.take_reply(event)
         if pipeline is None or answer is None:
             return TailStep()
         if answer.code is Code.UNAUTHORIZED:
-            return _failed(Failure.UNAUTHORIZED)
+            return _failed(m.Failure.UNAUTHORIZED)
         if answer.code is Code.OK:
             self._busy.stored(answer.index)
             pipeline.confirm()
@@ -184,7 +157,7 @@ class RecoveryTail:
         self._bookies.report(answer.index, answer.bookie_id, answer.code)
         return self._advance(self._list_bookies())
 
-    def take_bookies(self, event: BookiesListed) -> TailStep:
+    def take_bookies(self, event: m.BookiesListed) -> TailStep:
         """Replace failed bookies, in memory (PROTOCOL.md#C11)."""
         pipeline = self._write_back.pipeline
         if event.request != self._listing or pipeline is None:
@@ -199,11 +172,11 @@ class RecoveryTail:
             return self._advance([])
         new = Fragment(pipeline.last_add_confirmed + 1, found.ensemble)
         self.fragments = with_fragment(self.fragments, new)
-        effects: list[Effect] = [*pipeline.replace(found.ensemble, found.replaced)]
+        effects: list[m.Effect] = [*pipeline.replace(found.ensemble, found.replaced)]
         pipeline.confirm()
         return self._advance(effects)
 
-    def take_timer(self, event: TimerFired) -> list[Effect]:
+    def take_timer(self, event: m.TimerFired) -> list[m.Effect]:
         """Request slow entries from other members, or resend runs that a busy bookie refused.
 
         A timer of an earlier attempt is ignored.
@@ -216,10 +189,10 @@ class RecoveryTail:
         if event.request != self._hedge_timer:
             return []
         self._hedge_timer = self._numbers.next()
-        timer = StartTimer(self._hedge_timer, self._read_ahead.slow_member_ms)
+        timer = m.StartTimer(self._hedge_timer, self._read_ahead.slow_member_ms)
         return [*self._reads.hedge(), timer]
 
-    def measure(self) -> list[Effect]:
+    def measure(self) -> list[m.Effect]:
         """Read the length from the last safe entry: nothing was written back (PROTOCOL.md#C22)."""
         last = self._write_back.last_add_confirmed
         if last == NO_ENTRY:
@@ -237,11 +210,11 @@ class RecoveryTail:
         )
         return [*self._reads.fill()]
 
-    def take_measured(self, event: ReadReplied) -> TailStep:
+    def take_measured(self, event: m.ReadReplied) -> TailStep:
         """A bookie answered the request of `measure`."""
-        effects: list[Effect] = [*self._reads.take_reply(event)]
+        effects: list[m.Effect] = [*self._reads.take_reply(event)]
         if self._reads.is_unauthorized:
-            return _failed(Failure.UNAUTHORIZED)
+            return _failed(m.Failure.UNAUTHORIZED)
         match self._reads.verdict:
             case Verdict.PRESENT:
                 (entry,) = self._reads.take_present()
@@ -250,20 +223,20 @@ class RecoveryTail:
             case Verdict.UNDECIDED:
                 return TailStep(effects)
             case _:
-                return _failed(Failure.RECOVERY, entry_id=self._reads.next_entry_id)
+                return _failed(m.Failure.RECOVERY, entry_id=self._reads.next_entry_id)
 
     def _last_safe_entry(self, last_add_confirmed: int) -> int:
         """Never below the last fragment: its bookies have no older entries (PROTOCOL.md#C6)."""
         return max(last_add_confirmed, self._record.value.last_fragment.first_entry_id - 1)
 
-    def _advance(self, effects: list[Effect]) -> TailStep:
+    def _advance(self, effects: list[m.Effect]) -> TailStep:
         """Write back present entries in order; the first absent one is the end (PROTOCOL.md#C9)."""
         if self._reads.is_unauthorized:
-            return _failed(Failure.UNAUTHORIZED)
+            return _failed(m.Failure.UNAUTHORIZED)
         self._write_back.take(self._reads.take_present())
         verdict = self._reads.verdict
         if verdict is Verdict.UNKNOWN:
-            return _failed(Failure.RECOVERY, entry_id=self._reads.next_entry_id)
+            return _failed(m.Failure.RECOVERY, entry_id=self._reads.next_entry_id)
         is_end = verdict is Verdict.ABSENT
         effects += self._write_back.flush(is_end=is_end)
         if is_end and self._write_back.is_finished:
@@ -274,11 +247,11 @@ class RecoveryTail:
             effects += self._reads.fill()
         return TailStep(effects)
 
-    def _list_bookies(self) -> list[Effect]:
+    def _list_bookies(self) -> list[m.Effect]:
         if self._listing:
             return []
         self._listing = self._numbers.next()
-        return [ListBookies(self._listing)]
+        return [m.ListBookies(self._listing)]
 
     @property
     def _is_stuck(self) -> bool:
@@ -294,4 +267,4 @@ class RecoveryTail:
         assert pipeline is not None
         size = len(pipeline.ensemble)
         answering = sum(not pipeline.is_suspended(index) for index in range(size))
-        return _failed(Failure.NOT_ENOUGH_BOOKIES, wanted=size, available=answering)
+        return _failed(m.Failure.NOT_ENOUGH_BOOKIES, wanted=size, available=answering)

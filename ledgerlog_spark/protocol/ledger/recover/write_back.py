@@ -24,12 +24,7 @@ LINGER_SIZE_BYTES = 256 << 10
 
 
 class WriteBack:
-    """Recovered entries, buffered, then sent as runs with the RECOVERY flag.
-
-    Attributes:
-        pipeline: None until the first entry is found: only its header has the length before it.
-        length: Payload bytes up to and including `last_add_confirmed`; None while unknown.
-    """
+    """Recovered entries, buffered, then sent as runs with the RECOVERY flag."""
 
     def __init__(
         self,
@@ -37,19 +32,12 @@ class WriteBack:
         ledger_id: int,
         quorum: Quorum,
         ensemble: tuple[str, ...],
-        last_add_confirmed: int,
+        last_add_confirmed: int,  # found by fencing; the first entry follows it
         numbers: RequestNumbers,
         window: Window,
         buffered_size_bytes_max: int,
     ) -> None:
-        """A buffer without entries.
-
-        Args:
-            ensemble: Of its last fragment.
-            last_add_confirmed: The LAC that fencing found; the first entry follows it.
-            window: Limits of the pending entries.
-            buffered_size_bytes_max: There is no room while this many payload bytes wait.
-        """
+        # None until the first entry: only its header has the length before it
         self.pipeline: AddPipeline | None = None
         self._ledger_id = ledger_id
         self._quorum = quorum

@@ -36,11 +36,7 @@ FRAME_OVERHEAD_BYTES = 256
 
 
 def check_run(payloads: Sequence[Payload]) -> None:
-    """Refuse an invalid run.
-
-    Raises:
-        LocalProtocolError: It has no entries or too many, or it does not fit into a frame.
-    """
+    """Refuse an invalid run."""
     if not 1 <= len(payloads) <= RUN_ENTRIES_MAX:
         raise LocalProtocolError(
             f"a run has 1 to {RUN_ENTRIES_MAX} entries, not {len(payloads)}: split it",
@@ -57,14 +53,10 @@ def check_run(payloads: Sequence[Payload]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Limits of the entries not yet answered by all Qw members (PROTOCOL.md#A11).
+    """Limits of the entries not yet answered by all Qw members (PROTOCOL.md#A11)."""
 
-    Attributes:
-        entries_max: Entries, at least 1.
-        size_bytes_max: Payload bytes, at least 1. One run may exceed it, so that any run fits.
-    """
-
-    entries_max: int = 65_536
+    entries_max: int = 65_536  # at least 1
+    # payload, at least 1; one run may exceed it, so that any run fits
     size_bytes_max: int = 32 << 20
 
 
@@ -78,21 +70,15 @@ class MemberAnswer:
 
 
 class SentRun:
-    """A run and its state at each index.
-
-    Attributes:
-        owners: Bits of the indexes that still owe or gave an answer.
-        acked: Bits of the indexes that stored their part.
-        requests: Index to the number of the pending request.
-    """
+    """A run and its state at each index."""
 
     __slots__ = ("acked", "is_confirmed", "owners", "requests", "run")
 
     def __init__(self, run: Run, owners: int) -> None:
         self.run = run
-        self.owners = owners
-        self.acked = 0
-        self.requests: dict[int, int] = {}
+        self.owners = owners  # bits of the indexes that still owe or gave an answer
+        self.acked = 0  # bits of the indexes that stored their part
+        self.requests: dict[int, int] = {}  # index to request number
         self.is_confirmed = False
 
     def __repr__(self) -> str:
@@ -100,16 +86,7 @@ class SentRun:
 
 
 class AddPipeline:
-    """Pending runs against one ensemble, confirmed whole and in order.
-
-    Attributes:
-        ensemble: The bookies by index; only `replace` changes it.
-        last_add_confirmed: Everything up to and including this was confirmed (PROTOCOL.md#A4).
-        length: Payload bytes of the ledger up to and including `last_add_confirmed`.
-        next_entry_id: First id of the next run.
-        entries_in_flight: Of runs not answered by all their members, confirmed ones included.
-        size_bytes_in_flight: Payload bytes of the same.
-    """
+    """Pending runs against one ensemble, confirmed whole and in order."""
 
     def __init__(
         self,
@@ -121,26 +98,19 @@ class AddPipeline:
         last_add_confirmed: int,
         length: int,
         window: Window,
+        # send with RECOVERY_ADD, and this LAC in all headers (PROTOCOL.md#C10)
         is_recovery: bool = False,
     ) -> None:
-        """An empty pipeline.
-
-        Args:
-            ensemble: The first ensemble.
-            last_add_confirmed: The last confirmed entry; the first run begins after it.
-            length: Payload bytes up to and including `last_add_confirmed`.
-            window: The limits of `can_add`.
-            is_recovery: Send with RECOVERY_ADD, and repeat this first `last_add_confirmed` in all
-                headers (PROTOCOL.md#C10).
-        """
         self.ledger_id = ledger_id
         self.quorum = quorum
-        self.ensemble = ensemble
+        self.ensemble = ensemble  # by index; only `replace` changes it
+        # everything up to and including this (PROTOCOL.md#A4)
         self.last_add_confirmed = last_add_confirmed
-        self.length = length
-        self.next_entry_id = last_add_confirmed + 1
+        self.length = length  # payload bytes up to and including last_add_confirmed
+        self.next_entry_id = last_add_confirmed + 1  # of the next run
+        # of runs not answered by all their members, confirmed ones included
         self.entries_in_flight = 0
-        self.size_bytes_in_flight = 0
+        self.size_bytes_in_flight = 0  # payload of the same runs
         self.is_paused = False
         self.is_recovery = is_recovery
         self._lac_found = last_add_confirmed
@@ -209,11 +179,7 @@ class AddPipeline:
         return [self._send(pending, index) for index in _indexes(pending.owners & ~self._suspended)]
 
     def take_reply(self, reply: AddReplied) -> MemberAnswer | None:
-        """Record an answer; one that is no longer awaited changes nothing (PROTOCOL.md#A7).
-
-        Returns:
-            The answer and its bookie, for the owner to act on; None when the answer is stale.
-        """
+        """Record an answer; one that is no longer awaited changes nothing (PROTOCOL.md#A7)."""
         sent = self._sent.pop(reply.request, None)
         if sent is None:
             return None
@@ -274,11 +240,7 @@ class AddPipeline:
             self._let_off(pending, index)
 
     def withdraw(self) -> int | None:
-        """Forget all pending runs: their outcome is unknown and they will never be confirmed.
-
-        Returns:
-            First entry of the oldest of them, None when nothing was pending.
-        """
+        """Forget all pending runs: their outcome is unknown and they will never be confirmed."""
         first = self.first_unconfirmed_entry_id
         self._unconfirmed.clear()
         self._late.clear()

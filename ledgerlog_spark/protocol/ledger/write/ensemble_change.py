@@ -30,17 +30,13 @@ class FailedBookies:
 
     A bookie that failed too often is not chosen any more. After the owner waited, because an index
     has no bookie, all of them may be chosen again.
-
-    Attributes:
-        codes: Last failure code of each bookie that did not answer since and was not replaced; the
-            most recent failure comes last.
-        counts: Number of failures of each bookie in this ledger.
-        rounds: For each index without a replacement, the number of waits since its last answer.
     """
 
     def __init__(self) -> None:
+        # of bookies that neither answered since nor were replaced; the most recent comes last
         self.codes: dict[str, Code] = {}
-        self.counts: dict[str, int] = {}
+        self.counts: dict[str, int] = {}  # failures of each bookie in this ledger
+        # waits of each index without a replacement since its last answer
         self.rounds: dict[int, int] = {}
         self._failed: dict[int, str] = {}
         self._counts_lately: dict[str, int] = {}
@@ -112,15 +108,10 @@ class FailedBookies:
 
 @dataclass(frozen=True, slots=True)
 class FragmentChange:
-    """A writer's change of the last fragment, as a decision on the metadata (PROTOCOL.md#B6).
+    """A writer's change of the last fragment, as a decision on the metadata (PROTOCOL.md#B6)."""
 
-    Attributes:
-        first_entry_id: Last add confirmed + 1, the start of the new fragment.
-        replacements: Index to (failed bookie, its replacement).
-    """
-
-    first_entry_id: int
-    replacements: Mapping[int, tuple[str, str]]
+    first_entry_id: int  # last add confirmed + 1
+    replacements: Mapping[int, tuple[str, str]]  # index to (failed bookie, its replacement)
 
     def __call__(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
         """The metadata with the new ensemble, or why it may not be written."""

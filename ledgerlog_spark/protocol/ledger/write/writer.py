@@ -25,22 +25,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, LedgerState, Versioned
 from ledgerlog_spark.protocol.dispatch import Table, on, row
-from ledgerlog_spark.protocol.ledger.messages import (
-    AddReplied,
-    AddRequested,
-    BookiesListed,
-    CloseRequested,
-    EnsembleChanged,
-    Failure,
-    LedgerClosed,
-    LedgerFailed,
-    ListBookies,
-    MetadataLoaded,
-    MetadataWritten,
-    NoReplacement,
-    StartTimer,
-    TimerFired,
-)
+from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.metadata_update import Refusal, UpdatingMachine
 from ledgerlog_spark.protocol.ledger.overload import BusyBookies
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import (
@@ -54,7 +39,6 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.protocol.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.ledger.messages import Effect
     from ledgerlog_spark.protocol.ledger.metadata_update import UpdateResult
 
 
@@ -71,42 +55,28 @@ class WriterPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """Limits of a writer.
-
-    Attributes:
-        window: The limits of `can_add`.
-        metadata: Retries while the metadata store is unavailable.
-        replacement: Retries while no bookie can replace a failed one. With the default a bookie can
-            restart within about 15 s, and the writer continues.
-        ensemble_changes_max: Committed changes of one ledger, at least 0.
-        add_quorum_timeout_ms: The oldest pending run may wait between once and twice this for its
-            ack quorum; None for no limit.
-    """
+    """Limits of a writer."""
 
     window: Window = field(default_factory=Window)
-    metadata: RetryPolicy = field(default_factory=RetryPolicy)
+    metadata: RetryPolicy = field(default_factory=RetryPolicy)  # while the store is unavailable
     replacement: RetryPolicy = field(
         default_factory=lambda: RetryPolicy(first_delay_ms=100, delay_max_ms=500, attempts_max=33)
     )
-    ensemble_changes_max: int = 1_000
+    ensemble_changes_max: int = 1_000  # in one ledger, at least 0
+    # the oldest run waits once to twice this; None: no limit
     add_quorum_timeout_ms: int | None = None
 
 
 FATAL_ADD_CODES = {
-    Code.FENCED: Failure.FENCED,
-    Code.UNAUTHORIZED: Failure.UNAUTHORIZED,
-    Code.BAD_REQUEST: Failure.BAD_REQUEST,
+    Code.FENCED: m.Failure.FENCED,
+    Code.UNAUTHORIZED: m.Failure.UNAUTHORIZED,
+    Code.BAD_REQUEST: m.Failure.BAD_REQUEST,
 }
 """Answers that end the writer (PROTOCOL.md#A9); every other code but OK fails one bookie."""
 
 
 class LedgerWriter(UpdatingMachine):
-    """A ledger that this client created and no other client adds to.
-
-    Attributes:
-        metadata: The newest metadata that it read or wrote, with its current ensemble.
-        ensemble_changes: Number of committed changes.
-    """
+    """A ledger that this client created and no other client adds to."""
 
     def __init__(
         self,
@@ -115,11 +85,7 @@ class LedgerWriter(UpdatingMachine):
         created: Versioned[LedgerMetadata],
         settings: WriterSettings | None = None,
     ) -> None:
-        """A writer of the metadata `created`, which is OPEN and has no entries.
-
-        Raises:
-            LocalProtocolError: The metadata is not OPEN: a ledger cannot be reopened to write.
-        """
+        """A writer of the metadata `created`, which is OPEN and has no entries."""
         if created.value.state is not LedgerState.OPEN:
             raise LocalProtocolError(
                 "only a ledger that was just created can be written: create another one",
@@ -127,8 +93,8 @@ class LedgerWriter(UpdatingMachine):
             )
         self.phase = WriterPhase.OPEN
         self.ledger_id = ledger_id
-        self.metadata = created
-        self.ensemble_changes = 0
+        self.metadata = created  # the newest that it read or wrote, with the current ensemble
+        self.ensemble_changes = 0  # committed so far
         self._settings = settings or WriterSettings()
         super().__init__(numbers=RequestNumbers(), retry=self._settings.metadata)
         self._pipeline = AddPipeline(
@@ -149,7 +115,7 @@ class LedgerWriter(UpdatingMachine):
         self._oldest_at_quorum_timer: int | None = None
         self._withdrawn_from: int | None = None
         self._may_be_closed = False
-        self._failure: LedgerFailed | None = None
+        self._failure: m.LedgerFailed | None = None
 
     @property
     def last_add_confirmed(self) -> int:
@@ -186,7 +152,7 @@ class LedgerWriter(UpdatingMachine):
         """Payload bytes not yet answered by all members of their write sets."""
         return self._pipeline.size_bytes_in_flight
 
-    def _on_add_requested(self, event: AddRequested) -> list[Effect]:
+    def _on_add_requested(self, event: m.AddRequested) -> list[m.Effect]:
         if not self._pipeline.can_add:
             raise LocalProtocolError(
                 "the window is full: wait until can_add is true again",
@@ -194,12 +160,12 @@ class LedgerWriter(UpdatingMachine):
                 size_bytes_in_flight=self.size_bytes_in_flight,
             )
         check_run(event.payloads)
-        effects: list[Effect] = [*self._pipeline.add(event.payloads)]
+        effects: list[m.Effect] = [*self._pipeline.add(event.payloads)]
         if self._settings.add_quorum_timeout_ms is not None and not self._quorum_timer:
             effects += self._arm_quorum_timer()
         return effects
 
-    def _on_add_replied(self, event: AddReplied) -> list[Effect]:
+    def _on_add_replied(self, event: m.AddReplied) -> list[m.Effect]:
         answer = self._pipeline.take_reply(event)
         if answer is None:
             return []
@@ -220,7 +186,7 @@ class LedgerWriter(UpdatingMachine):
             self._busy.forget(answer.index)
         return self._on_member_failed(answer)
 
-    def _on_member_busy(self, refused: MemberAnswer) -> list[Effect]:
+    def _on_member_busy(self, refused: MemberAnswer) -> list[m.Effect]:
         """Send nothing there for a while; refusals of runs sent together count as one."""
         if self._pipeline.is_suspended(refused.index):
             return []
@@ -230,14 +196,14 @@ class LedgerWriter(UpdatingMachine):
         self._pipeline.suspend(refused.index)
         return self._wait_for_busy(refused.index)
 
-    def _wait_for_busy(self, index: int) -> list[Effect]:
+    def _wait_for_busy(self, index: int) -> list[m.Effect]:
         timer = self._busy.wait(index)
         if timer is not None:
             return [timer]
         busy = tuple(self._pipeline.ensemble[i] for i in self._busy.indexes)
-        return self._fail(Failure.OVERLOADED, is_definite=False, bookie_ids=busy)
+        return self._fail(m.Failure.OVERLOADED, is_definite=False, bookie_ids=busy)
 
-    def _on_member_failed(self, failed: MemberAnswer) -> list[Effect]:
+    def _on_member_failed(self, failed: MemberAnswer) -> list[m.Effect]:
         """Collect the failure, of a confirmed run too (PROTOCOL.md#A8); one change at a time."""
         if self._pipeline.is_suspended(failed.index):
             return []
@@ -245,16 +211,16 @@ class LedgerWriter(UpdatingMachine):
         self._failed.report(failed.index, failed.bookie_id, failed.code)
         return self._begin_change() if self.phase is WriterPhase.OPEN else []
 
-    def _arm_quorum_timer(self) -> list[StartTimer]:
+    def _arm_quorum_timer(self) -> list[m.StartTimer]:
         delay_ms = self._settings.add_quorum_timeout_ms
         oldest = self._pipeline.first_unconfirmed_entry_id
         if delay_ms is None or self._quorum_timer or oldest is None:
             return []
         self._quorum_timer = self._numbers.next()
         self._oldest_at_quorum_timer = oldest
-        return [StartTimer(self._quorum_timer, delay_ms)]
+        return [m.StartTimer(self._quorum_timer, delay_ms)]
 
-    def _on_timer_fired(self, event: TimerFired) -> list[Effect]:
+    def _on_timer_fired(self, event: m.TimerFired) -> list[m.Effect]:
         if event.request == self._quorum_timer:
             self._quorum_timer = 0
             oldest = self._pipeline.first_unconfirmed_entry_id
@@ -272,34 +238,34 @@ class LedgerWriter(UpdatingMachine):
             return [*sent]
         return self._on_update_reply(event)
 
-    def _fail_for_time(self, oldest: int) -> list[Effect]:
+    def _fail_for_time(self, oldest: int) -> list[m.Effect]:
         busy = tuple(self._pipeline.ensemble[index] for index in self._busy.indexes)
-        failure = Failure.OVERLOADED if busy else Failure.ADD_TIMEOUT
+        failure = m.Failure.OVERLOADED if busy else m.Failure.ADD_TIMEOUT
         return self._fail(failure, is_definite=False, entry_id=oldest, bookie_ids=busy)
 
     @property
     def _may_change(self) -> bool:
         return self.ensemble_changes < self._settings.ensemble_changes_max
 
-    def _begin_change(self) -> list[Effect]:
+    def _begin_change(self) -> list[m.Effect]:
         """Pause confirmation and list candidates, if an index needs one."""
         if not self._failed:
             return []
         if not self._may_change:
             is_fixed = self._settings.ensemble_changes_max == 0
-            failure = Failure.BOOKIE_FAILED if is_fixed else Failure.TOO_MANY_CHANGES
+            failure = m.Failure.BOOKIE_FAILED if is_fixed else m.Failure.TOO_MANY_CHANGES
             return self._fail(failure, is_definite=False)
         self._pipeline.is_paused = True
         self.phase = WriterPhase.LISTING
         self._listing = self._numbers.next()
-        return [ListBookies(self._listing)]
+        return [m.ListBookies(self._listing)]
 
-    def _on_bookies_listed(self, event: BookiesListed) -> list[Effect]:
+    def _on_bookies_listed(self, event: m.BookiesListed) -> list[m.Effect]:
         if event.request != self._listing:
             return []
         ensemble = self._pipeline.ensemble
         found = self._failed.choose(ensemble, event.candidates)
-        effects: list[Effect] = []
+        effects: list[m.Effect] = []
         for index in found.unreplaced:
             if self._busy.is_busy(index):
                 self._failed.settle(index)
@@ -326,14 +292,14 @@ class LedgerWriter(UpdatingMachine):
     def _first_of_new_fragment(self) -> int:
         return self._pipeline.last_add_confirmed + 1
 
-    def _go_on_without(self, unreplaced: tuple[int, ...]) -> list[Effect]:
+    def _go_on_without(self, unreplaced: tuple[int, ...]) -> list[m.Effect]:
         """Confirm with the others; list the bookies again later, a bounded number of times."""
         effects = self._resume()
         ensemble = self._pipeline.ensemble
         first_waits = [i for i in self._failed.indexes if self._failed.rounds.get(i) == 1]
         missing = tuple(ensemble[i] for i in first_waits if i in unreplaced)
         if missing:
-            effects.append(NoReplacement(missing, len(ensemble)))
+            effects.append(m.NoReplacement(missing, len(ensemble)))
         if self._failed and not self._retry_timer:
             rounds = max(self._failed.rounds.get(index, 1) for index in unreplaced)
             delay_ms = self._settings.replacement.delay_ms(rounds)
@@ -341,7 +307,7 @@ class LedgerWriter(UpdatingMachine):
                 size = len(ensemble)
                 available = size - len(self._failed.indexes)
                 failed = self._fail(
-                    Failure.NOT_ENOUGH_BOOKIES,
+                    m.Failure.NOT_ENOUGH_BOOKIES,
                     is_definite=False,
                     bookie_ids=tuple(ensemble[i] for i in self._failed.indexes),
                     wanted=size,
@@ -349,22 +315,22 @@ class LedgerWriter(UpdatingMachine):
                 )
                 return [*effects, *failed]
             self._retry_timer = self._numbers.next()
-            effects.append(StartTimer(self._retry_timer, delay_ms))
+            effects.append(m.StartTimer(self._retry_timer, delay_ms))
         return effects
 
-    def _resume(self) -> list[Effect]:
+    def _resume(self) -> list[m.Effect]:
         """Resume confirmation, also of runs that the change did not touch (PROTOCOL.md#B10)."""
         self.phase = WriterPhase.OPEN
         self._pipeline.is_paused = False
         return [*self._pipeline.confirm()]
 
-    def _on_updated(self, result: UpdateResult) -> list[Effect]:
+    def _on_updated(self, result: UpdateResult) -> list[m.Effect]:
         self.metadata = result.current
         if self.phase is WriterPhase.CLOSING:
             return self._on_close_settled(result)
         return self._on_change_settled(result)
 
-    def _on_change_settled(self, result: UpdateResult) -> list[Effect]:
+    def _on_change_settled(self, result: UpdateResult) -> list[m.Effect]:
         if result.failure is not None:
             return self._fail(result.failure, is_definite=False)
         assert self._change is not None
@@ -375,17 +341,17 @@ class LedgerWriter(UpdatingMachine):
             return [*effects, *self._begin_change()]
         return [*effects, *self._resume()]
 
-    def _adopt(self, change: FragmentChange) -> list[Effect]:
+    def _adopt(self, change: FragmentChange) -> list[m.Effect]:
         """Send to the replacements, now that the metadata names them (PROTOCOL.md#B19)."""
         fragment = self.metadata.value.last_fragment
         for index, (failed, _) in change.replacements.items():
             self._failed.replaced(index, failed)
             self._busy.forget(index)
         replaced = tuple(failed for failed, _ in change.replacements.values())
-        changed = EnsembleChanged(fragment.first_entry_id, fragment.ensemble, replaced)
+        changed = m.EnsembleChanged(fragment.first_entry_id, fragment.ensemble, replaced)
         return [changed, *self._pipeline.replace(fragment.ensemble, change.replacements)]
 
-    def _on_close_requested(self, _event: CloseRequested) -> list[Effect]:
+    def _on_close_requested(self, _event: m.CloseRequested) -> list[m.Effect]:
         """Close at the last add confirmed (PROTOCOL.md#D2, PROTOCOL.md#D3), also in a change."""
         self.phase = WriterPhase.CLOSING
         withdrawn = self._pipeline.withdraw()
@@ -395,9 +361,9 @@ class LedgerWriter(UpdatingMachine):
             self.metadata, self._decide_close, may_be_written=self._may_be_closed
         )
 
-    def _on_close_after_failure(self, event: CloseRequested) -> list[Effect]:
+    def _on_close_after_failure(self, event: m.CloseRequested) -> list[m.Effect]:
         assert self._failure is not None
-        if self._failure.failure in (Failure.FENCED, Failure.CLOSED, Failure.NOT_FOUND):
+        if self._failure.failure in (m.Failure.FENCED, m.Failure.CLOSED, m.Failure.NOT_FOUND):
             return [self._failure]
         return self._on_close_requested(event)
 
@@ -407,33 +373,33 @@ class LedgerWriter(UpdatingMachine):
     def _decide_close(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
         last_entry_id, length = self._close_at()
         if current.state is LedgerState.IN_RECOVERY:
-            return Refusal(Failure.FENCED)
+            return Refusal(m.Failure.FENCED)
         if current.state is LedgerState.CLOSED:
             same = (current.last_entry_id, current.length) == (last_entry_id, length)
-            return Refusal(None if same else Failure.CLOSED)
+            return Refusal(None if same else m.Failure.CLOSED)
         return current.closed(last_entry_id=last_entry_id, length=length)
 
-    def _on_close_settled(self, result: UpdateResult) -> list[Effect]:
+    def _on_close_settled(self, result: UpdateResult) -> list[m.Effect]:
         if result.failure is None:
             self.phase = WriterPhase.CLOSED
-            return [LedgerClosed(result.current)]
+            return [m.LedgerClosed(result.current)]
         # A second close may be requested: the first one stays unknown until the metadata is read.
         self._may_be_closed = not result.is_definite
         return self._fail(result.failure, is_definite=result.is_definite)
 
-    def _fail(self, failure: Failure, *, is_definite: bool, **about: Any) -> list[Effect]:
+    def _fail(self, failure: m.Failure, *, is_definite: bool, **about: Any) -> list[m.Effect]:
         """Stop: pending adds are never confirmed, whatever replies follow (PROTOCOL.md#A10)."""
         self.phase = WriterPhase.FAILED
         self._update = None
         withdrawn = self._pipeline.withdraw()
         if self._withdrawn_from is None:
             self._withdrawn_from = withdrawn
-        self._failure = LedgerFailed(
+        self._failure = m.LedgerFailed(
             failure,
             is_definite=is_definite and self._withdrawn_from is None,
             last_add_confirmed=self._pipeline.last_add_confirmed,
             first_unknown_entry_id=self._withdrawn_from,
-            is_retriable=failure is Failure.METADATA_UNAVAILABLE,
+            is_retriable=failure is m.Failure.METADATA_UNAVAILABLE,
             codes=tuple(self._failed.codes.items()),
             **about,
         )
@@ -443,33 +409,33 @@ class LedgerWriter(UpdatingMachine):
 ADDING = (WriterPhase.OPEN, WriterPhase.LISTING, WriterPhase.CHANGING)
 
 _ADDS = (
-    on(AddRequested, LedgerWriter._on_add_requested),
-    on(AddReplied, LedgerWriter._on_add_replied),
-    on(CloseRequested, LedgerWriter._on_close_requested),
-    on(TimerFired, LedgerWriter._on_timer_fired),
+    on(m.AddRequested, LedgerWriter._on_add_requested),
+    on(m.AddReplied, LedgerWriter._on_add_replied),
+    on(m.CloseRequested, LedgerWriter._on_close_requested),
+    on(m.TimerFired, LedgerWriter._on_timer_fired),
 )
 _WRITES = (
-    on(MetadataWritten, LedgerWriter._on_update_reply),
-    on(MetadataLoaded, LedgerWriter._on_update_reply),
+    on(m.MetadataWritten, LedgerWriter._on_update_reply),
+    on(m.MetadataLoaded, LedgerWriter._on_update_reply),
 )
-_REPLIES = (AddReplied, BookiesListed, MetadataLoaded, MetadataWritten, TimerFired)
-_CALLS = (AddRequested, CloseRequested)
+_REPLIES = (m.AddReplied, m.BookiesListed, m.MetadataLoaded, m.MetadataWritten, m.TimerFired)
+_CALLS = (m.AddRequested, m.CloseRequested)
 
-WRITER_TABLE: Table[LedgerWriter, Effect] = {
+WRITER_TABLE: Table[LedgerWriter, m.Effect] = {
     WriterPhase.OPEN: row(*_ADDS),
-    WriterPhase.LISTING: row(*_ADDS, on(BookiesListed, LedgerWriter._on_bookies_listed)),
+    WriterPhase.LISTING: row(*_ADDS, on(m.BookiesListed, LedgerWriter._on_bookies_listed)),
     WriterPhase.CHANGING: row(*_ADDS, *_WRITES),
     WriterPhase.CLOSING: row(
         *_WRITES,
-        on(TimerFired, LedgerWriter._on_update_reply),
-        ignored=(AddReplied, BookiesListed),
+        on(m.TimerFired, LedgerWriter._on_update_reply),
+        ignored=(m.AddReplied, m.BookiesListed),
         refused=_CALLS,
     ),
     WriterPhase.CLOSED: row(ignored=_REPLIES, refused=_CALLS),
     WriterPhase.FAILED: row(
-        on(CloseRequested, LedgerWriter._on_close_after_failure),
+        on(m.CloseRequested, LedgerWriter._on_close_after_failure),
         ignored=_REPLIES,
-        refused=(AddRequested,),
+        refused=(m.AddRequested,),
     ),
 }
 """Phases x events of the writer."""
