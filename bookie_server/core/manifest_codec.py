@@ -97,17 +97,6 @@ def manifest_encoding(manifest: Manifest, files_per_part: int) -> Generator[None
     return f"{MAGIC} {FORMAT_VERSION} {len(body)} {crc32c(body):08x}\n".encode() + body
 
 
-def encode_manifest(manifest: Manifest) -> bytes:
-    """Return the whole MANIFEST file, encoded in one turn."""
-    encoding = manifest_encoding(manifest, max(1, len(manifest.files)))
-    try:
-        next(encoding)
-    except StopIteration as end:
-        encoded: bytes = end.value
-        return encoded
-    raise AssertionError("all files are one part")
-
-
 def _file_text(file: FileEntry) -> str:
     """Return the JSON of one file, keys sorted. Composed by hand, as there may be thousands."""
     damage = "true" if file.has_damage else "false"

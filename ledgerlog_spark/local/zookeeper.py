@@ -250,11 +250,6 @@ class ZooKeeperProcess:
         self._process.wait()
         self._process = None
 
-    def restart(self) -> None:
-        """Stops and starts it on the same port and directory."""
-        self.stop()
-        self.start()
-
     def pause(self) -> None:
         """Stop the process with SIGSTOP: its sockets stay open, and clients get no response.
 

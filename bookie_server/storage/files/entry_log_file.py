@@ -46,9 +46,6 @@ class Need:
     size: int
 
 
-Reading = Generator[Need, bytes, "object"]
-
-
 @dataclass(slots=True)
 class OpenFile:
     """A file that is being written, or prepared for it."""

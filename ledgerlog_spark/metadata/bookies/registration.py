@@ -132,15 +132,6 @@ class Registration:
                 bookie_id=bookie_id,
             ) from None
 
-    async def delete_cookie(self, bookie_id: str, version: Version) -> None:
-        """Delete a bookie's cookie."""
-        try:
-            await self._tree.delete(self._cookie_path(bookie_id), version)
-        except NodeMissingError:
-            raise MetadataVersionError(
-                f"the cookie of bookie {bookie_id} is gone", bookie_id=bookie_id
-            ) from None
-
     async def instance_id(self) -> str:
         """The cluster's UUID; cookies contain it."""
         path = f"{self._root}/INSTANCEID"

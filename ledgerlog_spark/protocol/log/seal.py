@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ledgerlog_spark.errors import NeedsOperatorError
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log.machine import LogMachine, Steps
 from ledgerlog_spark.protocol.log.state.records import Item, LogHead, Paged
@@ -30,26 +29,6 @@ def since_offset(custom: Mapping[str, bytes]) -> int:
     """The value of `SINCE_KEY` in a ledger's custom metadata; 0 without one."""
     text = custom.get(SINCE_KEY, b"").decode("ascii", errors="replace")
     return int(text) if text.isdecimal() else 0
-
-
-def check_close(ledger_id: int, *, last_entry_id: int, floor_entry_id: int) -> None:
-    """Raise unless a ledger may be closed at `last_entry_id`, inclusive (LOGS.md#S2).
-
-    Args:
-        floor_entry_id: Result of `FloorMachine`, from before the recovery began or later.
-
-    Raises:
-        NeedsOperatorError: Committed entries are above it. The ledger was not closed.
-    """
-    if last_entry_id < floor_entry_id:
-        raise NeedsOperatorError(
-            f"ledger {ledger_id} would be closed at entry {last_entry_id}, and its log lists "
-            f"entries up to {floor_entry_id}: start the bookies that hold them, then seal it "
-            "again",
-            ledger_id=ledger_id,
-            last_entry_id=last_entry_id,
-            floor_entry_id=floor_entry_id,
-        )
 
 
 PAGES_AT_ONCE = 16

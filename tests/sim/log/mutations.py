@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.errors import ConcurrentCommitError
 from ledgerlog_spark.log.maintenance import sweeper
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
-from ledgerlog_spark.protocol.log import seal as log_seal
 from ledgerlog_spark.protocol.log.change import truncate as log_truncate
 from ledgerlog_spark.protocol.log.change.expiry import expiry_step
 from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
@@ -24,6 +23,7 @@ from ledgerlog_spark.protocol.log.messages import DropLedger, Finished, Written
 from ledgerlog_spark.protocol.log.state.records import NO_SCHEMA
 from ledgerlog_spark.protocol.log.sweep import PagesSweep
 from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction
+from tests.sim.log import sealing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +71,7 @@ def zombie_starts_from_what_is_known(patch: pytest.MonkeyPatch) -> None:
 
 
 def seal_ignores_floor(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(log_seal, "check_close", lambda *_, **__: None)
+    patch.setattr(sealing, "check_close", lambda *_, **__: None)
 
 
 def merge_blind_switch(patch: pytest.MonkeyPatch) -> None:

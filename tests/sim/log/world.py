@@ -15,14 +15,13 @@ from ledgerlog_spark.log.maintenance import sweeper
 from ledgerlog_spark.metadata.logs.producers import MarkedLedger
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome as Outcome
 from ledgerlog_spark.protocol.log import messages as m
-from ledgerlog_spark.protocol.log import seal as log_seal
 from ledgerlog_spark.protocol.log.change.expiry import ExpiryMachine
 from ledgerlog_spark.protocol.log.commit.epoch import JobKind
 from ledgerlog_spark.protocol.log.read.versions import ListingMachine
 from ledgerlog_spark.protocol.log.seal import FloorMachine
 from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
 from ledgerlog_spark.protocol.log.sweep import LedgerSweep, PagesSweep, StagedSweep
-from tests.sim.log import jobs, rows, upkeep
+from tests.sim.log import jobs, rows, sealing, upkeep
 from tests.sim.log.checks import ENTRY_ROWS, INDEX, Checks, Place, Violation
 from tests.sim.log.store import Register, Session, SimStore
 from tests.unit.log.log_values import new_head, token
@@ -294,7 +293,7 @@ class World:
         ledger = self.ledgers[ledger_id]
         if ledger.sealed_at is None:
             try:
-                log_seal.check_close(ledger_id, last_entry_id=last_entry_id, floor_entry_id=floor)
+                sealing.check_close(ledger_id, last_entry_id=last_entry_id, floor_entry_id=floor)
             except NeedsOperatorError:
                 return False
             ledger.sealed_at = last_entry_id

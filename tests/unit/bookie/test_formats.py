@@ -29,7 +29,6 @@ from bookie_server.core.manifest_codec import (
     FileState,
     Manifest,
     decode_manifest,
-    encode_manifest,
 )
 from bookie_server.core.pieces import Piece, Pieces, consecutive
 from bookie_server.core.record import FileIdentity, JournalRecord, JournalRecordKind
@@ -49,6 +48,7 @@ from bookie_server.core.slot_header import (
     encode_slot_header,
 )
 from bookie_server.errors import CorruptRecordError, DamagedDirectoryError, FormatVersionError
+from tests.crash.machine import encode_manifest
 
 IDENTITY = FileIdentity("slot-00000007", 7, bytes(range(16)))
 KEY = bytes(range(20))

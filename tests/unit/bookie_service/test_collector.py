@@ -19,7 +19,7 @@ from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum
 from ledgerlog_spark.testing.cluster import memory_metadata
 from tests.crash.machine import Machine, add_request
-from tests.fixtures.metadata_worlds import memory_tree
+from tests.fixtures.metadata_worlds import delete_cookie, memory_tree
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -166,9 +166,7 @@ async def test_nothing_is_dropped_when_the_store_goes_away_after_the_listing(
 async def test_store_that_does_not_know_this_bookie_is_not_believed(world: World) -> None:
     await world.new_ledger(1)
     await world.stores.ledgers.delete(1)
-    cookie = await world.stores.registration.read_cookie(BOOKIE)
-    assert cookie is not None
-    await world.stores.registration.delete_cookie(BOOKIE, cookie.version)
+    await delete_cookie(world.stores, BOOKIE)
     assert not (await world.collector.collect()).is_whole
     assert await world.held() == [1]
 

@@ -14,6 +14,7 @@ from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.testing.cluster import memory_metadata
 from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.wire.cookie import Cookie
+from tests.fixtures.metadata_worlds import delete_cookie
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -50,12 +51,6 @@ async def check(stores: MetadataStores, bookie_id: str, directory: Path) -> Cook
             await files.unlock()
 
     return await check_cookies(stores.registration, bookie_id, [directory], initialize)
-
-
-async def _delete_cookie(stores: MetadataStores) -> None:
-    stored = await stores.registration.read_cookie(BOOKIE_ID)
-    assert stored is not None
-    await stores.registration.delete_cookie(BOOKIE_ID, stored.version)
 
 
 def _contents(directory: Path) -> dict[str, bytes]:
@@ -101,7 +96,7 @@ async def test_start_that_was_cut_off_before_the_node_goes_on(
     stores: MetadataStores, directory: Path
 ) -> None:
     await check(stores, BOOKIE_ID, directory)
-    await _delete_cookie(stores)
+    await delete_cookie(stores, BOOKIE_ID)
     await check(stores, BOOKIE_ID, directory)
     assert await stores.registration.read_cookie(BOOKIE_ID) is not None
 
@@ -170,7 +165,7 @@ async def test_directory_that_a_start_used_is_no_first_start(
     states = await store.load(await files.names())
     await store.commit(lambda: store.current, states)
     await files.unlock()
-    await _delete_cookie(stores)
+    await delete_cookie(stores, BOOKIE_ID)
     assert "cluster does not have" in await _refusal(stores, directory)
 
 
@@ -194,7 +189,7 @@ async def test_data_of_a_bookie_that_the_cluster_forgot_is_refused(
 ) -> None:
     await check(stores, BOOKIE_ID, directory)
     (directory / "MANIFEST").write_bytes(b"data")
-    await _delete_cookie(stores)
+    await delete_cookie(stores, BOOKIE_ID)
     assert "cluster does not have" in await _refusal(stores, directory)
 
 

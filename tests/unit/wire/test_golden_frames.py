@@ -13,6 +13,9 @@ from ledgerlog_spark.wire.opcodes import VERSION, Flag, Opcode, code_of, number_
 from tests.unit.wire.golden import parametrized, payload_of, records, same_bytes
 from tests.unit.wire.streams import fed
 
+ADD_HEAD_SIZE_BYTES = 4 + 4 + 20
+"""Length, version and flags, master key."""
+
 
 def only_body(frame: bytes) -> bytes:
     (body,) = fed(FrameSplitter(), frame)
@@ -20,8 +23,8 @@ def only_body(frame: bytes) -> bytes:
 
 
 def expected_entry(record: dict[str, Any]) -> str:
-    """The stored entry; one vector gives it only as the end of its frame."""
-    return record.get("entry") or record["frame"][2 * requests.ADD_HEAD_SIZE_BYTES :]
+    """The stored entry; one vector gives it only as the end of its frame, after length and head."""
+    return record.get("entry") or record["frame"][2 * ADD_HEAD_SIZE_BYTES :]
 
 
 @parametrized("master_key")

@@ -100,11 +100,6 @@ class LedgerRecovery(UpdatingMachine):
         self._fencing: Fencing | None = None
         self._tail: RecoveryTail | None = None
 
-    @property
-    def entries_written_back(self) -> int:
-        """Entries that the current attempt has written back to an ack quorum."""
-        return self._tail.entries_confirmed if self._tail is not None else 0
-
     def _begin(self, _event: m.Start | m.TimerFired) -> list[m.Effect]:
         self.attempts += 1
         self._fencing = self._tail = self._update = None
@@ -148,7 +143,7 @@ class LedgerRecovery(UpdatingMachine):
         return self._fence(result.current)
 
     def _adopt(self, result: UpdateResult) -> list[m.Effect]:
-        """Adopt the closed metadata, whichever client wrote it (PROTOCOL.md#C13)."""
+        """Adopt the closed metadata, whichever client wrote it (PROTOCOL.md#C13, LOGS.md#S2)."""
         if result.current.value.last_entry_id < self._floor_entry_id:
             return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
         self.phase = RecoveryPhase.DONE

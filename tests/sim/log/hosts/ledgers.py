@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.client.handles.creation import LedgerSpec, check_ledger_password
 from ledgerlog_spark.errors import LedgerNotFoundError, LedgerRecoveryError
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
-from ledgerlog_spark.protocol.log import seal as log_seal
+from tests.sim.log import sealing
 from tests.sim.log.hosts.writers import SimWriter
 from tests.sim.log.world import Ledger
 
@@ -157,7 +157,7 @@ class SimLedgers:
             if writer is not None:
                 writer.be_recovered()
             last_entry_id = self._found(ledger_id, floor_entry_id)
-            log_seal.check_close(
+            sealing.check_close(
                 ledger_id, last_entry_id=last_entry_id, floor_entry_id=floor_entry_id
             )
             ledger.sealed_at = last_entry_id
