@@ -93,8 +93,8 @@ async def stream(log: Log, batches: int) -> None:
     begun = await log.begin(schema=schema, app="query", run="run", kind=JobKind.STREAM)
 
     async def task(worker: StreamLedgers, job: Job) -> StagedRange:
-        await worker.join(log, job)
-        writer = await worker.open_range(log, job)
+        await worker.join(log.commits, job)
+        writer = await worker.open_range(log.commits, job)
         await writer.append(payload, ROWS)
         staged = await writer.finish(index, statistics=statistics)
         assert staged is not None

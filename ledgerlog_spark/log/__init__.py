@@ -1,10 +1,9 @@
 """Named logs over ledgers: hosts of the log's machines, and the API for people and Spark.
 
 - `logs`, `log`: all logs of a cluster, and one. `clients`: the clients that `connect` returns.
-- `driver`, `ports`, `retries`, `clock`: the host of `protocol.log`, and its dependencies.
+- `host`, `ports`, `retries`, `clock`: the host of `protocol.log`, and its dependencies.
 - `committing`, `reading`, `leader`, `maintenance`: the four uses of a log.
-- `record_access`: leads and reads a leader log. `records`, `entry_codec`: its records, and their
-  entries.
+- `records`, `entry_codec`: records of a leader log, and their entries.
 - `blocking`: the same without `await`. `picture`: a log as an SVG.
 - `failpoints`: places where tests kill or stop a process.
 """

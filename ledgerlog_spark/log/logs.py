@@ -10,6 +10,7 @@ from ledgerlog_spark.errors import (
     LogExistsError,
     LogNotFoundError,
 )
+from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.maintenance.sweeper import Sweeper
 from ledgerlog_spark.protocol.log.commit.plan import created
@@ -220,7 +221,9 @@ class Logs:
         )
 
     def _log(self, name: str, log_id: str) -> Log:
-        return Log(name, log_id, store=self.store, ledgers=self._ledgers, random=self._random)
+        return Log(
+            LogHost(name, log_id, store=self.store, ledgers=self._ledgers, random=self._random)
+        )
 
 
 def logs_of(client: LedgerClient) -> Logs:

@@ -16,16 +16,6 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 
 
-class TruncatableLog(Protocol):
-    """The log of a leader."""
-
-    name: str
-    log_id: str
-
-    async def truncate(self, offset: int) -> Any:
-        """Delete everything below an offset."""
-
-
 class Appends(Protocol):
     """Queue of a leader's entries before they are sent; implemented by `AppendQueue`."""
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 from ledgerlog_spark.client.payloads import check_several, checked_payload
 from ledgerlog_spark.client.settings import PAYLOAD_SIZE_BYTES_MAX
-from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.errors import ConfigurationError, LogKindError
 from ledgerlog_spark.model import Position
 from ledgerlog_spark.protocol.leader.entry import HEADER_SIZE_BYTES
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -139,3 +140,31 @@ def checked_record(record: object) -> Payload:
         LocalProtocolError: Not bytes, or larger than a record can be. Nothing was appended.
     """
     return checked_payload(record, what="a record", size_bytes_max=RECORD_SIZE_BYTES_MAX)
+
+
+def check_leader_log(log: str, kind: LogKind) -> None:
+    """Raise LogKindError unless this is a leader log.
+
+    Raises:
+        LogKindError: It is a transactional log.
+    """
+    if kind is not LogKind.LEADER:
+        raise LogKindError(
+            f"log {log!r} is a {kind.name.lower()} log, which has no leader: read and "
+            'write it with Spark, format("ledger")',
+            log=log,
+        )
+
+
+def check_holds(log: str, kind: LogKind, content: LogContent, wanted: LogContent) -> None:
+    """Raise LogKindError unless this is a leader log of that content.
+
+    Raises:
+        LogKindError: It has another kind or content.
+    """
+    check_leader_log(log, kind)
+    if content is not wanted:
+        how = "read and tail" if content is LogContent.RECORDS else "read_rows and tail_rows"
+        raise LogKindError(
+            f"log {log!r} is a leader log of {content.name.lower()}: its methods are {how}", log=log
+        )

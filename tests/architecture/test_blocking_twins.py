@@ -75,12 +75,7 @@ ONLY_ASYNC = {
     },
     "Logs": {"sweeper": "`BlockingLogs.sweep`"},
     "Log": {
-        "open_ledger": "for a stream's tasks, `BlockingStream`",
-        "new_ledger_ids": "for `open_ledger`",
-        "join": "for a stream's tasks, `BlockingStream`",
-        "seal_before": "for a stream's tasks, `BlockingStream`",
         "lead": "`open_log` opens it",
-        "records": "`open_log` opens it",
     },
 }
 ONLY_BLOCKING = {
@@ -140,7 +135,7 @@ def shape_of(call: Callable[..., Any], left_out: dict[str, str]) -> list[str]:
     signature = inspect.signature(call)
     parameters = [
         str(each).replace("'", "")
-        for each in signature.parameters.values()
+        for each in list(signature.parameters.values())[1:]
         if each.name not in left_out
     ]
     return [*parameters, result_of(signature)]

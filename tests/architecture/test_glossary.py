@@ -16,18 +16,6 @@ if TYPE_CHECKING:
 GLOSSARY: Final = ROOT / "docs" / "GLOSSARY.md"
 
 KNOWN: Final[dict[str, str]] = {
-    "ledgerlog_spark/log/driver.py: driver": "host",
-    "ledgerlog_spark/log/driver.py: Driver": "LogHost",
-    "ledgerlog_spark/log/leader/host.py: driver": "host",
-    "ledgerlog_spark/log/leader/host.py: _driver": "host",
-    "ledgerlog_spark/log/leader/leader.py: driver": "host",
-    "ledgerlog_spark/log/log.py: _driver": "host",
-    "ledgerlog_spark/log/maintenance/check.py: _driver": "host",
-    "ledgerlog_spark/log/maintenance/log_maintenance.py: _driver": "host",
-    "ledgerlog_spark/log/maintenance/older_ledgers.py: driver": "host",
-    "ledgerlog_spark/log/maintenance/sweeper.py: driver": "host",
-    "ledgerlog_spark/log/maintenance/sweeper.py: _driver": "host",
-    "ledgerlog_spark/log/reading/newest_view.py: driver": "host",
 }
 """Names that the glossary forbids and that are still there, with what they are to become."""
 

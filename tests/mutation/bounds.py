@@ -267,7 +267,7 @@ MUTATIONS = [
     ),
     Mutation(
         "swept_ledger_crashes_its_leader",
-        "ledgerlog_spark/log/driver.py",
+        "ledgerlog_spark/log/host.py",
         "            outcome, version = MetadataOutcome.GONE, None\n        if is_commit:",
         "            raise\n        if is_commit:",
         "a leader whose ledger was swept before it was listed ends",
@@ -309,7 +309,7 @@ MUTATIONS = [
     ),
     Mutation(
         "commit_without_deadline",
-        "ledgerlog_spark/log/driver.py",
+        "ledgerlog_spark/log/host.py",
         "        seconds = None if timeout_ms is None else timeout_ms / 1e3\n",
         "        seconds = None\n",
         "a commit to a store that answers each request late does not end for hours",

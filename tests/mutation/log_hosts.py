@@ -1,4 +1,4 @@
-"""Mistakes in what carries out the machines of logs: driver, retries, sweeper, ranges, watches."""
+"""Mistakes in what carries out the machines of logs: host, retries, sweeper, ranges, watches."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _DRIVER = [
         "entries that a repair moved while they were looked for are called lost",
     ),
     Mutation(
-        "driver_unknown_is_unavailable",
-        f"{LOG}/driver.py",
+        "log_host_unknown_is_unavailable",
+        f"{LOG}/host.py",
         "(MetadataUnknownError, MetadataOutcome.UNKNOWN),",
         "(MetadataUnknownError, MetadataOutcome.UNAVAILABLE),",
         "a write that may have happened counts as not happened",
     ),
     Mutation(
-        "driver_reads_registrations_before_the_record",
-        f"{LOG}/driver.py",
-        """producer = await self._store.read_producer(self.log_id, app)
-            ids = [i for i in await self._store.registered(self.log_id, app) if i in wanted]
+        "log_host_reads_registrations_before_the_record",
+        f"{LOG}/host.py",
+        """producer = await self.store.read_producer(self.log_id, app)
+            ids = [i for i in await self.store.registered(self.log_id, app) if i in wanted]
 """,
-        """ids = [i for i in await self._store.registered(self.log_id, app) if i in wanted]
-            producer = await self._store.read_producer(self.log_id, app)
+        """ids = [i for i in await self.store.registered(self.log_id, app) if i in wanted]
+            producer = await self.store.read_producer(self.log_id, app)
 """,
         "a registration that ended in between is ended again",
         equivalent="the write deletes a node that is gone, and fails as one of an old version does",
     ),
     Mutation(
-        "driver_clock_without_answer_shows_zero",
-        f"{LOG}/driver.py",
+        "log_host_clock_without_answer_shows_zero",
+        f"{LOG}/host.py",
         """        if read is not MetadataOutcome.OK or now_ms is None:
             # The write that reads the time changes nothing, whatever its outcome.
             return MetadataOutcome.UNAVAILABLE, 0
@@ -44,47 +44,47 @@ _DRIVER = [
         "what is written while the store's clock does not answer is dated 1970",
     ),
     Mutation(
-        "driver_drops_what_was_marked_again",
-        f"{LOG}/driver.py",
-        """            if outcome is MetadataOutcome.OK and marked_ms != ask.marked_ms:
+        "log_host_drops_what_was_marked_again",
+        f"{LOG}/host.py",
+        """            if outcome is MetadataOutcome.OK and marked_ms != effect.marked_ms:
                 outcome = MetadataOutcome.CONFLICT
 """,
         "",
         "the mark is not looked at again: a ledger whose grace began anew is deleted",
     ),
     Mutation(
-        "driver_forgets_ledger_that_was_not_sealed",
-        f"{LOG}/driver.py",
+        "log_host_forgets_ledger_that_was_not_sealed",
+        f"{LOG}/host.py",
         """        except LedgerLogError:
             return False
-        await self._store.forget_mark""",
+        await self.store.forget_mark""",
         """        except LedgerLogError:
             pass
-        await self._store.forget_mark""",
+        await self.store.forget_mark""",
         "a ledger that could not be sealed loses its mark and stays for ever",
     ),
     Mutation(
-        "driver_forgets_mark_before_deletion",
-        f"{LOG}/driver.py",
+        "log_host_forgets_mark_before_deletion",
+        f"{LOG}/host.py",
         """        try:
-            metadata = await self._ledgers.ledger_metadata(ledger_id)
+            metadata = await self.ledgers.ledger_metadata(ledger_id)
             if not""",
-        """        await self._store.forget_mark(self.log_id, ledger_id)
+        """        await self.store.forget_mark(self.log_id, ledger_id)
         try:
-            metadata = await self._ledgers.ledger_metadata(ledger_id)
+            metadata = await self.ledgers.ledger_metadata(ledger_id)
             if not""",
         "a sweeper that dies in between leaves a ledger that nobody knows of",
     ),
     Mutation(
-        "driver_seals_nothing_of_deleted_logs",
-        f"{LOG}/driver.py",
+        "log_host_seals_nothing_of_deleted_logs",
+        f"{LOG}/host.py",
         "            if not metadata.is_closed and not may_seal:\n",
         "            if not metadata.is_closed:\n",
         "open ledgers of a deleted log are kept for ever",
     ),
     Mutation(
-        "driver_keeps_its_place_in_the_queue",
-        f"{LOG}/driver.py",
+        "log_host_keeps_its_place_in_the_queue",
+        f"{LOG}/host.py",
         """        finally:
             await retries.end()
 """,
@@ -94,8 +94,8 @@ _DRIVER = [
         "a writer that got through holds up those behind it",
     ),
     Mutation(
-        "driver_pauses_for_nothing",
-        f"{LOG}/driver.py",
+        "log_host_pauses_for_nothing",
+        f"{LOG}/host.py",
         "_RETRIED = {MetadataOutcome.CONFLICT, MetadataOutcome.UNAVAILABLE, "
         "MetadataOutcome.UNKNOWN}",
         "_RETRIED: set[MetadataOutcome] = set()",

@@ -155,16 +155,16 @@ _LETTING_GO = [
 _STORES = [
     Mutation(
         "kept_pages_are_mixed_up",
-        f"{LOG}/driver.py",
+        f"{LOG}/host.py",
         "pages.update(zip(map(_key_of, missing), read, strict=True))",
         "pages.update(zip(map(_key_of, ask.pages), read, strict=False))",
         "pages that are known already get the records of others",
     ),
     Mutation(
         "missing_page_is_an_empty_one",
-        f"{LOG}/driver.py",
-        "                return m.PagesRead(ask.request, _gone(outcome, read), ())\n",
-        "                return m.PagesRead(ask.request, outcome, tuple(() for _ in ask.pages))\n",
+        f"{LOG}/host.py",
+        "                return m.PagesRead(effect.request, _gone(outcome, read), ())\n",
+        "                return m.PagesRead(effect.request, outcome, ((),) * len(effect.pages))\n",
         "the records of a page that was merged away are left out",
     ),
     Mutation(

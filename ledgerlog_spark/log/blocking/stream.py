@@ -41,7 +41,7 @@ class BlockingStream:
         """Join the query run, once for each run and process."""
 
         async def joined(client: LedgerClient) -> Joined:
-            return await ledgers_of(client).join(self._log(client), self._job)
+            return await ledgers_of(client).join(self._log(client).commits, self._job)
 
         return self._client.run(joined)
 
@@ -49,7 +49,7 @@ class BlockingStream:
         """The next range of a ledger that is open, else of a new one."""
 
         async def opened(client: LedgerClient) -> RangeWriter:
-            return await ledgers_of(client).open_range(self._log(client), self._job)
+            return await ledgers_of(client).open_range(self._log(client).commits, self._job)
 
         return BlockingRangeWriter(self._client, self._client.run(opened))
 

@@ -20,9 +20,9 @@ from ledgerlog_spark.waits import forever
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from ledgerlog_spark.log.committing.commits import LogCommits
     from ledgerlog_spark.log.committing.job import Job
     from ledgerlog_spark.log.committing.staged_ledger import StagedLedger
-    from ledgerlog_spark.log.log import Log
     from ledgerlog_spark.model import DigestType, Quorum
     from ledgerlog_spark.protocol.log.commit.epoch import Joined
 
@@ -98,8 +98,8 @@ class StreamLedgers:
         """Number of ledgers that wait for their next range."""
         return len(self._idle)
 
-    async def join(self, log: Log, job: Job) -> Joined:
-        """As `Log.join`, with one request to the store for each run and process.
+    async def join(self, commits: LogCommits, job: Job) -> Joined:
+        """As `LogCommits.join`, with one request to the store for each run and process.
 
         The first process of a new run seals the older runs' ledgers in the background.
 
@@ -111,17 +111,17 @@ class StreamLedgers:
         key = (job.log, job.app, job.run)
         known = self._runs.get(key)
         if known is None:
-            known = _Run(job.log_id, await log.join(job))
+            known = _Run(job.log_id, await commits.join(job))
             self._runs[key] = known
             if len(self._runs) > RUNS_MAX:
                 self._runs.popitem(last=False)
             if known.joined.took_over:
-                self._begin(log.seal_before(job.app, known.joined.epoch))
+                self._begin(commits.seal_before(job.app, known.joined.epoch))
         if known.log_id != job.log_id:
             raise log_made_again(job.log)
         return known.joined
 
-    async def open_range(self, log: Log, job: Job) -> RangeWriter:
+    async def open_range(self, commits: LogCommits, job: Job) -> RangeWriter:
         """The next range of a ledger that is open, else of a new one.
 
         Raises:
@@ -139,7 +139,7 @@ class StreamLedgers:
             self._begin(ledger.close())
             ledger = None
         if ledger is None:
-            ledger = await log.open_ledger(job, ledger_id=await self._new_id(log))
+            ledger = await commits.open_ledger(job, ledger_id=await self._new_id(commits))
         kept = ledger
 
         async def keep(written: RangeWriter) -> None:
@@ -182,11 +182,11 @@ class StreamLedgers:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _new_id(self, log: Log) -> int:
+    async def _new_id(self, commits: LogCommits) -> int:
         if not self._ids:
             count = self._ids_wanted
             self._ids_wanted = min(2 * count, IDS_MAX)
-            self._ids.extend(await log.new_ledger_ids(count))
+            self._ids.extend(await commits.new_ledger_ids(count))
         return self._ids.popleft()
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ledgerlog_spark.errors import LogKindError
 from ledgerlog_spark.log.entry_codec import EncodedBody, encode_body
 from ledgerlog_spark.log.records import checked_record, checked_records
+from ledgerlog_spark.protocol.log.state.records import LogContent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.client.append_queue import Gathered
     from ledgerlog_spark.protocol.ledger.messages import Payload
+    from ledgerlog_spark.protocol.log.read.versions import LogState
 
 ENTRY_SIZE_BYTES_MAX = 256 << 10
 """Most bytes of records in one entry; a larger record has its own entry (LOGS.md#H1)."""
@@ -88,3 +90,17 @@ class LeaderRecords:
     def encode(self, gathered: Gathered) -> EncodedBody:
         """Implements `LeaderContent.encode`."""
         return encode_body(gathered.payloads)
+
+
+def content_of(log: str, state: LogState, schema: bytes | None) -> LeaderContent:
+    """The content of a leader log; `schema` is that of the rows to append, None for the log's.
+
+    Raises:
+        LogKindError: A log of records has no rows.
+        SchemaMismatchError: Such rows do not fit the log.
+    """
+    if schema is None and state.head.content is LogContent.RECORDS:
+        return LeaderRecords(log)
+    from ledgerlog_spark.log.leader.rows import rows_of  # imports pyarrow
+
+    return rows_of(log, state, schema)

@@ -35,8 +35,7 @@ from ledgerlog_spark.waits import forever
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from ledgerlog_spark.log.driver import Driver
-    from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.log.host import LogHost
     from ledgerlog_spark.metadata.ports import CancelWatch
     from ledgerlog_spark.protocol.leader.leader import LeaderLog
     from ledgerlog_spark.protocol.ledger.messages import Payload
@@ -64,35 +63,26 @@ class Owner(Protocol):
 class LeaderHost(EventQueue[LeaderEvent]):
     """Drives one machine, on the event loop's thread."""
 
-    def __init__(
-        self, machine: LeaderLog, *, log_id: str, driver: Driver, ledgers: Ledgers, owner: Owner
-    ) -> None:
-        """A host that has not called the machine yet.
+    def __init__(self, machine: LeaderLog, log: LogHost, owner: Owner) -> None:
+        """A host that has not called the machine yet; only this host calls its `handle`.
 
-        Args:
-            machine: The machine; only this host calls its `handle`.
-            log_id: Id of the log, stored with new ledgers.
-            driver: Runs the machine's requests for the log's records.
-            ledgers: The client.
-            owner: Gets the machine's indications.
+        `log` runs the machine's requests for the log's records.
         """
         super().__init__(
             machine,
             subject=f"the leader of log {machine.log!r}",
             about={"log": machine.log},
-            random=driver.random,
+            random=log.random,
             on_crash=owner.on_crash,
             on_settled=self._settle,
         )
-        self._log_id = log_id
-        self._driver = driver
-        self._ledgers = ledgers
+        self._log = log
         self._owner = owner
         self._written: dict[int, LeaderWriter] = {}
         self._ordered: LeaderWriter | None = None
         self._cancel_watch: CancelWatch | None = None
         self._requests: dict[type, Callable[[Any], Coroutine[Any, Any, Any]]] = {
-            **dict.fromkeys(_STORE_REQUESTS, driver.perform),
+            **dict.fromkeys(_STORE_REQUESTS, log.perform),
             m.DropLedger: self._drop,
             CreateLedger: self._create,
             SealLedger: self._seal,
@@ -101,7 +91,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
 
     def start(self) -> None:
         """Begin; watches the head first, so that no change of it is missed."""
-        self._cancel_watch = self._driver.watch_head(lambda: self.post(HeadChanged()))
+        self._cancel_watch = self._log.watch_head(lambda: self.post(HeadChanged()))
         self.post(Start())
 
     def stop(self) -> None:
@@ -150,16 +140,16 @@ class LeaderHost(EventQueue[LeaderEvent]):
 
     # --- ledgers ---
 
-    async def _create(self, ask: CreateLedger) -> LedgerCreated:
+    async def _create(self, effect: CreateLedger) -> LedgerCreated:
         listener = LeaderWriter(self.post)
-        properties = ask.properties
+        properties = effect.properties
         try:
-            handle = await self._ledgers.create_registered_ledger(
-                self._driver.make_ledger,
+            handle = await self._log.ledgers.create_registered_ledger(
+                self._log.make_ledger,
                 LedgerSpec(
                     quorum=properties.quorum,
                     digest_type=properties.digest_type,
-                    custom_metadata={LOG_ID_KEY: self._log_id.encode()},
+                    custom_metadata={LOG_ID_KEY: self._log.log_id.encode()},
                     explicit_lac=True,
                     changes_ensemble=properties.changes_ensemble,
                 ),
@@ -167,27 +157,27 @@ class LeaderHost(EventQueue[LeaderEvent]):
                 on_failed=listener.set_exception,
             )
         except LedgerLogError as error:
-            return LedgerCreated(ask.request, LedgerOutcome.FAILED, error=error)
+            return LedgerCreated(effect.request, LedgerOutcome.FAILED, error=error)
         listener.adopt(handle)
         if self.is_stopped:
             listener.abandon()
         else:
             self._written[handle.id] = listener
-        return LedgerCreated(ask.request, LedgerOutcome.OK, ledger_id=handle.id)
+        return LedgerCreated(effect.request, LedgerOutcome.OK, ledger_id=handle.id)
 
-    async def _seal(self, ask: SealLedger) -> LedgerSealed:
+    async def _seal(self, effect: SealLedger) -> LedgerSealed:
         try:
-            end = await self._sealed_end(ask.ledger_id)
+            end = await self._sealed_end(effect.ledger_id)
         except LedgerLogError as error:
-            return LedgerSealed(ask.request, LedgerOutcome.FAILED, error=error)
-        return LedgerSealed(ask.request, LedgerOutcome.OK, end=end)
+            return LedgerSealed(effect.request, LedgerOutcome.FAILED, error=error)
+        return LedgerSealed(effect.request, LedgerOutcome.OK, end=end)
 
     async def _sealed_end(self, ledger_id: int) -> LedgerEnd:
-        metadata = await self._ledgers.seal(ledger_id)
+        metadata = await self._log.ledgers.seal(ledger_id)
         last_entry_id = metadata.last_entry_id
         if last_entry_id < 0:
             return LedgerEnd()
-        handle = await self._ledgers.open_ledger(ledger_id, is_listed=True)
+        handle = await self._log.ledgers.open_ledger(ledger_id, is_listed=True)
         try:
             first = decode_entry_header((await read_one(handle, 0)).payload)
             last = decode_entry_header((await read_one(handle, last_entry_id)).payload)
@@ -201,18 +191,18 @@ class LeaderHost(EventQueue[LeaderEvent]):
             append_time_ms=last.append_time_ms,
         )
 
-    def _close(self, ask: CloseLedger) -> Coroutine[Any, Any, Any]:
+    def _close(self, effect: CloseLedger) -> Coroutine[Any, Any, Any]:
         # Looked up now: when the task begins, writing may have stopped.
-        return self._closed(ask, self._written[ask.ledger_id])
+        return self._closed(effect, self._written[effect.ledger_id])
 
-    async def _closed(self, ask: CloseLedger, ledger: LeaderWriter) -> Any:
-        answer = await ledger.close(ask.request)
+    async def _closed(self, effect: CloseLedger, ledger: LeaderWriter) -> Any:
+        answer = await ledger.close(effect.request)
         if answer.outcome is LedgerOutcome.OK:
-            self._written.pop(ask.ledger_id, None)
+            self._written.pop(effect.ledger_id, None)
         return answer
 
-    async def _drop(self, ask: m.DropLedger) -> Any:
-        ledger = self._written.pop(ask.ledger_id, None)
+    async def _drop(self, effect: m.DropLedger) -> Any:
+        ledger = self._written.pop(effect.ledger_id, None)
         if ledger is not None:
             ledger.abandon()
-        return await self._driver.perform(ask)
+        return await self._log.perform(effect)

@@ -36,15 +36,14 @@ from ledgerlog_spark.protocol.ledger.messages import CloseRequested
 from ledgerlog_spark.waits import Deadline, forever
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     import pyarrow as pa
 
     from ledgerlog_spark.client.append_queue import Gathered
     from ledgerlog_spark.client.settings import ClientSettings
-    from ledgerlog_spark.log.driver import Driver
+    from ledgerlog_spark.log.host import LogHost
     from ledgerlog_spark.log.leader.content import LeaderContent
-    from ledgerlog_spark.log.ports import Ledgers, TruncatableLog
     from ledgerlog_spark.model import Position
     from ledgerlog_spark.protocol.log.state.records import LogHead
 
@@ -70,30 +69,24 @@ class Leader:
 
     def __init__(
         self,
-        log: TruncatableLog,
-        *,
-        driver: Driver,
-        ledgers: Ledgers,
+        log: LogHost,
         settings: ClientSettings,
         content: LeaderContent,
-        now_ms: Callable[[], int],
+        truncate: Callable[[int], Awaitable[object]],
     ) -> None:
         """A leader that does not lead yet; `open` comes first.
 
         Args:
-            log: The log.
-            driver: Runs requests for the log's records.
-            ledgers: The client.
+            log: Runs requests for the log's records.
             settings: Linger and backlog are those of ledgers.
             content: Checks appends, and makes entries of them: records or rows.
-            now_ms: The store's clock, for the times of appends.
+            truncate: Truncates the list of the log at an offset.
         """
         self.name = log.name
         self.log_id = log.log_id
         self.content = content
         self._log = log
-        self._ledgers = ledgers
-        self._now_ms = now_ms
+        self._truncate = truncate
         self._machine = machine = LeaderLog(
             log.name,
             token=uuid.uuid4().hex,
@@ -118,9 +111,7 @@ class Leader:
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._changes: set[asyncio.Future[None]] = set()
-        self._host = LeaderHost(
-            machine, log_id=self.log_id, driver=driver, ledgers=ledgers, owner=self
-        )
+        self._host = LeaderHost(machine, log, owner=self)
 
     @property
     def end_offset(self) -> int:
@@ -157,7 +148,7 @@ class Leader:
             NotEnoughBookiesError: Too few bookies for a ledger; retriable.
             MetadataUnavailableError: The list cannot be read or changed; retriable.
         """
-        self._ledgers.ends_first(self)
+        self._log.ledgers.ends_first(self)
         self._host.start()
         try:
             await forever(self._opened, REQUESTS_END)
@@ -297,7 +288,7 @@ class Leader:
         assert self._head is not None
         if self._head.end_offset < offset <= self.end_offset:
             await self.roll()
-        await self._log.truncate(offset)
+        await self._truncate(offset)
 
     async def close(self) -> int:
         """The log's end; everything appended before is in the log, every ledger closed and listed.
@@ -345,7 +336,9 @@ class Leader:
 
     def _send(self, gathered: Gathered) -> None:
         body = self._sent.add(gathered)
-        self._host.post(AppendRequested(body.count, body.entry_size_bytes, self._now_ms()))
+        self._host.post(
+            AppendRequested(body.count, body.entry_size_bytes, self._log.store.clock_ms())
+        )
 
     # --- indications of the machine ---
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataFormatError
-from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.protocol.log.read.versions import ListingMachine, StateMachine
 from ledgerlog_spark.protocol.log.seal import LOG_ID_KEY
@@ -20,8 +19,7 @@ from ledgerlog_spark.protocol.log.seal import LOG_ID_KEY
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ledgerlog_spark.log.ports import Ledgers
-    from ledgerlog_spark.metadata.logs.store import LogStore
+    from ledgerlog_spark.log.host import LogHost
     from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.log.state.records import Item
 
@@ -103,12 +101,12 @@ class _Known:
 class LogChecker:
     """Checks one log, of either kind."""
 
-    def __init__(self, name: str, log_id: str, *, store: LogStore, ledgers: Ledgers) -> None:
-        self._name = name
-        self._log_id = log_id
-        self._store = store
-        self._ledgers = ledgers
-        self._driver = Driver(store, log_id)
+    def __init__(self, host: LogHost) -> None:
+        self._host = host
+        self._name = host.name
+        self._log_id = host.log_id
+        self._store = host.store
+        self._ledgers = host.ledgers
 
     async def check(
         self, *, every_entry: bool, on_progress: Callable[[int, int], None]
@@ -160,8 +158,8 @@ class LogChecker:
 
     async def _listed(self) -> dict[int, list[Item]]:
         """Every listed ledger with its ranges; an open ledger has none yet."""
-        state = await self._driver.run(StateMachine(self._name))
-        items = await self._driver.run(ListingMachine(self._name))
+        state = await self._host.run(StateMachine(self._name))
+        items = await self._host.run(ListingMachine(self._name))
         listed: dict[int, list[Item]] = {o.ledger_id: [] for o in state.head.open_ledgers}
         for item in items:
             listed.setdefault(item.ledger_id, []).append(item)

@@ -21,7 +21,7 @@ from ledgerlog_spark.errors import (
     UnauthorizedError,
 )
 from ledgerlog_spark.log.committing.job import Job
-from ledgerlog_spark.log.driver import CHANGE_TIMEOUT_MS
+from ledgerlog_spark.log.host import CHANGE_TIMEOUT_MS
 from ledgerlog_spark.log.maintenance.check import LogCheck, LogChecker
 from ledgerlog_spark.log.reading.version_at import version_at
 from ledgerlog_spark.log.records import offset_of
@@ -30,7 +30,6 @@ from ledgerlog_spark.protocol.log.change.expiry import Expired, ExpiryMachine
 from ledgerlog_spark.protocol.log.change.retention import KEPT, RetentionMachine
 from ledgerlog_spark.protocol.log.change.truncate import Truncated, TruncateMachine
 from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind
-from ledgerlog_spark.protocol.log.commit.merge import MergeMachine, MergeRequest
 from ledgerlog_spark.protocol.log.commit.restore import (
     CutRange,
     RestoreMachine,
@@ -41,19 +40,17 @@ from ledgerlog_spark.protocol.log.commit.result import CommitResult
 from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX, LogProperties, PropertiesMachine
 from ledgerlog_spark.protocol.log.read.versions import HistoryMachine, SnapshotMachine, StateMachine
 from ledgerlog_spark.protocol.log.state.records import LogKind, StagedRange, WriteMode
-from ledgerlog_spark.protocol.log.sweep import STEP_LEDGERS_MAX, OrphansMachine, StagedSweep
+from ledgerlog_spark.protocol.log.sweep import STEP_LEDGERS_MAX, OrphansMachine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-    from ledgerlog_spark.log.driver import Driver
-    from ledgerlog_spark.log.ports import Ledgers
-    from ledgerlog_spark.metadata.logs.store import LogStore
+    from ledgerlog_spark.log.committing.commits import LogCommits
+    from ledgerlog_spark.log.host import LogHost
     from ledgerlog_spark.model import Position
     from ledgerlog_spark.protocol.log.change.retention import PageSizes
-    from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
     from ledgerlog_spark.protocol.log.read.versions import LogState
-    from ledgerlog_spark.protocol.log.state.records import Item, VersionInterval
+    from ledgerlog_spark.protocol.log.state.records import VersionInterval
 
 CopyRows = Callable[[Job, CutRange], Awaitable[StagedRange]]
 """Copies the rows of a part of a range into a ledger of the job."""
@@ -72,13 +69,15 @@ def no_progress(_done: int, _total: int) -> None:
 
 
 class LogMaintenance:
-    """The part of `Log` that neither reads nor commits rows."""
+    """Changes a log without committing rows."""
 
-    name: str
-    log_id: str
-    _store: LogStore
-    _ledgers: Ledgers
-    _driver: Driver
+    def __init__(self, host: LogHost, commits: LogCommits) -> None:
+        self._host = host
+        self._name = host.name
+        self._log_id = host.log_id
+        self._store = host.store
+        self._ledgers = host.ledgers
+        self._commits = commits
 
     async def version_at(self, timestamp_ms: int) -> VersionInterval:
         """The version that was the newest at that wall time, in ms since the epoch.
@@ -88,8 +87,8 @@ class LogMaintenance:
             LogKindError: A leader log has no versions.
         """
         await self._require_versions()
-        history = await self._driver.run(HistoryMachine(self.name))
-        return version_at(self.name, history, timestamp_ms)
+        history = await self._host.run(HistoryMachine(self._name))
+        return version_at(self._name, history, timestamp_ms)
 
     async def truncate(
         self, position: Position | int, *, on_progress: OnProgress = no_progress
@@ -113,15 +112,15 @@ class LogMaintenance:
             LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
                 the change was sent.
         """
-        offset = offset_of(position, self.log_id, self.name)
-        machine = TruncateMachine(self.name, offset=offset, token=uuid.uuid4().hex)
+        offset = offset_of(position, self._log_id, self._name)
+        machine = TruncateMachine(self._name, offset=offset, token=uuid.uuid4().hex)
         done = await self._drop(machine, on_progress)
         if not done.is_complete:
             raise ConcurrentCommitError(
-                f"log {self.name!r} begins at offset {done.start_offset} now, but "
+                f"log {self._name!r} begins at offset {done.start_offset} now, but "
                 f"{STEP_ATTEMPTS_MAX} attempts to remove older ranges from its list were "
                 "overtaken by other changes: to remove them, run `ledgerlog logs sweep` later",
-                log=self.name,
+                log=self._name,
                 retriable=True,
                 definite=False,
             )
@@ -153,7 +152,7 @@ class LogMaintenance:
             head = state.head
             return Truncated(head.version, head.start_offset, head.oldest_version)
         machine = RetentionMachine(
-            self.name,
+            self._name,
             retention_ms=properties.retention_ms,
             retention_bytes=properties.retention_bytes,
             token=uuid.uuid4().hex,
@@ -214,77 +213,8 @@ class LogMaintenance:
             LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
                 the change was sent.
         """
-        machine = PropertiesMachine(self.name, changes, token=uuid.uuid4().hex)
-        return await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
-
-    async def switch(self, job: Job, replaced: Sequence[Item], staged: StagedRange) -> CommitResult:
-        """List one range in place of others that hold the same rows (LOGS.md#U13).
-
-        Args:
-            job: The job of the merge, begun only for it.
-            replaced: As listed when their rows were read.
-            staged: A range in a ledger of the job.
-
-        Raises:
-            ConcurrentCommitError: The log no longer lists just these ranges. Nothing was changed.
-            ProducerFencedError: The job took longer than stagingTtlMs. Nothing was changed.
-            UnauthorizedError: The log has another password than the job. Nothing was changed.
-            CommitUnknownError: Not definite.
-        """
-        request = MergeRequest(job.app, job.run, tuple(replaced), staged, job.password)
-        machine = MergeMachine(self.name, request, token=uuid.uuid4().hex)
-        result = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
-        await self._forget_job(job.app, machine, frozenset((staged.ledger_id,)))
-        return result
-
-    async def _forget_job(self, app: str, commit: CommitMachine, listed: frozenset[int]) -> None:
-        """Delete the producer of one job, whose commit has just ended.
-
-        One request, for the commit left all the needed state, or two when it wrote nothing. The
-        sweeper deletes the rest after `stagingTtlMs` (LOGS.md#W9).
-        """
-        if not app.startswith(JOB_APP_PREFIX):
-            return
-        after = commit.known_after
-        if after is None:
-            await self._forget_idle_job(app)
-            return
-        version, left = after.producer.version, sorted(after.registered)
-        with contextlib.suppress(LedgerLogError):
-            while len(left) > STEP_LEDGERS_MAX:
-                some, left = left[:STEP_LEDGERS_MAX], left[STEP_LEDGERS_MAX:]
-                version = await self._store.write_producer(
-                    self.log_id, app, after.producer.value, version, *_apart(some, listed)
-                )
-            await self._store.delete_producer(self.log_id, app, version, *_apart(left, listed))
-
-    async def _forget_idle_job(self, app: str) -> None:
-        """Delete such a producer whose commit had nothing to write, unless it owns a ledger."""
-        with contextlib.suppress(LedgerLogError):
-            found = await self._store.read_producer(self.log_id, app)
-            if found is not None:
-                await self._store.delete_producer(self.log_id, app, found.version)
-
-    async def release(self, job: Job) -> None:
-        """Delete the producer that was made for a job; the job can commit nothing any more.
-
-        Its unlisted ledgers are left to the sweeper, which need not wait for them.
-
-        Raises:
-            MetadataError: The store failed; the sweeper does it after `stagingTtlMs`.
-        """
-        assert job.app.startswith(JOB_APP_PREFIX), job.app
-        await self._store.sync()
-        if await self._store.read_producer(self.log_id, job.app) is None:
-            return
-        while True:
-            sweep = StagedSweep(self.name, app=job.app, staging_ttl_ms=-1)
-            step = await self._driver.run(sweep)
-            if step.is_complete:
-                break
-        found = await self._store.read_producer(self.log_id, job.app)
-        if found is not None:
-            await self._store.delete_producer(self.log_id, job.app, found.version)
+        machine = PropertiesMachine(self._name, changes, token=uuid.uuid4().hex)
+        return await self._host.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
 
     async def check(
         self, *, every_entry: bool = False, on_progress: OnProgress = no_progress
@@ -299,8 +229,7 @@ class LogMaintenance:
             LogNotFoundError: The log was deleted.
             MetadataError: The store failed.
         """
-        checker = LogChecker(self.name, self.log_id, store=self._store, ledgers=self._ledgers)
-        return await checker.check(every_entry=every_entry, on_progress=on_progress)
+        return await LogChecker(self._host).check(every_entry=every_entry, on_progress=on_progress)
 
     async def delete_orphans(self) -> tuple[int, ...]:
         """Mark the log's orphans that are older than `stagingTtlMs`; returns the marked ledgers.
@@ -315,15 +244,15 @@ class LogMaintenance:
             LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
                 the change was sent.
         """
-        checker = LogChecker(self.name, self.log_id, store=self._store, ledgers=self._ledgers)
+        checker = LogChecker(self._host)
         orphans = await checker.orphans()
         properties = LogProperties.from_mapping((await self._state()).head.properties)
         old = await checker.older(orphans, properties.staging_ttl_ms)
         gone: list[int] = []
         for first in range(0, len(old), STEP_LEDGERS_MAX):
             some = old[first : first + STEP_LEDGERS_MAX]
-            machine = OrphansMachine(self.name, some, token=uuid.uuid4().hex)
-            gone += await self._driver.run(machine)
+            machine = OrphansMachine(self._name, some, token=uuid.uuid4().hex)
+            gone += await self._host.run(machine)
         return tuple(gone)
 
     async def delete(self) -> None:
@@ -335,7 +264,7 @@ class LogMaintenance:
             LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
                 the change was sent.
         """
-        async with self._driver.retries() as retries:
+        async with self._host.retries() as retries:
             for _ in range(DELETE_ATTEMPTS_MAX):
                 state = await self._state()
                 now_ms = await self._store.recent_ms()
@@ -347,17 +276,17 @@ class LogMaintenance:
                     continue
                 return
         raise MetadataVersionError(
-            f"log {self.name!r} was changed by other processes at every attempt: stop its writers, "
-            "then delete it",
-            log=self.name,
+            f"log {self._name!r} was changed by other processes at every attempt: stop its "
+            "writers, then delete it",
+            log=self._name,
         )
 
     async def _state(self) -> LogState:
-        return await self._driver.run(StateMachine(self.name))
+        return await self._host.run(StateMachine(self._name))
 
     async def _drop(self, machine: TruncateMachine, on_progress: OnProgress) -> Truncated:
         """Steps of 1,000 items after the first, until none is left or other changes are faster."""
-        done = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
+        done = await self._host.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
         unlisted = list(done.unlisted)
         is_complete = done.is_complete
         while not is_complete:
@@ -373,12 +302,12 @@ class LogMaintenance:
     async def _step_on(self) -> Expired:
         """One more step; unchanged and not complete when other changes were faster."""
         step = Expired(is_changed=False, is_complete=False)
-        async with self._driver.retries() as retries:
+        async with self._host.retries() as retries:
             for attempt in range(1, STEP_ATTEMPTS_MAX + 1):
                 machine = ExpiryMachine(
-                    self.name, version_retention_ms=None, token=uuid.uuid4().hex
+                    self._name, version_retention_ms=None, token=uuid.uuid4().hex
                 )
-                step = await self._driver.run(machine)
+                step = await self._host.run(machine)
                 if step.is_changed or step.is_complete:
                     break
                 if attempt < STEP_ATTEMPTS_MAX:
@@ -388,27 +317,27 @@ class LogMaintenance:
     async def _require_versions(self) -> None:
         if (await self._state()).head.kind is LogKind.LEADER:
             raise LogKindError(
-                f"log {self.name!r} is a leader log, which has no versions: its rows stay "
-                f"until they are truncated. To see them, run `ledgerlog logs show {self.name}`",
-                log=self.name,
+                f"log {self._name!r} is a leader log, which has no versions: its rows stay "
+                f"until they are truncated. To see them, run `ledgerlog logs show {self._name}`",
+                log=self._name,
             )
 
     async def _restore(
         self, version: int, copy: CopyRows | None, overwrite_if_changed: bool
     ) -> CommitResult:
         planned = (await self._state()).head
-        snapshot = await self._driver.run(SnapshotMachine(self.name, version=version))
+        snapshot = await self._host.run(SnapshotMachine(self._name, version=version))
         parts = cut_ranges(snapshot.interval, snapshot.items)
         if parts and copy is None:
             raise LocalProtocolError(
-                f"version {version} of log {self.name!r} begins or ends within a merged range, so "
+                f"version {version} of log {self._name!r} begins or ends within a merged range, so "
                 "a part of that range must be copied: run `ledgerlog logs restore`",
-                log=self.name,
+                log=self._name,
                 version=version,
             )
         job = Job(
-            log=self.name,
-            log_id=self.log_id,
+            log=self._name,
+            log_id=self._log_id,
             app=f"{JOB_APP_PREFIX}{uuid.uuid4()}",
             run=str(uuid.uuid4()),
             batch_id=0,
@@ -416,8 +345,8 @@ class LogMaintenance:
             mode=WriteMode.OVERWRITE,
             properties=dict(planned.properties),
         )
-        await self._driver.run(
-            EpochMachine(self.name, app=job.app, run=job.run, batch_id=0, kind=JobKind.BATCH),
+        await self._host.run(
+            EpochMachine(self._name, app=job.app, run=job.run, batch_id=0, kind=JobKind.BATCH),
             timeout_ms=CHANGE_TIMEOUT_MS,
         )
         try:
@@ -434,14 +363,14 @@ class LogMaintenance:
                 overwrite_if_changed=overwrite_if_changed,
                 password=await self._password_of(copies.values()),
             )
-            machine = RestoreMachine(self.name, request, token=uuid.uuid4().hex)
-            result = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
+            machine = RestoreMachine(self._name, request, token=uuid.uuid4().hex)
+            result = await self._host.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
             ledger_ids = frozenset(staged.ledger_id for staged in copies.values())
-            await self._forget_job(job.app, machine, ledger_ids)
+            await self._commits.forget_job(job.app, machine, ledger_ids)
         finally:
             # The restore stands, or failed for the reason raised; the sweeper ends the rest.
             with contextlib.suppress(LedgerLogError):
-                await self.release(job)
+                await self._commits.release(job)
         return result
 
     async def _password_of(self, copies: Iterable[StagedRange]) -> bytes:
@@ -451,15 +380,7 @@ class LogMaintenance:
         if len(found) > 1:
             raise UnauthorizedError(
                 f"the version has rows of {len(found)} passwords, but all rows of log "
-                f"{self.name!r} must have one password; nothing was changed",
-                log=self.name,
+                f"{self._name!r} must have one password; nothing was changed",
+                log=self._name,
             )
         return found.pop() if found else b""
-
-
-def _apart(ledger_ids: Sequence[int], listed: frozenset[int]) -> tuple[list[int], list[int]]:
-    """The unlisted ledgers, and the listed ones."""
-    return (
-        [ledger_id for ledger_id in ledger_ids if ledger_id not in listed],
-        [ledger_id for ledger_id in ledger_ids if ledger_id in listed],
-    )

@@ -16,8 +16,7 @@ from ledgerlog_spark.protocol.log.seal import FloorMachine, since_offset
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.log.driver import Driver
-    from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.log.host import LogHost
     from ledgerlog_spark.model import LedgerMetadata
 
 SEALS_AT_ONCE = 4
@@ -37,21 +36,11 @@ class Sealed(NamedTuple):
     left: int = 0
 
 
-async def seal_open(
-    ledger_ids: Sequence[int], *, log: str, driver: Driver, ledgers: Ledgers
-) -> Sealed:
-    """Seal the open ones of these ledgers.
+async def seal_open(ledger_ids: Sequence[int], host: LogHost) -> Sealed:
+    """Seal the open ones of these ledgers of a transactional log.
 
-    A ledger that cannot be sealed now is left for another time, with a warning.
-
-    Args:
-        ledger_ids: Ledgers of one transactional log.
-        log: Its name.
-        driver: Driver of the log.
-        ledgers: The client.
-
-    Raises:
-        MetadataError: The list of the log could not be read.
+    A ledger that cannot be sealed now is left for another time, with a warning. Raises
+    MetadataError if the list of the log could not be read.
     """
     gate = asyncio.Semaphore(SEALS_AT_ONCE)
     found: dict[int, LedgerMetadata] = {}
@@ -60,13 +49,13 @@ async def seal_open(
     async def look(ledger_id: int) -> None:
         async with gate:
             try:
-                metadata = await ledgers.ledger_metadata(ledger_id)
+                metadata = await host.ledgers.ledger_metadata(ledger_id)
                 if not metadata.is_closed:
                     found[ledger_id] = metadata
             except LedgerNotFoundError:
                 return
             except LedgerLogError as error:
-                _logger.warning("log %s: ledger %s may be open: %s", log, ledger_id, error)
+                _logger.warning("log %s: ledger %s may be open: %s", host.name, ledger_id, error)
                 unread.append(ledger_id)
 
     await asyncio.gather(*map(look, ledger_ids))
@@ -74,19 +63,19 @@ async def seal_open(
         return Sealed(left=len(unread))
     # The list is read after the ledgers: later commits add other ledgers, or entries that are
     # acknowledged by now.
-    machine = FloorMachine(log, {i: since_offset(one.custom) for i, one in found.items()})
-    floors = await driver.run(machine)
+    machine = FloorMachine(host.name, {i: since_offset(one.custom) for i, one in found.items()})
+    floors = await host.run(machine)
 
     async def seal(ledger_id: int, metadata: LedgerMetadata) -> Sealed:
         async with gate:
             try:
-                await ledgers.seal(
+                await host.ledgers.seal(
                     ledger_id, password=metadata.password, floor_entry_id=floors[ledger_id]
                 )
             except LedgerNotFoundError:
                 return Sealed()
             except LedgerLogError as error:
-                _logger.warning("log %s: ledger %s stays open: %s", log, ledger_id, error)
+                _logger.warning("log %s: ledger %s stays open: %s", host.name, ledger_id, error)
                 return Sealed(left=1)
         return Sealed(sealed=1)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LedgerLogError, MetadataVersionError
-from ledgerlog_spark.log.driver import Driver
+from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.maintenance.check import LogChecker
 from ledgerlog_spark.log.maintenance.older_ledgers import Sealed, seal_open
 from ledgerlog_spark.log.maintenance.sweep_memory import LOOK_AGAIN_MS, SweepMemory
@@ -145,7 +145,16 @@ class Sweeper:
             return await self._remove_rest(log_id)
         clock = self._clock or self._store
         due = (self._memory or SweepMemory()).of(log_id, found.value)
-        work = _LogSweep(self._store, self._ledgers, found.value, clock, due, self._random)
+        host = LogHost(
+            found.value.name,
+            log_id,
+            store=self._store,
+            ledgers=self._ledgers,
+            keeps_pages=True,
+            clock=self._clock,
+            random=self._random,
+        )
+        work = _LogSweep(host, found.value, clock, due)
         if found.value.deleted_ms:
             return await work.sweep_deleted()
         return await work.sweep(self._pages_grace_ms)
@@ -158,9 +167,11 @@ class Sweeper:
         await self._store.sync()
         if await self._store.read_head(log_id) is not None:
             return Swept(log_id)
-        driver = Driver(self._store, log_id, ledgers=self._ledgers, random=self._random)
+        host = LogHost(
+            log_id, log_id, store=self._store, ledgers=self._ledgers, random=self._random
+        )
         marked = [mark.ledger_id for mark in await self._store.marked(log_id)]
-        kept = tuple([i for i in marked if not await driver.drop_ledger(i)])
+        kept = tuple([i for i in marked if not await host.drop_ledger(i)])
         is_removed = not kept and await self._store.remove_log(log_id)
         deleted = len(marked) - len(kept)
         return Swept(log_id, ledgers_deleted=deleted, is_removed=is_removed, ledgers_kept=kept)
@@ -171,23 +182,18 @@ class _LogSweep:
 
     def __init__(
         self,
-        store: LogStore,
-        ledgers: Ledgers,
+        host: LogHost,
         head: LogHead,
         clock: PassClock | LogStore,
         due: LogDue,
-        random: Random | None,
     ) -> None:
-        self._store = store
-        self._ledgers = ledgers
+        self._host = host
+        self._store = host.store
         self._head = head
         self._log_id = head.log_id
         self._clock = clock
         self._due = due
         self._properties = LogProperties.from_mapping(head.properties)
-        self._driver = Driver(
-            store, head.log_id, ledgers=ledgers, keeps_pages=True, clock=clock, random=random
-        )
 
     async def sweep(self, pages_grace_ms: int) -> Swept:
         """Do the due work; finds when more is due."""
@@ -215,7 +221,7 @@ class _LogSweep:
                 token=uuid.uuid4().hex,
                 is_fresh=not crossed,
             )
-            step = await self._driver.run(machine)
+            step = await self._host.run(machine)
             unlisted += len(step.unlisted)
             crossed += not step.is_changed
             steps += step.is_changed
@@ -248,7 +254,7 @@ class _LogSweep:
         deregistered = crossed = 0
         while crossed < ATTEMPTS_MAX:
             machine = StagedSweep(self._head.name, app=app, staging_ttl_ms=ttl_ms)
-            step = await self._driver.run(machine)
+            step = await self._host.run(machine)
             deregistered += len(step.unlisted)
             crossed += not (step.unlisted or step.released)
             await self._seal(step.released)
@@ -267,7 +273,7 @@ class _LogSweep:
             some = dict(itertools.islice(due.items(), first, first + STEP_LEDGERS_MAX))
             for _ in range(ATTEMPTS_MAX):
                 machine = LedgerSweep(self._head.name, some)
-                gone = await self._driver.run(machine)
+                gone = await self._host.run(machine)
                 deleted += len(gone)
                 is_crossed = machine.is_crossed
                 if not is_crossed:
@@ -298,7 +304,7 @@ class _LogSweep:
         deleted = 0
         for first in range(0, len(tokens), PAGES_AT_ONCE):
             some = tuple(tokens[first : first + PAGES_AT_ONCE])
-            gone = await self._driver.run(PagesSweep(self._head.name, some))
+            gone = await self._host.run(PagesSweep(self._head.name, some))
             deleted += len(gone)
         self._due.pages = now_ms + min(grace_ms, LOOK_AGAIN_MS)
         return deleted
@@ -324,8 +330,7 @@ class _LogSweep:
         return not (await self._seal(older)).left
 
     async def _seal(self, ledger_ids: Sequence[int]) -> Sealed:
-        name = self._head.name
-        return await seal_open(ledger_ids, log=name, driver=self._driver, ledgers=self._ledgers)
+        return await seal_open(ledger_ids, self._host)
 
     async def _shrink(self, app: str, found: Versioned[ProducerRecord], now_ms: int) -> None:
         """After `txnRetentionMs` delete replaced runs; keep the last run and the last batch id.
@@ -370,13 +375,12 @@ class _LogSweep:
         ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._store.marked(log_id))
         if self._head.kind is LogKind.LEADER:
             # A leader that died before it listed a ledger left it without an owner (LOGS.md#U19).
-            checker = LogChecker(self._head.name, log_id, store=self._store, ledgers=self._ledgers)
-            ledger_ids |= dict.fromkeys(sorted(await checker.own_ledgers()))
+            ledger_ids |= dict.fromkeys(sorted(await LogChecker(self._host).own_ledgers()))
         kept: list[int] = []
         # In any order, so that those that fail do not keep the same ones waiting in each pass.
-        for ledger_id in self._driver.random.sample(list(ledger_ids), len(ledger_ids)):
+        for ledger_id in self._host.random.sample(list(ledger_ids), len(ledger_ids)):
             may_seal = len(kept) < FAILED_SEALS_MAX
-            if not await self._driver.drop_ledger(ledger_id, may_seal=may_seal):
+            if not await self._host.drop_ledger(ledger_id, may_seal=may_seal):
                 kept.append(ledger_id)
         deleted = len(ledger_ids) - len(kept)
         if kept:

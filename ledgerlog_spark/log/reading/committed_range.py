@@ -13,50 +13,47 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.errors import DataLossError, EntryNotFoundError, LedgerNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
-    from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
+    from ledgerlog_spark.log.host import LogHost
+    from ledgerlog_spark.log.ports import LedgerReaderHandle
     from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 
 
 async def read_range(
-    ledgers: Ledgers,
+    host: LogHost,
     ledger_id: int,
     first_entry_id: int,
     last_entry_id: int,
     *,
-    sync: Callable[[], Awaitable[None]],
-    log: str = "",
     password: bytes = b"",
     place: ReadPlace | None = None,
 ) -> AsyncGenerator[Sequence[Any], None]:
-    """The entries from first to last, both inclusive, in batches and in order.
+    """Entries of a listed range from first to last, both inclusive, in batches and in order.
 
     Args:
-        ledgers: The client.
         ledger_id: The ledger.
         first_entry_id: At least the listed range's first.
         last_entry_id: At most the listed range's last.
-        sync: Makes later reads of metadata at least as new as now (`LogStore.sync`).
-        log: For messages.
-        password: Password of the ledger.
-        place: Bounds what this and other reads hold together; see `ReadHandle.read_batches`.
+        password: The ledger's password.
+        place: Bounds what this and other reads hold together; None for 64 MiB of its own.
 
     Raises:
         DataLossError: Every replica reported twice that it does not have an entry, the second time
             with metadata that was read after a sync and had not changed since; or the ledger was
             closed below the range's end; or it does not exist.
-        EntryUnknownError: Some replica could not answer, and none had the entry.
+        EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
         DigestMismatchError: No replica had a good copy.
     """
+    log = host.name
     next_entry_id = first_entry_id
     seen: LedgerMetadata | None = None
     may_be_outdated = True
     while next_entry_id <= last_entry_id:
         reader: LedgerReaderHandle | None = None
         try:
-            reader = await ledgers.open_ledger(
+            reader = await host.ledgers.open_ledger(
                 ledger_id, password=password, is_listed=True, may_be_outdated=may_be_outdated
             )
             async with contextlib.aclosing(
@@ -70,7 +67,7 @@ async def read_range(
             raise _loss(log, ledger_id, next_entry_id, last_entry_id, why) from None
         except EntryNotFoundError as error:
             may_be_outdated = False
-            metadata = await _metadata(ledgers, ledger_id, sync)
+            metadata = await _metadata(host, ledger_id)
             why = _loss_shown(metadata, seen, last_entry_id)
             if why:
                 raise _loss(log, ledger_id, next_entry_id, last_entry_id, why) from error
@@ -80,12 +77,10 @@ async def read_range(
                 await reader.aclose()
 
 
-async def _metadata(
-    ledgers: Ledgers, ledger_id: int, sync: Callable[[], Awaitable[None]]
-) -> LedgerMetadata | None:
-    await sync()
+async def _metadata(host: LogHost, ledger_id: int) -> LedgerMetadata | None:
+    await host.store.sync()
     try:
-        return await ledgers.ledger_metadata(ledger_id)
+        return await host.ledgers.ledger_metadata(ledger_id)
     except LedgerNotFoundError:
         return None
 

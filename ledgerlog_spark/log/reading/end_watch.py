@@ -19,8 +19,8 @@ from ledgerlog_spark.waits import within
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
-    from ledgerlog_spark.metadata.logs.store import LogStore
+    from ledgerlog_spark.log.host import LogHost
+    from ledgerlog_spark.log.ports import LedgerReaderHandle
     from ledgerlog_spark.metadata.ports import OnChange
 
 PAUSE_MS_FIRST = 50
@@ -31,17 +31,13 @@ PAUSE_MS_MAX = 5_000
 class EndWatch:
     """One watch of one log's end, until it is cancelled or its client is closed."""
 
-    def __init__(
-        self, log_id: str, *, store: LogStore, ledgers: Ledgers, on_change: OnChange
-    ) -> None:
+    def __init__(self, host: LogHost, on_change: OnChange) -> None:
         """Begins to watch; needs a running event loop, on which `on_change` is called.
 
         Raises:
             LocalProtocolError: The client is closed, so nothing would end the watch.
         """
-        self._log_id = log_id
-        self._store = store
-        self._ledgers = ledgers
+        self._host = host
         self._on_change = on_change
         self._followed: dict[int, LedgerReaderHandle] = {}
         self._is_transactional = False
@@ -49,8 +45,8 @@ class EndWatch:
         self._is_cancelled = False
         self._refreshing: asyncio.Task[None] | None = None
         self._cancelled = asyncio.Event()
-        self._forget = ledgers.when_closed(self.cancel)
-        self._cancel_head = store.watch_head(log_id, self._on_head)
+        self._forget = host.ledgers.when_closed(self.cancel)
+        self._cancel_head = host.watch_head(self._on_head)
         self._refresh_soon()
 
     def cancel(self) -> None:
@@ -83,7 +79,7 @@ class EndWatch:
             return
         if (bug := task.exception()) is not None:
             task.get_loop().call_exception_handler(
-                {"message": f"watching the end of log {self._log_id} failed", "exception": bug}
+                {"message": f"watching the end of log {self._host.log_id} failed", "exception": bug}
             )
         elif self._needs_refresh():
             self._refresh_soon()
@@ -107,7 +103,7 @@ class EndWatch:
             await self._close_handles(list(self._followed))
 
     async def _follow_open_ledgers(self) -> None:
-        found = await self._store.read_head(self._log_id)
+        found = await self._host.store.read_head(self._host.log_id)
         if found is None or found.value.kind is LogKind.TRANSACTIONAL:
             self._is_transactional = found is not None
             return
@@ -115,7 +111,7 @@ class EndWatch:
         await self._close_handles(set(self._followed).difference(listed))
         for ledger_id in listed:
             if ledger_id not in self._followed and not self._is_cancelled:
-                handle = await self._ledgers.open_ledger(ledger_id, is_listed=True)
+                handle = await self._host.ledgers.open_ledger(ledger_id, is_listed=True)
                 self._followed[ledger_id] = handle
                 handle.follow(self._on_ledger)
 

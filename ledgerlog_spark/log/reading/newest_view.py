@@ -12,36 +12,47 @@ from ledgerlog_spark.protocol.log.state.records import LogKind
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ledgerlog_spark.log.driver import Driver
+    from ledgerlog_spark.log.host import LogHost
     from ledgerlog_spark.log.ports import Ledgers
 
 
-async def read_view(
-    log: str,
-    driver: Driver,
-    ledgers: Ledgers,
+async def view(
+    host: LogHost,
+    first_offset: int = 0,
     *,
-    first_offset: int,
     seen_offset: int = 0,
-    known_version: int | None,
-    known_schemas: Collection[int],
-    is_fresh: bool,
+    known_version: int | None = None,
+    known_schemas: Collection[int] = (),
+    is_fresh: bool = True,
 ) -> LogView:
-    """Implements `Log.view`."""
+    """All retained rows from an offset on, for a reader that follows. Errors as of `Log.state`.
+
+    Args:
+        first_offset: The first row that may be read.
+        seen_offset: The known end of the log, also from another process. A fresh view of an open
+            ledger reaches that offset, even if the bookies that answer do not have the newest LAC
+            yet. It ends before it only if records are lost.
+        known_version: The newest version that the caller has; None for enough versions to find
+            when those rows were committed.
+        known_schemas: Ids of the schemas that the caller has.
+        is_fresh: Whether the view is current; without it one request less, and it may lack rows
+            that exist.
+    """
 
     async def viewed() -> LogView:
         machine = ViewMachine(
-            log,
+            host.name,
             first_offset=first_offset,
             known_version=known_version,
             known_schemas=known_schemas,
             is_fresh=is_fresh,
         )
-        view = await driver.run(machine)
-        is_leader_log = view.kind is LogKind.LEADER
+        found = await host.run(machine)
+        if found.kind is not LogKind.LEADER:
+            return found
         # A list that may be older than `seen_offset` proves nothing about its open ledgers.
         seen = seen_offset if is_fresh else 0
-        return await _with_open_ends(view, ledgers, first_offset, seen) if is_leader_log else view
+        return await _with_open_ends(found, host.ledgers, first_offset, seen)
 
     return await while_ledgers_go(viewed)
 

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ledgerlog_spark.log.reading.ledger_entries import RecordCursor
-from ledgerlog_spark.log.record_access import check_holds
-from ledgerlog_spark.log.records import offset_of
+from ledgerlog_spark.log.reading.record_reader import RecordReader
+from ledgerlog_spark.log.records import check_holds, offset_of
 from ledgerlog_spark.protocol.log.state.records import LogContent
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.log.reading.record_reader import RecordReader
     from ledgerlog_spark.log.reading.row_cursor import RowBatch
     from ledgerlog_spark.log.records import Record
     from ledgerlog_spark.model import Position
@@ -156,14 +155,14 @@ class RecordLog:
 
     def _reader(self) -> RecordReader[Record]:
         check_holds(self.name, self.kind, self.content, LogContent.RECORDS)
-        return self._log.records(RecordCursor)
+        return RecordReader(self._log.host, RecordCursor)
 
     def _row_reader(self) -> RecordReader[RowBatch]:
         check_holds(self.name, self.kind, self.content, LogContent.ROWS)
         from ledgerlog_spark.log.reading.row_cursor import RowCursor
 
         # A log without a schema has no entries either.
-        return self._log.records(partial(RowCursor, self._schema or b""))
+        return RecordReader(self._log.host, partial(RowCursor, self._schema or b""))
 
     def _offset(self, place: Position | int | None) -> int | None:
         return None if place is None else offset_of(place, self.log_id, self.name)

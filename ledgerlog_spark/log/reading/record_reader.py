@@ -19,16 +19,18 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     PositionNotAvailableError,
 )
+from ledgerlog_spark.log.reading import newest_view
 from ledgerlog_spark.log.reading.committed_range import read_range
 from ledgerlog_spark.log.reading.ledger_entries import entry_holding
+from ledgerlog_spark.protocol.log.read.view import ViewMachine
 from ledgerlog_spark.waits import forever
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Callable
 
+    from ledgerlog_spark.log.host import LogHost
     from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
     from ledgerlog_spark.log.reading.ledger_entries import EntryCursor
-    from ledgerlog_spark.metadata.logs.store import LogStore
     from ledgerlog_spark.protocol.log.read.view import LogView
     from ledgerlog_spark.protocol.log.state.records import Item
 
@@ -40,6 +42,9 @@ TOLD_SIZE_BYTES_MAX = 64 << 10
 PAUSE_MS_FIRST = 50
 PAUSE_MS_MAX = 2_000
 """Pause between attempts to read the list while the metadata store does not answer."""
+
+ABOVE_ANY_VERSION = 1 << 62
+"""A reader that has this version needs no history."""
 
 LISTINGS_MAX = 5
 """Reads of a list without a record in between, because its ledgers were deleted."""
@@ -82,34 +87,14 @@ class _Changes:
 class RecordReader(Generic[T]):
     """Reads one leader log, of records or of batches of rows: here both are called records.
 
-    Args:
-        name: Name of the log.
-        log_id: Id of the log.
-        cursor_of: Makes the cursor that decodes its entries.
-        store: Its watches notify of changes of the list.
-        ledgers: The client.
-        listed: Reads the list from an offset on: items, and open ledgers without their ends.
-        ended: The same, with the open ledgers as items that end where they end now.
+    `cursor_of` makes the cursor that decodes its entries.
     """
 
-    def __init__(
-        self,
-        name: str,
-        log_id: str,
-        cursor_of: Callable[..., EntryCursor[T]],
-        *,
-        store: LogStore,
-        ledgers: Ledgers,
-        listed: Callable[[int], Awaitable[LogView]],
-        ended: Callable[[int], Awaitable[LogView]],
-    ) -> None:
-        self._name = name
-        self._log_id = log_id
+    def __init__(self, host: LogHost, cursor_of: Callable[..., EntryCursor[T]]) -> None:
+        self._host = host
+        self._name = host.name
+        self._ledgers = host.ledgers
         self._cursor_of = cursor_of
-        self._store = store
-        self._ledgers = ledgers
-        self._listed = listed
-        self._ended = ended
 
     async def read(self, start: int | None, end: int | None) -> AsyncGenerator[list[T], None]:
         """The records from `start` (inclusive) to `end` (exclusive), in batches and in order.
@@ -176,7 +161,7 @@ class RecordReader(Generic[T]):
         changes = _Changes(self._ledgers)
         cancels = (
             self._ledgers.when_closed(changes.on_ledger),
-            self._store.watch_head(self._log_id, changes.on_list),
+            self._host.watch_head(changes.on_list),
         )
         finished: set[int] = set()
         listings = 0
@@ -209,6 +194,16 @@ class RecordReader(Generic[T]):
         finally:
             for cancel in cancels:
                 cancel()
+
+    async def _listed(self, first_offset: int) -> LogView:
+        """The list from an offset on, without the ends of open ledgers."""
+        return await self._host.run(
+            ViewMachine(self._name, first_offset=first_offset, known_version=ABOVE_ANY_VERSION)
+        )
+
+    async def _ended(self, first_offset: int) -> LogView:
+        """The same, with the open ledgers as items that end where they end now."""
+        return await newest_view.view(self._host, first_offset, known_version=ABOVE_ANY_VERSION)
 
     async def _relisted(self, cursor: EntryCursor[T]) -> LogView:
         """The present list, as soon as the metadata store answers."""
@@ -268,14 +263,7 @@ class RecordReader(Generic[T]):
         self, ledger_id: int, first_entry_id: int, last_entry_id: int, cursor: EntryCursor[T]
     ) -> AsyncGenerator[list[T], None]:
         """Entries that are certainly acknowledged; missing ones are looked for twice."""
-        batches = read_range(
-            self._ledgers,
-            ledger_id,
-            first_entry_id,
-            last_entry_id,
-            sync=self._store.sync,
-            log=self._name,
-        )
+        batches = read_range(self._host, ledger_id, first_entry_id, last_entry_id)
         async with contextlib.aclosing(batches):
             async for batch in batches:
                 for entry in batch:
@@ -345,7 +333,7 @@ class RecordReader(Generic[T]):
 
     def _cursor(self, next_offset: int, end_offset: int | None = None) -> EntryCursor[T]:
         return self._cursor_of(
-            self._name, self._log_id, next_offset=next_offset, end_offset=end_offset
+            self._name, self._host.log_id, next_offset=next_offset, end_offset=end_offset
         )
 
     def _check_is_kept(self, cursor: EntryCursor[T], view: LogView) -> None:

@@ -186,7 +186,7 @@ async def _batch(
     if begun.is_replay:
         attempt.is_failed = True
         return
-    await ended(process, "join", ledgers.join(log, begun))
+    await ended(process, "join", ledgers.join(log.commits, begun))
     ranges: list[StagedRange] = []
     for task in range(random.randint(1, 2)):
         name = b"%s:%d:%d:%d:" % (run.encode(), batch_id, len(table.batches[batch_id]), task)
@@ -219,7 +219,7 @@ async def _task(
     """Writes its rows; goes on in another ledger when somebody seals the one in use."""
     done: list[StagedRange] = []
     for _ in range(3):
-        writer = await ended(process, "open_range", ledgers.open_range(log, begun))
+        writer = await ended(process, "open_range", ledgers.open_range(log.commits, begun))
         table.ledgers.append(writer.ledger_id)
         left = list(payloads)
         try:

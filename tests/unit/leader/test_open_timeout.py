@@ -105,8 +105,8 @@ async def test_a_takeover_ends_in_time_and_the_next_one_succeeds(world: LeaderWo
     earlier = await world.lead()
     await earlier.append(b"one")
     log = await world.log()
-    seal = log._ledgers.seal
-    log._ledgers.seal = never
+    seal = log.host.ledgers.seal
+    log.host.ledgers.seal = never
     settings = ClientSettings(open_timeout_ms=5_000)
     began = asyncio.get_running_loop().time()
     with pytest.raises(LeaderTimeoutError) as failed:
@@ -114,7 +114,7 @@ async def test_a_takeover_ends_in_time_and_the_next_one_succeeds(world: LeaderWo
             await log.lead(settings)
     assert 5 <= asyncio.get_running_loop().time() - began < 6
     assert (failed.value.definite, failed.value.retriable) == (True, True)
-    log._ledgers.seal = seal
+    log.host.ledgers.seal = seal
     leader = await log.lead(settings)
     assert leader.end_offset == 1
     await leader.close()
@@ -124,10 +124,10 @@ async def test_a_roll_that_waits_for_the_metadata_store_ends_in_time_and_goes_on
     world: LeaderWorld,
 ) -> None:
     log = await world.log()
-    write_head = log._store.write_head
+    write_head = log.host.store.write_head
     leader = await log.lead(ClientSettings(close_timeout_ms=3_000))
     await leader.append(b"one")
-    log._store.write_head = never
+    log.host.store.write_head = never
     began = asyncio.get_running_loop().time()
     with pytest.raises(LeaderTimeoutError) as failed:
         async with asyncio.timeout(60):
@@ -138,7 +138,7 @@ async def test_a_roll_that_waits_for_the_metadata_store_ends_in_time_and_goes_on
     assert failed.value.__cause__ is None
     assert (await leader.append(b"two")).offset == 1
     assert leader.is_leading
-    log._store.write_head = write_head
+    log.host.store.write_head = write_head
     leader.abandon()
 
 
@@ -152,7 +152,7 @@ async def test_a_roll_without_bookies_names_them(world: LeaderWorld, call: str) 
     async def refuse(*_: Any, **__: Any) -> Any:
         raise few
 
-    log._ledgers.create_registered_ledger = refuse
+    log.host.ledgers.create_registered_ledger = refuse
     with pytest.raises(LeaderTimeoutError, match=r"ledger did not end \(2 bookies") as failed:
         await (leader.roll() if call == "roll" else leader.truncate(1))
     assert failed.value.waited_for == "creating the next ledger"
@@ -216,7 +216,7 @@ def test_of_what_a_roll_waits_for_the_one_that_failed_is_named() -> None:
 
 async def test_a_takeover_that_its_caller_gives_up_leads_nothing(world: LeaderWorld) -> None:
     log = await world.log()
-    create = log._ledgers.create_registered_ledger
+    create = log.host.ledgers.create_registered_ledger
     is_asked, may_go_on = asyncio.Event(), asyncio.Event()
 
     async def slowly(*made: Any, **how: Any) -> Any:
@@ -224,7 +224,7 @@ async def test_a_takeover_that_its_caller_gives_up_leads_nothing(world: LeaderWo
         await may_go_on.wait()
         return await create(*made, **how)
 
-    log._ledgers.create_registered_ledger = slowly
+    log.host.ledgers.create_registered_ledger = slowly
     leading = asyncio.create_task(log.lead(ClientSettings()))
     await is_asked.wait()
     leading.cancel()
@@ -232,10 +232,10 @@ async def test_a_takeover_that_its_caller_gives_up_leads_nothing(world: LeaderWo
         await leading
     may_go_on.set()
     await asyncio.sleep(10)
-    found = await log._store.read_head(log.log_id)
+    found = await log.host.store.read_head(log.log_id)
     assert found is not None
     assert found.value.open_ledgers == ()
-    assert [ledger_id async for ledger_id in log._ledgers.list_ledgers()] == []
+    assert [ledger_id async for ledger_id in log.host.ledgers.list_ledgers()] == []
 
 
 @pytest.mark.parametrize("asked", [lm.CreateLedger, m.ReadHead, m.WriteHead])

@@ -12,7 +12,7 @@ from ledgerlog_spark.errors import (
     LogTimeoutError,
     MetadataUnknownError,
 )
-from ledgerlog_spark.log.driver import CHANGE_TIMEOUT_MS
+from ledgerlog_spark.log.host import CHANGE_TIMEOUT_MS
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.read.versions import SnapshotMachine
 from tests.unit.log.log_world import SCHEMA, LogWorld, payloads, write
@@ -51,7 +51,7 @@ async def test_commit_that_gets_no_answer_to_a_read_ends_in_time_and_happened_no
     log = await world.logs().create("flights")
     job = await log.begin(schema=SCHEMA)
     ranges = [await write(log, job, "a")]
-    store: Any = log._store
+    store: Any = log.host.store
     call = getattr(store, request_name)
     setattr(store, request_name, never)
     loop = asyncio.get_running_loop()
@@ -70,14 +70,14 @@ async def test_a_deadline_of_somebody_else_is_not_that_of_the_change(
     world: LogWorld, timeout_ms: int | None
 ) -> None:
     log = await world.logs().create("flights")
-    store: Any = log._store
+    store: Any = log.host.store
 
     async def times_out(*_: object) -> None:
         raise TimeoutError("a socket's")
 
     store.read_head = times_out
     with pytest.raises(TimeoutError, match="a socket's"):
-        await log._driver.run(SnapshotMachine("flights"), timeout_ms=timeout_ms)
+        await log.host.run(SnapshotMachine("flights"), timeout_ms=timeout_ms)
 
 
 @pytest.mark.parametrize("is_carried_out", [False, True])
@@ -87,7 +87,7 @@ async def test_commit_whose_transaction_is_out_at_the_deadline_is_unknown(
     log = await world.logs().create("flights")
     job = await log.begin(schema=SCHEMA)
     ranges = [await write(log, job, "a")]
-    store: Any = log._store
+    store: Any = log.host.store
     call = store.write_head
     store.write_head = slow_after(call) if is_carried_out else never
     with pytest.raises(CommitUnknownError) as failed:
@@ -105,7 +105,7 @@ async def test_commit_whose_transaction_was_not_answered_is_unknown_while_it_is_
     log = await world.logs().create("flights")
     job = await log.begin(schema=SCHEMA)
     ranges = [await write(log, job, "a")]
-    store: Any = log._store
+    store: Any = log.host.store
     store.write_head = fails_late
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -122,7 +122,7 @@ async def test_other_changes_have_the_same_deadline(
     log = await world.logs().create("flights")
     job = await log.begin(schema=SCHEMA)
     await log.commit(job, [await write(log, job, "a")])
-    store: Any = log._store
+    store: Any = log.host.store
     store.write_head = answer
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -134,7 +134,7 @@ async def test_other_changes_have_the_same_deadline(
 
 async def test_job_that_cannot_begin_ends_in_time(world: LogWorld) -> None:
     log = await world.logs().create("flights")
-    store: Any = log._store
+    store: Any = log.host.store
     store.write_producer = fails_late
     loop = asyncio.get_running_loop()
     began = loop.time()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ledgerlog_spark.errors import DataLossError, EntryUnknownError, UnauthorizedError
+from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.reading.committed_range import read_range
 from ledgerlog_spark.model import Code
 from tests.fixtures.client_world import ClientWorld
@@ -48,9 +50,9 @@ class Reading:
                 happens, meanwhile = meanwhile, None
                 await happens()
 
-        batches = read_range(
-            self.client, self.ledger_id, 0, len(ENTRIES) - 1, sync=sync, password=password
-        )
+        store: Any = SimpleNamespace(sync=sync)
+        host = LogHost("flights", "1", store=store, ledgers=self.client)
+        batches = read_range(host, self.ledger_id, 0, len(ENTRIES) - 1, password=password)
         return [bytes(entry.payload) async for batch in batches for entry in batch]
 
     async def move_to(self, *names: str) -> None:

@@ -69,7 +69,7 @@ async def test_a_refusal_of_the_store_ends_the_leader_with_that_error(
     async def refused(*_: object) -> None:
         raise MetadataError("closed to us by an access list")
 
-    monkeypatch.setattr(leader._host._driver._store, "write_head", refused)
+    monkeypatch.setattr(leader._log.store, "write_head", refused)
     with pytest.raises(MetadataError, match="access list"):
         await leader.close()
     with pytest.raises(MetadataError, match="access list"):
@@ -81,7 +81,7 @@ async def test_close_says_where_the_list_ends_though_another_leader_came_and_wen
 ) -> None:
     leader = await world.lead()
     await leader.append(b"mine")
-    store: Any = leader._host._driver._store
+    store: Any = leader._log.store
     write_head = store.write_head
 
     async def heard_late(log_id: str, write: WriteHead) -> None:

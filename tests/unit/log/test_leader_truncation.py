@@ -52,7 +52,7 @@ async def test_records_that_are_truncated_while_they_are_read_are_not_lost(
         assert (await anext(records)).value == b"0"
         log = await world.log()
         await log.truncate(3)
-        gone = {mark.ledger_id for mark in await log._store.marked(log.log_id)}
+        gone = {mark.ledger_id for mark in await log.host.store.marked(log.log_id)}
         assert len(gone) == 3
         for ledger_id in gone:
             await world.client().delete_ledger(ledger_id)
@@ -98,7 +98,7 @@ async def test_a_read_that_cannot_tell_whether_records_are_lost_ends(
     async with contextlib.aclosing(reader.read(0)) as records:
         assert (await anext(records)).value == b"0"
         await world.client().delete_ledger(items[1].ledger_id)
-        monkeypatch.setattr(log._driver, "run", away)
+        monkeypatch.setattr(log.host, "run", away)
         async with asyncio.timeout(60):
             with pytest.raises(MetadataUnavailableError):
                 await anext(records)

@@ -55,7 +55,7 @@ async def test_ledger_that_is_marked_anew_while_a_pass_runs_has_its_time_of_grac
     logs = world.logs()
     log = await logs.create("flights", properties={"stagingTtlMs": str(90 * DAY_MS)})
     job = await log.begin(schema=SCHEMA, app="stream", run="run")
-    ledger = await log.open_ledger(job)
+    ledger = await log.commits.open_ledger(job)
     for number in range(1, 5):
         await ledger.send(b"row %d" % number)
     ledger_id = ledger.ledger_id
@@ -131,7 +131,7 @@ async def committed(log: Log, ledgers: int) -> list[int]:
     job = await log.begin(schema=SCHEMA)
     ranges = []
     for _ in range(ledgers):
-        ledger = await log.open_ledger(job)
+        ledger = await log.commits.open_ledger(job)
         await ledger.send(b"row")
         ranges.append(StagedRange(ledger.ledger_id, 1, 1, -1, rows=1, size_bytes=3))
     await log.commit(job, ranges)
@@ -200,7 +200,7 @@ async def test_ledger_that_was_never_committed_goes_with_its_deleted_log_in_one_
 ) -> None:
     logs = world.logs()
     log = await logs.create("flights")
-    ledger = await log.open_ledger(await log.begin(schema=SCHEMA))
+    ledger = await log.commits.open_ledger(await log.begin(schema=SCHEMA))
     await ledger.send(b"row")
     await log.delete()
     world.skip(2 * DAY_MS)
@@ -216,7 +216,7 @@ async def test_registrations_are_looked_at_when_the_first_of_any_producer_is_due
     log = await logs.create("flights", properties={"stagingTtlMs": str(6 * HOUR_MS)})
     for app in "ab":
         job = await log.begin(schema=SCHEMA, app=app, run="run")
-        await (await log.open_ledger(job)).send(b"row")
+        await (await log.commits.open_ledger(job)).send(b"row")
         world.skip(2 * HOUR_MS)
     memory = SweepMemory()
 

@@ -95,7 +95,7 @@ async def test_ledgers_say_from_where_on_they_are_listed_and_are_sealed_above_th
     await commit(log, "y", mode=WriteMode.OVERWRITE)
     job = await log.begin(schema=SCHEMA)
     await commit(log, "z")
-    ledger = await log.open_ledger(job)
+    ledger = await log.commits.open_ledger(job)
     await ledger.send(b"row")
     metadata = await world.client().ledger_metadata(ledger.ledger_id)
     assert since_offset(metadata.custom) == 120

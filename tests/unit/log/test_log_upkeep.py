@@ -83,7 +83,7 @@ async def test_ledger_that_was_let_go_and_is_listed_again_keeps_its_registration
     logs = world.logs()
     log = await logs.create("flights", properties={"stagingTtlMs": str(90 * DAY_MS)})
     first = await log.begin(schema=SCHEMA, app="stream", run="run", batch_id=0)
-    ledger = await log.open_ledger(first)
+    ledger = await log.commits.open_ledger(first)
 
     async def keep(_: RangeWriter) -> None:
         """The ledger stays open for the next batch."""
@@ -376,7 +376,7 @@ async def test_check_still_finds_damage_in_a_ledger_whose_ranges_change_meanwhil
     logs = world.logs()
     log = await logs.create("flights")
     job = await log.begin(schema=SCHEMA)
-    ledger = await log.open_ledger(job)
+    ledger = await log.commits.open_ledger(job)
     for number in (1, 2):
         await ledger.send(b"row %d" % number)
     damaged = ledger.ledger_id

@@ -203,7 +203,7 @@ async def test_restore_that_got_through_is_not_an_error_because_its_producer_sta
     async def fails(*_: Any, **__: Any) -> None:
         raise MetadataUnavailableError("the store went away")
 
-    store: Any = log._store
+    store: Any = log.host.store
     store.delete_producer = fails
     assert (await log.restore(1)).version == 3
     assert await payloads(log) == of("x")

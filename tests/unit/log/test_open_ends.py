@@ -305,7 +305,7 @@ async def test_watch_of_a_leader_logs_end_hears_of_appends_rolls_and_closes(
 
 async def test_watch_follows_a_ledger_that_is_listed_while_it_looks(world: LedWorld) -> None:
     ledger = await world.ledger()
-    store: Any = world.log._store
+    store: Any = world.log.host.store
     read_head = store.read_head
 
     async def crossed(log_id: str) -> object:
@@ -330,7 +330,7 @@ async def test_watch_that_begins_in_an_outage_follows_what_is_listed_when_that_i
 ) -> None:
     ledger = await world.ledger()
     await world.open((ledger, 0))
-    store: Any = world.log._store
+    store: Any = world.log.host.store
     read_head, failures = store.read_head, 0
 
     async def away(log_id: str) -> object:

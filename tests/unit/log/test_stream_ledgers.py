@@ -55,8 +55,8 @@ class Stream:
         return job
 
     async def range(self, job: Job, payload: bytes = b"") -> StagedRange:
-        await self.ledgers.join(self.log, job)
-        writer = await self.ledgers.open_range(self.log, job)
+        await self.ledgers.join(self.log.commits, job)
+        writer = await self.ledgers.open_range(self.log.commits, job)
         await writer.append(payload or b"batch %d" % job.batch_id, rows=10)
         staged = await writer.finish(b"index")
         assert staged is not None
@@ -148,7 +148,7 @@ async def test_batches_an_hour_apart_meet_ledgers_that_are_sealed_and_let_go(
         assert await is_closed(world, ranges[-1])
     assert len({staged.ledger_id for staged in ranges}) == 4
     assert await payloads(stream.log) == [b"batch %d" % n for n in range(4)]
-    assert not await stream.log._store.registered(stream.log.log_id, stream.app)
+    assert not await stream.log.host.store.registered(stream.log.log_id, stream.app)
 
 
 def reap(stream: Stream) -> None:
@@ -175,7 +175,7 @@ async def test_attempt_that_fails_takes_its_ledger_along(world: LogWorld) -> Non
     stream = await opened(world)
     first = await stream.batch()
     job = await stream.job()
-    writer = await stream.ledgers.open_range(stream.log, job)
+    writer = await stream.ledgers.open_range(stream.log.commits, job)
     assert writer.ledger_id == first.ledger_id
     await writer.append(b"half", rows=1)
     writer.abandon()
@@ -200,8 +200,8 @@ async def test_ledger_that_fails_between_two_batches_is_not_gone_on_with(world: 
 async def test_ledger_fenced_within_a_batch_gives_up_its_confirmed_prefix(world: LogWorld) -> None:
     stream = await opened(world)
     job = await stream.job()
-    await stream.ledgers.join(stream.log, job)
-    writer = await stream.ledgers.open_range(stream.log, job)
+    await stream.ledgers.join(stream.log.commits, job)
+    writer = await stream.ledgers.open_range(stream.log.commits, job)
     for number in range(3):
         await writer.append(b"safe %d" % number, rows=10)
         await asyncio.sleep(0.1)
@@ -215,7 +215,7 @@ async def test_ledger_fenced_within_a_batch_gives_up_its_confirmed_prefix(world:
     assert (staged.first_entry_id, staged.last_entry_id, staged.rows) == (1, 3, 30)
     assert (staged.index_entry_id, staged.size_bytes) == (NO_ENTRY, 18)
     assert again == (b"lost 0", b"lost 1")
-    elsewhere = await stream.ledgers.open_range(stream.log, job)
+    elsewhere = await stream.ledgers.open_range(stream.log.commits, job)
     assert elsewhere.ledger_id != writer.ledger_id
     for payload in again:
         await elsewhere.append(payload, rows=10)
@@ -229,8 +229,8 @@ async def test_run_that_takes_over_seals_what_the_older_one_left_open(world: Log
     old = await opened(world)
     listed = await old.batch()
     job = await old.job()
-    await old.ledgers.join(old.log, job)
-    zombie = await old.ledgers.open_range(old.log, job)
+    await old.ledgers.join(old.log.commits, job)
+    zombie = await old.ledgers.open_range(old.log.commits, job)
     await zombie.append(b"never acknowledged", rows=1)
     new = Stream(world, old.log, run="later")
     new.next_batch = 1
@@ -246,7 +246,7 @@ async def test_run_that_takes_over_seals_what_the_older_one_left_open(world: Log
     staged, again = await zombie.cut()
     assert again[-1] == b"nor this"
     with pytest.raises(ProducerFencedError):
-        await old.ledgers.open_range(old.log, job)
+        await old.ledgers.open_range(old.log.commits, job)
     with pytest.raises(ProducerFencedError):
         await old.log.commit(job, [staged] if staged else [listed], known=old.known)
     assert await payloads(old.log) == [b"batch 0"]
@@ -327,7 +327,7 @@ async def test_run_that_meets_another_log_of_the_same_name_is_stopped(world: Log
     stream.log = await logs.create("flights")
     job = await stream.job()
     with pytest.raises(LogNotFoundError, match="created again"):
-        await stream.ledgers.join(stream.log, job)
+        await stream.ledgers.join(stream.log.commits, job)
 
 
 async def test_ledger_without_a_listed_range_is_not_used_again_in_complete_mode(

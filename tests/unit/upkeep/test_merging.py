@@ -178,7 +178,7 @@ async def test_ranges_of_open_ledgers_are_merged_only_when_they_may_be_sealed(
     message = (await log.state()).schema
     assert message is not None
     job = await log.begin(schema=message)
-    ledger = await log.open_ledger(job)
+    ledger = await log.commits.open_ledger(job)
     from ledgerlog_spark.log.committing.range_writer import RangeWriter
     from tests.unit.upkeep.upkeep_world import only, rows
 

@@ -1,6 +1,6 @@
 """Schedules of the log layer as it ships: hosts, stores, sweeper and upkeep, request by request.
 
-The machines' own simulation (`tests.sim.log`) has a model of the store. Here `Log`, `Driver`,
+The machines' own simulation (`tests.sim.log`) has a model of the store. Here `Log`, `LogHost`,
 `Sweeper`, `Upkeep`, `Retries` and the stores run unchanged on a tree of nodes, each process with a
 session and a wall clock of its own. Every request is a scheduling point at which it may be late,
 lost, answered by a replica that is behind, or the last one of its process.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.log import clock, log
-from ledgerlog_spark.log.driver import Driver
+from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.maintenance import sweeper
 from ledgerlog_spark.log.maintenance.sweeper import _LogSweep
 from ledgerlog_spark.log.retries import Retries
@@ -40,11 +40,11 @@ def shrink_forgets_the_last_run(patch: pytest.MonkeyPatch) -> None:
 def retention_by_local_clock(patch: pytest.MonkeyPatch) -> None:
     """Drops by the wall clock of whatever process does it."""
 
-    async def time(self: Driver, asked: Any, outcome: Any) -> Any:
+    async def time(self: LogHost, asked: Any, outcome: Any) -> Any:
         del self, asked
         return outcome, clock.now_ms()
 
-    patch.setattr(Driver, "_time", time)
+    patch.setattr(LogHost, "_time", time)
 
 
 def store_clock_is_the_local_one(patch: pytest.MonkeyPatch) -> None:
@@ -85,15 +85,15 @@ def rebase_concludes_from_an_old_head(patch: pytest.MonkeyPatch) -> None:
 
 def conflict_is_taken_for_an_outage(patch: pytest.MonkeyPatch) -> None:
     """Every write that somebody else crossed fails."""
-    write_head = Driver._write_head
+    write_head = LogHost._write_head
 
-    async def written(self: Driver, ask: Any) -> Any:
+    async def written(self: LogHost, ask: Any) -> Any:
         reply = await write_head(self, ask)
         if reply.outcome is MetadataOutcome.CONFLICT:
             return replace(reply, outcome=MetadataOutcome.UNAVAILABLE)
         return reply
 
-    patch.setattr(Driver, "_write_head", written)
+    patch.setattr(LogHost, "_write_head", written)
 
 
 def marks_have_no_grace(patch: pytest.MonkeyPatch) -> None:
@@ -112,12 +112,11 @@ def jobs_are_never_forgotten(patch: pytest.MonkeyPatch) -> None:
 def open_ledgers_are_deleted(patch: pytest.MonkeyPatch) -> None:
     """A writer that is still there goes on writing to nowhere."""
 
-    async def drop(self: Driver, ledger_id: int) -> None:
-        assert self._ledgers is not None
-        await self._ledgers.delete_ledger(ledger_id)
-        await self._store.forget_mark(self.log_id, ledger_id)
+    async def drop(self: LogHost, ledger_id: int) -> None:
+        await self.ledgers.delete_ledger(ledger_id)
+        await self.store.forget_mark(self.log_id, ledger_id)
 
-    patch.setattr(Driver, "drop_ledger", drop)
+    patch.setattr(LogHost, "drop_ledger", drop)
 
 
 def released_ledgers_get_no_mark(patch: pytest.MonkeyPatch) -> None:
@@ -155,12 +154,12 @@ def registration_ignores_the_producer(patch: pytest.MonkeyPatch) -> None:
 
 def mark_is_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
     """Deletes by a mark of some time before, which was renewed since."""
-    drop = Driver._drop_ledger
+    drop = LogHost._drop_ledger
 
-    async def blindly(self: Driver, ask: Any) -> Any:
+    async def blindly(self: LogHost, ask: Any) -> Any:
         return await drop(self, replace(ask, marked_ms=None))
 
-    patch.setattr(Driver, "_drop_ledger", blindly)
+    patch.setattr(LogHost, "_drop_ledger", blindly)
 
 
 def any_password_begins_a_job(patch: pytest.MonkeyPatch) -> None:

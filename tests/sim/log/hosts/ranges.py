@@ -70,8 +70,8 @@ async def _written(process: Process, log: Log, job: Job) -> list[StagedRange]:
 async def _opened(process: Process, log: Log, job: Job) -> RangeWriter:
     if job.kind is not JobKind.STREAM:
         return await log.open_range(job)
-    await process.streams.join(log, job)
-    writer = await process.streams.open_range(log, job)
+    await process.streams.join(log.commits, job)
+    writer = await process.streams.open_range(log.commits, job)
     world = process.world
     handle = world.writers[writer.ledger_id]
     ttl_ms = world.views[log.log_id].properties.staging_ttl_ms
@@ -121,14 +121,14 @@ async def staged(
         ledger = world.ledgers[going_on]
         is_alike = (ledger.schema, ledger.password) == (job.schema, job.password)
         if ledger.sealed_at is None and is_alike:
-            joined = await log.join(job)
+            joined = await log.commits.join(job)
             if world.random.random() < 0.2:
-                await log.seal_before(job.app, joined.epoch)
+                await log.commits.seal_before(job.app, joined.epoch)
             await sleep(process, 1, 20)
             if ledger.sealed_at is None:
                 world.counts["ledgers gone on with"] += 1
                 return world.written(going_on, owner, world.random.randint(1, 6))
-    (ledger_id,) = await log.new_ledger_ids(1)
+    (ledger_id,) = await log.commits.new_ledger_ids(1)
     made = of or Ledger(schema=job.schema, password=job.password)
     world.made[ledger_id] = Ledger(schema=made.schema, password=made.password)
     custom = {
@@ -136,7 +136,7 @@ async def staged(
         APP_KEY: job.app.encode(),
         SINCE_KEY: str(job.since_offset).encode(),
     }
-    await log._register(
+    await log.commits._register(
         job, ledger_id, metadata_of(ledger_id, password=made.password, custom=custom)
     )
     await sleep(process, 1, 20)

@@ -15,7 +15,7 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
 )
 from ledgerlog_spark.log.committing.known_logs import KnownLogs
-from ledgerlog_spark.log.driver import Driver
+from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.maintenance.sweep_memory import SweepMemory
 from ledgerlog_spark.log.retries import OUTAGE_PAUSE_MS_FIRST, Retries
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
@@ -33,7 +33,7 @@ async def test_nothing_is_written_while_the_clock_of_the_store_does_not_answer(
 ) -> None:
     log = await world.logs().create("flights")
     await commit(log, "x")
-    store: Any = log._store
+    store: Any = log.host.store
     before = await store.read_head(log.log_id)
     recent_ms = store.recent_ms
 
@@ -51,7 +51,7 @@ async def test_nothing_is_written_while_the_clock_of_the_store_does_not_answer(
 
 async def test_attempts_that_are_overtaken_pause_in_between(world: LogWorld) -> None:
     log = await world.logs().create("flights")
-    store: Any = log._store
+    store: Any = log.host.store
     write_head, times = store.write_head, []
 
     async def overtaken(*how: Any) -> Any:
@@ -61,7 +61,7 @@ async def test_attempts_that_are_overtaken_pause_in_between(world: LogWorld) -> 
         return await write_head(*how)
 
     store.write_head = overtaken
-    driver = Driver(store, log.log_id, random=Random(1))
+    driver = LogHost("flights", log.log_id, store=store, ledgers=log.host.ledgers, random=Random(1))
     await driver.run(PropertiesMachine("flights", {"retentionMs": "5000"}, token=token(9)))
     first, second, _ = times
     assert second > first
@@ -69,7 +69,7 @@ async def test_attempts_that_are_overtaken_pause_in_between(world: LogWorld) -> 
 
 async def test_pauses_grow_while_the_store_is_away(world: LogWorld) -> None:
     log = await world.logs().create("flights")
-    retries = Retries(log._store, log.log_id, Random(1))
+    retries = Retries(log.host.store, log.log_id, Random(1))
     loop = asyncio.get_running_loop()
     began = loop.time()
     for _ in range(10):
@@ -87,8 +87,8 @@ async def test_page_that_is_gone_is_not_an_empty_one(
     log = await world.logs().create("flights")
     for name in "abcdefgh":
         await commit(log, name)
-    store: Any = log._store
-    driver = Driver(store, log.log_id)
+    store: Any = log.host.store
+    driver = LogHost("flights", log.log_id, store=store, ledgers=log.host.ledgers)
     assert len(await driver.run(ListingMachine("flights"))) == 16
     pages = await store.page_nodes(log.log_id)
     assert pages

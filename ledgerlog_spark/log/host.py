@@ -52,41 +52,47 @@ CHANGE_TIMEOUT_MS = 120_000
 _RETRIED = {MetadataOutcome.CONFLICT, MetadataOutcome.UNAVAILABLE, MetadataOutcome.UNKNOWN}
 
 
-class Driver:
-    """Machines of one log.
+class LogHost:
+    """Runs the machines of one log.
 
     Attributes:
+        name: Name of the log.
         log_id: Id of the log.
+        store: Store of the log's records.
+        ledgers: The client.
         random: Spreads retries.
     """
 
     def __init__(
         self,
-        store: LogStore,
+        name: str,
         log_id: str,
         *,
-        ledgers: Ledgers | None = None,
+        store: LogStore,
+        ledgers: Ledgers,
         keeps_pages: bool = False,
         random: Random | None = None,
-        clock: PassClock | LogStore | None = None,
+        clock: PassClock | None = None,
     ) -> None:
-        """A driver of machines of one log.
+        """A host of one log.
 
         Args:
-            store: The store of logs.
+            name: Name of the log, for messages.
             log_id: Id of the log.
-            ledgers: Needed only by machines that delete ledgers.
+            store: Store of the log's records.
+            ledgers: The client.
             keeps_pages: Whether a page, which never changes, is read once for all machines: for a
                 few machines that run one after the other on nearly the same head.
             random: Spreads retries; None for a generator of its own.
             clock: Clock of a pass of maintenance; None reads the store's clock each time.
         """
+        self.name = name
         self.log_id = log_id
-        self._kept_pages: Loaded | None = {} if keeps_pages else None
-        self._store = store
-        self._clock = clock
-        self._ledgers = ledgers
+        self.store = store
+        self.ledgers = ledgers
         self.random = random or Random()  # noqa: S311 (spreads retries)
+        self._kept_pages: Loaded | None = {} if keeps_pages else None
+        self._clock = clock or store
         self._carry_out: dict[type[Any], Callable[[Any], Awaitable[m.LogReply]]] = {
             m.Sync: self._sync,
             m.ReadHead: self._read_head,
@@ -117,8 +123,7 @@ class Driver:
             LogTimeoutError: The limit was reached; a commit may raise CommitUnknownError instead.
             LedgerLogError: The error of the machine.
         """
-        if self._ledgers is not None:
-            self._ledgers.check_open()
+        self.ledgers.check_open()
         seconds = None if timeout_ms is None else timeout_ms / 1e3
         deadline = Deadline(seconds, lambda: machine.give_up(timeout_ms or 0))
         async with self.retries() as retries, deadline:
@@ -139,14 +144,14 @@ class Driver:
             effect = following
         return effect
 
-    async def perform(self, ask: m.LogRequest[Any]) -> m.LogReply:
+    async def perform(self, effect: m.LogRequest[Any]) -> m.LogReply:
         """The reply to one request, success or failure, without a pause."""
-        return await self._carry_out[type(ask)](ask)
+        return await self._carry_out[type(effect)](effect)
 
     @contextlib.asynccontextmanager
     async def retries(self) -> AsyncIterator[Retries]:
         """The retries of one change of the log; leaves the queue at the end."""
-        retries = Retries(self._store, self.log_id, self.random)
+        retries = Retries(self.store, self.log_id, self.random)
         try:
             yield retries
         finally:
@@ -156,25 +161,25 @@ class Driver:
         self, ledger_id: int, metadata: LedgerMetadata
     ) -> Versioned[LedgerMetadata]:
         """Implements `LogStore.make_ledger`."""
-        return await self._store.make_ledger(self.log_id, ledger_id, metadata)
+        return await self.store.make_ledger(self.log_id, ledger_id, metadata)
 
     def watch_head(self, on_change: OnChange) -> CancelWatch:
         """Implements `LogStore.watch_head`."""
-        return self._store.watch_head(self.log_id, on_change)
+        return self.store.watch_head(self.log_id, on_change)
 
-    async def _sync(self, ask: m.Sync) -> m.Synced:
-        outcome, _ = await _attempt(self._store.sync())
-        return m.Synced(ask.request, outcome)
+    async def _sync(self, effect: m.Sync) -> m.Synced:
+        outcome, _ = await _attempt(self.store.sync())
+        return m.Synced(effect.request, outcome)
 
-    async def _read_head(self, ask: m.ReadHead) -> m.HeadRead:
-        outcome, head = await _attempt(self._store.read_head(self.log_id))
-        outcome, now_ms = await self._time(ask.time, _gone(outcome, head))
-        return m.HeadRead(ask.request, outcome, head, now_ms)
+    async def _read_head(self, effect: m.ReadHead) -> m.HeadRead:
+        outcome, head = await _attempt(self.store.read_head(self.log_id))
+        outcome, now_ms = await self._time(effect.time, _gone(outcome, head))
+        return m.HeadRead(effect.request, outcome, head, now_ms)
 
-    async def _read_producer(self, ask: m.ReadProducer) -> m.ProducerRead:
-        outcome, found = await _attempt(self._store.read_producer(self.log_id, ask.app))
-        outcome, now_ms = await self._time(ask.time, _gone(outcome, found))
-        return m.ProducerRead(ask.request, outcome, found, now_ms)
+    async def _read_producer(self, effect: m.ReadProducer) -> m.ProducerRead:
+        outcome, found = await _attempt(self.store.read_producer(self.log_id, effect.app))
+        outcome, now_ms = await self._time(effect.time, _gone(outcome, found))
+        return m.ProducerRead(effect.request, outcome, found, now_ms)
 
     async def _time(
         self, needed: m.TimeNeeded, outcome: MetadataOutcome
@@ -183,10 +188,9 @@ class Driver:
         if needed is m.TimeNeeded.NONE or outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
             return outcome, 0
         if needed is m.TimeNeeded.RECENT:
-            read, now_ms = await _attempt(self._store.recent_ms())
+            read, now_ms = await _attempt(self.store.recent_ms())
         elif outcome is MetadataOutcome.OK:
-            clock = self._clock or self._store
-            read, now_ms = await _attempt(clock.now_ms(self.log_id))
+            read, now_ms = await _attempt(self._clock.now_ms(self.log_id))
         else:
             return outcome, 0
         if read is not MetadataOutcome.OK or now_ms is None:
@@ -194,113 +198,116 @@ class Driver:
             return MetadataOutcome.UNAVAILABLE, 0
         return outcome, now_ms
 
-    async def _read_registered(self, ask: m.ReadRegistered) -> m.RegisteredRead:
-        outcome, ids = await _attempt(self._store.registered(self.log_id, ask.app))
-        return m.RegisteredRead(ask.request, outcome, tuple(ids or ()))
+    async def _read_registered(self, effect: m.ReadRegistered) -> m.RegisteredRead:
+        outcome, ids = await _attempt(self.store.registered(self.log_id, effect.app))
+        return m.RegisteredRead(effect.request, outcome, tuple(ids or ()))
 
-    async def _read_pages(self, ask: m.ReadPages) -> m.PagesRead:
+    async def _read_pages(self, effect: m.ReadPages) -> m.PagesRead:
         pages: Loaded = {} if self._kept_pages is None else self._kept_pages
-        missing = [page for page in ask.pages if _key_of(page) not in pages]
+        missing = [page for page in effect.pages if _key_of(page) not in pages]
         if missing:
-            outcome, read = await _attempt(self._store.read_pages(self.log_id, missing))
+            outcome, read = await _attempt(self.store.read_pages(self.log_id, missing))
             if read is None:
-                return m.PagesRead(ask.request, _gone(outcome, read), ())
+                return m.PagesRead(effect.request, _gone(outcome, read), ())
             pages.update(zip(map(_key_of, missing), read, strict=True))
-        found = tuple(pages[_key_of(page)] for page in ask.pages)
-        return m.PagesRead(ask.request, MetadataOutcome.OK, found)
+        found = tuple(pages[_key_of(page)] for page in effect.pages)
+        return m.PagesRead(effect.request, MetadataOutcome.OK, found)
 
-    async def _read_password(self, ask: m.ReadPassword) -> m.PasswordRead:
-        assert self._ledgers is not None, "this driver reads no records of ledgers"
+    async def _read_password(self, effect: m.ReadPassword) -> m.PasswordRead:
         try:
-            outcome, metadata = await _attempt(self._ledgers.ledger_metadata(ask.ledger_id))
+            outcome, metadata = await _attempt(self.ledgers.ledger_metadata(effect.ledger_id))
         except LedgerNotFoundError:
             outcome, metadata = MetadataOutcome.GONE, None
         if metadata is None:
-            return m.PasswordRead(ask.request, outcome)
+            return m.PasswordRead(effect.request, outcome)
         if not metadata.has_password:
-            return m.PasswordRead(ask.request, MetadataOutcome.GONE)
-        return m.PasswordRead(ask.request, outcome, metadata.password)
+            return m.PasswordRead(effect.request, MetadataOutcome.GONE)
+        return m.PasswordRead(effect.request, outcome, metadata.password)
 
-    async def _write_pages(self, ask: m.WritePages) -> m.PagesWritten:
-        work = self._store.write_pages(self.log_id, ask.token, ask.pages)
+    async def _write_pages(self, effect: m.WritePages) -> m.PagesWritten:
+        work = self.store.write_pages(self.log_id, effect.token, effect.pages)
         outcome, version = await _attempt(work)
         reach("commit.pages_written")
-        return m.PagesWritten(ask.request, outcome, version)
+        return m.PagesWritten(effect.request, outcome, version)
 
-    async def _write_head(self, ask: m.WriteHead) -> m.Written:
-        is_commit = ask.app is not None
+    async def _write_head(self, effect: m.WriteHead) -> m.Written:
+        is_commit = effect.app is not None
         if is_commit:
             reach("commit.before_multi")
         try:
-            outcome, version = await _attempt(self._store.write_head(self.log_id, ask))
+            outcome, version = await _attempt(self.store.write_head(self.log_id, effect))
         except LedgerNotFoundError:
             outcome, version = MetadataOutcome.GONE, None
         if is_commit:
             reach("commit.after_multi")
-        elif ask.unlisted:
+        elif effect.unlisted:
             reach("sweep.unlisted")
-        return m.Written(ask.request, outcome, version)
+        return m.Written(effect.request, outcome, version)
 
-    async def _write_producer(self, ask: m.WriteProducer) -> m.Written:
+    async def _write_producer(self, effect: m.WriteProducer) -> m.Written:
         outcome, version = await _attempt(
-            self._store.write_producer(
-                self.log_id, ask.app, ask.producer, ask.version, ask.deregistered, ask.released
+            self.store.write_producer(
+                self.log_id,
+                effect.app,
+                effect.producer,
+                effect.version,
+                effect.deregistered,
+                effect.released,
             )
         )
-        if ask.deregistered or ask.released:
+        if effect.deregistered or effect.released:
             reach("sweep.deregistered")
         else:
             reach("run.taken_over")
-        return m.Written(ask.request, outcome, version)
+        return m.Written(effect.request, outcome, version)
 
-    async def _read_staged(self, ask: m.ReadStaged) -> m.StagedRead:
-        outcome, found = await _attempt(self._staged(ask.app))
+    async def _read_staged(self, effect: m.ReadStaged) -> m.StagedRead:
+        outcome, found = await _attempt(self._staged(effect.app))
         ledgers, now_ms = found or ((), 0)
-        return m.StagedRead(ask.request, outcome, tuple(ledgers), now_ms)
+        return m.StagedRead(effect.request, outcome, tuple(ledgers), now_ms)
 
     async def _staged(self, app: str) -> tuple[tuple[m.StagedRegistration, ...], int]:
-        clock = self._clock or self._store
-        now_ms = await clock.now_ms(self.log_id)
-        return tuple(await self._store.staged(self.log_id, app)), now_ms
+        now_ms = await self._clock.now_ms(self.log_id)
+        return tuple(await self.store.staged(self.log_id, app)), now_ms
 
-    async def _read_registrations(self, ask: m.ReadRegistrations) -> m.RegistrationsRead:
-        outcome, found = await _attempt(self._registrations(set(ask.ledger_ids)))
-        return m.RegistrationsRead(ask.request, outcome, tuple(found or ()))
+    async def _read_registrations(self, effect: m.ReadRegistrations) -> m.RegistrationsRead:
+        outcome, found = await _attempt(self._registrations(set(effect.ledger_ids)))
+        return m.RegistrationsRead(effect.request, outcome, tuple(found or ()))
 
     async def _registrations(
         self, wanted: set[int]
     ) -> list[tuple[str, Versioned[ProducerRecord], tuple[int, ...]]]:
         found = []
-        for app in await self._store.producers(self.log_id):
+        for app in await self.store.producers(self.log_id):
             # A registration that ends in between makes the write at this record fail.
-            producer = await self._store.read_producer(self.log_id, app)
-            ids = [i for i in await self._store.registered(self.log_id, app) if i in wanted]
+            producer = await self.store.read_producer(self.log_id, app)
+            ids = [i for i in await self.store.registered(self.log_id, app) if i in wanted]
             if ids and producer is not None:
                 found.append((app, producer, tuple(ids)))
         return found
 
-    async def _touch_pages(self, ask: m.TouchPages) -> m.Written:
-        outcome, version = await _attempt(self._store.touch_pages(self.log_id, ask.token))
+    async def _touch_pages(self, effect: m.TouchPages) -> m.Written:
+        outcome, version = await _attempt(self.store.touch_pages(self.log_id, effect.token))
         outcome = MetadataOutcome.GONE if outcome is MetadataOutcome.CONFLICT else outcome
         reach("sweep.pages_touched")
-        return m.Written(ask.request, outcome, version)
+        return m.Written(effect.request, outcome, version)
 
-    async def _delete_pages(self, ask: m.DeletePages) -> m.Written:
-        work = self._store.delete_pages(self.log_id, ask.token, ask.kept)
+    async def _delete_pages(self, effect: m.DeletePages) -> m.Written:
+        work = self.store.delete_pages(self.log_id, effect.token, effect.kept)
         outcome, _ = await _attempt(work)
-        return m.Written(ask.request, outcome)
+        return m.Written(effect.request, outcome)
 
-    async def _drop_ledger(self, ask: m.DropLedger) -> m.Written:
-        if ask.marked_ms is not None:
-            marked = self._store.marked_ms(self.log_id, ask.ledger_id)
+    async def _drop_ledger(self, effect: m.DropLedger) -> m.Written:
+        if effect.marked_ms is not None:
+            marked = self.store.marked_ms(self.log_id, effect.ledger_id)
             outcome, marked_ms = await _attempt(marked)
-            if outcome is MetadataOutcome.OK and marked_ms != ask.marked_ms:
+            if outcome is MetadataOutcome.OK and marked_ms != effect.marked_ms:
                 outcome = MetadataOutcome.CONFLICT
             if outcome is not MetadataOutcome.OK:
-                return m.Written(ask.request, outcome)
-        outcome, is_gone = await _attempt(self.drop_ledger(ask.ledger_id))
+                return m.Written(effect.request, outcome)
+        outcome, is_gone = await _attempt(self.drop_ledger(effect.ledger_id))
         is_kept = outcome is MetadataOutcome.OK and not is_gone
-        return m.Written(ask.request, MetadataOutcome.UNAVAILABLE if is_kept else outcome)
+        return m.Written(effect.request, MetadataOutcome.UNAVAILABLE if is_kept else outcome)
 
     async def drop_ledger(self, ledger_id: int, *, may_seal: bool = True) -> bool:
         """Seal and delete a ledger that no version can list any more, then delete its mark.
@@ -312,14 +319,13 @@ class Driver:
             MetadataUnavailableError: The store cannot be reached; the ledger is kept.
             MetadataUnknownError: It may be deleted; a retry is safe.
         """
-        assert self._ledgers is not None, "this driver deletes no ledgers"
         try:
-            metadata = await self._ledgers.ledger_metadata(ledger_id)
+            metadata = await self.ledgers.ledger_metadata(ledger_id)
             if not metadata.is_closed and not may_seal:
                 return False
-            await self._ledgers.seal(ledger_id, password=metadata.password)
+            await self.ledgers.seal(ledger_id, password=metadata.password)
             reach("sweep.ledger_sealed")
-            await self._ledgers.delete_ledger(ledger_id)
+            await self.ledgers.delete_ledger(ledger_id)
             reach("sweep.ledger_deleted")
         except LedgerNotFoundError:
             pass
@@ -327,7 +333,7 @@ class Driver:
             raise
         except LedgerLogError:
             return False
-        await self._store.forget_mark(self.log_id, ledger_id)
+        await self.store.forget_mark(self.log_id, ledger_id)
         return True
 
 

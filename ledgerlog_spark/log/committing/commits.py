@@ -1,0 +1,386 @@
+"""Commits of jobs to one log (LOGS.md#K1)."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.client.handles.creation import LedgerSpec, checked_new_password
+from ledgerlog_spark.errors import (
+    ConcurrentCommitError,
+    ConfigurationError,
+    LedgerLogError,
+    MetadataVersionError,
+)
+from ledgerlog_spark.log.committing.job import Job, checked_app, plan_job
+from ledgerlog_spark.log.committing.range_writer import RangeWriter
+from ledgerlog_spark.log.committing.staged_ledger import StagedLedger
+from ledgerlog_spark.log.failpoints import reach
+from ledgerlog_spark.log.host import CHANGE_TIMEOUT_MS
+from ledgerlog_spark.log.maintenance.older_ledgers import seal_open
+from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
+from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind, Joined
+from ledgerlog_spark.protocol.log.commit.merge import MergeMachine, MergeRequest
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
+from ledgerlog_spark.protocol.log.commit.result import CommitResult
+from ledgerlog_spark.protocol.log.password import check_password
+from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX, LogProperties
+from ledgerlog_spark.protocol.log.read.versions import LogState, StateMachine
+from ledgerlog_spark.protocol.log.seal import APP_KEY, LOG_ID_KEY, SINCE_KEY
+from ledgerlog_spark.protocol.log.state.records import Item, StagedRange, WriteMode
+from ledgerlog_spark.protocol.log.sweep import STEP_LEDGERS_MAX, StagedSweep
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.log.committing.known_logs import KnownLogs
+    from ledgerlog_spark.log.host import LogHost
+    from ledgerlog_spark.model import LedgerMetadata, Versioned
+
+REGISTER_ATTEMPTS_MAX = 20
+
+
+class LogCommits:
+    """Begins jobs, writes their ranges, and commits them.
+
+    Called on the client's event loop.
+    """
+
+    def __init__(self, host: LogHost) -> None:
+        self._host = host
+        self._name = host.name
+        self._log_id = host.log_id
+        self._store = host.store
+        self._ledgers = host.ledgers
+
+    async def begin(
+        self,
+        *,
+        schema: bytes = b"",
+        mode: WriteMode = WriteMode.APPEND,
+        app: str | None = None,
+        batch_id: int = 0,
+        run: str | None = None,
+        kind: JobKind = JobKind.BATCH,
+        overwrite_if_changed: bool = False,
+        password: bytes = b"",
+        planned: LogState | None = None,
+    ) -> Job:
+        """Fix the data that tasks and commit of one batch need, and take over as its producer.
+
+        Called once for each job, before its tasks; the result is sent to them.
+
+        Args:
+            schema: Schema of the rows, as an Arrow schema message; decided by the caller.
+            mode: Append or overwrite.
+            app: The producer; None makes a UUID, so that the batch is committed for certain.
+            batch_id: At least 0.
+            run: The query run; None makes a UUID.
+            kind: Whether an app's older batch is skipped (batch) or an error (stream).
+            overwrite_if_changed: Overwrite also rows that others commit after this call.
+            password: Password of the new ledgers, which is the log's if it has rows; guards
+                against mistakes only.
+            planned: The state that `schema` was decided on; None reads it now. If others change
+                the schema after it, the commit fails.
+
+        Raises:
+            ConfigurationError: A bad app or batch id, or a password that is too long.
+            StaleCheckpointError: A stream whose batch id went back.
+            ProducerFencedError: A later run took over.
+            UnauthorizedError: The log has another password.
+        """
+        app = f"{JOB_APP_PREFIX}{uuid.uuid4()}" if app is None else checked_app(app)
+        if batch_id < 0:
+            raise ConfigurationError(f"txnVersion {batch_id}: it counts from 0", key="txnVersion")
+        checked_new_password(password)
+        run = str(uuid.uuid4()) if run is None else run
+        if planned is None:
+            planned = await self._host.run(StateMachine(self._name))
+        check_password(self._name, planned.head, password)
+        joined = await self._join(app=app, run=run, batch_id=batch_id, kind=kind)
+        plan = plan_job(
+            planned,
+            schema=schema,
+            mode=mode,
+            overwrite_if_changed=overwrite_if_changed,
+            password=password,
+        )
+        return plan.job(app=app, run=run, batch_id=batch_id, kind=kind, is_replay=joined.is_replay)
+
+    async def open_range(self, job: Job, schema_message: bytes | None = None) -> RangeWriter:
+        """A range in a new ledger, which is closed when the range is finished.
+
+        Args:
+            job: As `begin` made it.
+            schema_message: Entry 0; None for the job's own schema.
+
+        Raises:
+            ProducerFencedError: A later run took over; the job cannot commit any more.
+            NotEnoughBookiesError: Fewer writable bookies than the log's ensemble size.
+            MetadataUnavailableError: The metadata store cannot be reached.
+        """
+        ledger = await self.open_ledger(job, schema_message)
+
+        async def close(_: RangeWriter) -> None:
+            await ledger.close()
+
+        return RangeWriter(ledger, close)
+
+    async def open_ledger(
+        self, job: Job, schema_message: bytes | None = None, *, ledger_id: int | None = None
+    ) -> StagedLedger:
+        """A new ledger, registered for the job; its schema message is being sent.
+
+        Args:
+            job: As `begin` made it.
+            schema_message: Entry 0; None for the job's own schema.
+            ledger_id: From `new_ledger_ids`, each once; None takes a new one.
+
+        Raises:
+            ProducerFencedError: A later run took over; the job cannot commit any more.
+            NotEnoughBookiesError: Fewer writable bookies than the log's ensemble size.
+            MetadataUnavailableError: The metadata store cannot be reached.
+        """
+        properties = LogProperties.from_mapping(job.properties)
+
+        async def register(ledger_id: int, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
+            return await self._register(job, ledger_id, metadata)
+
+        custom = {
+            LOG_ID_KEY: self._log_id.encode(),
+            APP_KEY: job.app.encode(),
+            SINCE_KEY: str(job.since_offset).encode(),
+        }
+        spec = LedgerSpec(properties.quorum, properties.digest_type, job.password, custom)
+        handle = await self._ledgers.create_registered_ledger(register, spec, ledger_id=ledger_id)
+        reach("ledger.registered")
+        ledger = StagedLedger(handle, properties)
+        ledger.start(job.schema if schema_message is None else schema_message)
+        return ledger
+
+    async def new_ledger_ids(self, count: int) -> Sequence[int]:
+        """Rising ids for `open_ledger`, unique in the cluster; each is used once.
+
+        Args:
+            count: 1 to 64.
+
+        Raises:
+            MetadataUnavailableError: None were taken.
+        """
+        return await self._ledgers.new_ledger_ids(count)
+
+    async def join(self, job: Job) -> Joined:
+        """Take over as the producer of a stream's job, or find that its run has done so.
+
+        Raises:
+            StaleCheckpointError: The batch id went back.
+            ProducerFencedError: A later run took over.
+            ConfigurationError: A bad app.
+        """
+        checked_app(job.app)
+        return await self._join(app=job.app, run=job.run, batch_id=job.batch_id, kind=job.kind)
+
+    async def seal_before(self, app: str, epoch: int) -> int:
+        """Seal the producer's open ledgers of epochs before `epoch`; counts them (LOGS.md#P6).
+
+        Args:
+            app: The producer.
+            epoch: Epoch of the run that took over.
+
+        Raises:
+            MetadataError: The registrations could not be read.
+        """
+        older = await self._store.registered_before(self._log_id, app, epoch)
+        return (await seal_open(older, self._host)).sealed
+
+    async def commit(
+        self,
+        job: Job,
+        ranges: Sequence[StagedRange],
+        *,
+        known: KnownLogs | None = None,
+        is_last: bool = False,
+        timeout_ms: int = CHANGE_TIMEOUT_MS,
+    ) -> CommitResult:
+        """Make the batch visible, once and whole; durable on return.
+
+        Args:
+            job: As `begin` made it.
+            ranges: Of all tasks, by partition id.
+            known: State of this process after its last commits; this commit updates it.
+            is_last: After this call returned the caller neither commits the job again nor writes
+                for it: a producer that was made for it is deleted, with one request more.
+            timeout_ms: Limit of the whole call, its turn among other writers included.
+
+        Raises:
+            ConcurrentCommitError: Another commit conflicts with this batch.
+            ProducerFencedError: A later run took over, or the job took longer than stagingTtlMs.
+            SchemaMismatchError: The schema cannot be stored.
+            UnauthorizedError: The log has another password than the job.
+            LogNotFoundError: The log was deleted.
+            LogTimeoutError: It took longer than `timeout_ms`, and nothing was committed; retriable.
+            CommitUnknownError: It was sent, and took longer or got no answer. Not definite; a retry
+                is safe.
+        """
+        request = CommitRequest(
+            app=job.app,
+            run=job.run,
+            batch_id=job.batch_id,
+            ranges=tuple(ranges),
+            mode=job.mode,
+            schema=job.schema,
+            schema_id=job.schema_id,
+            base_schema_id=job.base_schema_id,
+            planned_version=job.planned_version,
+            overwrite_if_changed=job.overwrite_if_changed,
+            password=job.password,
+            is_first=bool(job.schema) and job.planned_version == 0,
+        )
+        reach("commit.begun")
+        before = known.take(self._log_id, job.app) if known is not None else None
+        machine = CommitMachine(
+            self._name,
+            request,
+            token=uuid.uuid4().hex,
+            known=before,
+            now_ms=await self._store.recent_ms() if before is not None else 0,
+        )
+        result = await self._host.run(machine, timeout_ms=timeout_ms)
+        if known is not None:
+            known.put(self._log_id, job.app, machine.known_after)
+        if is_last:
+            await self.forget_job(job.app, machine, request.ledger_ids)
+        return result
+
+    async def abort(self, job: Job) -> None:
+        """Does nothing: Spark also calls it after a successful commit.
+
+        The ledgers of the job were never listed, or are listed for good; the sweeper finds out
+        which of the two.
+        """
+
+    async def switch(self, job: Job, replaced: Sequence[Item], staged: StagedRange) -> CommitResult:
+        """List one range in place of others that hold the same rows (LOGS.md#U13).
+
+        Args:
+            job: The job of the merge, begun only for it.
+            replaced: As listed when their rows were read.
+            staged: A range in a ledger of the job.
+
+        Raises:
+            ConcurrentCommitError: The log no longer lists just these ranges. Nothing was changed.
+            ProducerFencedError: The job took longer than stagingTtlMs. Nothing was changed.
+            UnauthorizedError: The log has another password than the job. Nothing was changed.
+            CommitUnknownError: Not definite.
+        """
+        request = MergeRequest(job.app, job.run, tuple(replaced), staged, job.password)
+        machine = MergeMachine(self._name, request, token=uuid.uuid4().hex)
+        result = await self._host.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
+        await self.forget_job(job.app, machine, frozenset((staged.ledger_id,)))
+        return result
+
+    async def release(self, job: Job) -> None:
+        """Delete the producer that was made for a job; the job can commit nothing any more.
+
+        Its unlisted ledgers are left to the sweeper, which need not wait for them.
+
+        Raises:
+            MetadataError: The store failed; the sweeper does it after `stagingTtlMs`.
+        """
+        assert job.app.startswith(JOB_APP_PREFIX), job.app
+        await self._store.sync()
+        if await self._store.read_producer(self._log_id, job.app) is None:
+            return
+        while True:
+            sweep = StagedSweep(self._name, app=job.app, staging_ttl_ms=-1)
+            step = await self._host.run(sweep)
+            if step.is_complete:
+                break
+        found = await self._store.read_producer(self._log_id, job.app)
+        if found is not None:
+            await self._store.delete_producer(self._log_id, job.app, found.version)
+
+    async def _join(
+        self,
+        *,
+        app: str,
+        run: str,
+        batch_id: int,
+        kind: JobKind,
+        may_create: bool = True,
+        syncs_first: bool = True,
+    ) -> Joined:
+        machine = EpochMachine(
+            self._name,
+            app=app,
+            run=run,
+            batch_id=batch_id,
+            kind=kind,
+            may_create=may_create,
+            syncs_first=syncs_first,
+        )
+        return await self._host.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
+
+    async def _register(
+        self, job: Job, ledger_id: int, metadata: LedgerMetadata
+    ) -> Versioned[LedgerMetadata]:
+        for attempt in range(REGISTER_ATTEMPTS_MAX):
+            joined = await self._join(
+                app=job.app,
+                run=job.run,
+                batch_id=job.batch_id,
+                kind=job.kind,
+                may_create=job.kind is JobKind.STREAM,
+                syncs_first=attempt > 0,  # the registration checks the version that was read
+            )
+            try:
+                return await self._store.register_ledger(
+                    self._log_id, job.app, joined.epoch, joined.version, ledger_id, metadata
+                )
+            except MetadataVersionError:
+                continue
+        raise ConcurrentCommitError(
+            f"producer {job.app!r} of log {self._name!r} was changed by other processes at every "
+            "attempt, so "
+            "no ledger could be registered: stop the other runs of the producer, then retry",
+            log=self._name,
+            app=job.app,
+            retriable=True,
+        )
+
+    async def forget_job(self, app: str, commit: CommitMachine, listed: frozenset[int]) -> None:
+        """Delete the producer of one job, whose commit has just ended.
+
+        One request, for the commit left all the needed state, or two when it wrote nothing. The
+        sweeper deletes the rest after `stagingTtlMs` (LOGS.md#W9).
+        """
+        if not app.startswith(JOB_APP_PREFIX):
+            return
+        after = commit.known_after
+        if after is None:
+            await self._forget_idle_job(app)
+            return
+        version, left = after.producer.version, sorted(after.registered)
+        with contextlib.suppress(LedgerLogError):
+            while len(left) > STEP_LEDGERS_MAX:
+                some, left = left[:STEP_LEDGERS_MAX], left[STEP_LEDGERS_MAX:]
+                version = await self._store.write_producer(
+                    self._log_id, app, after.producer.value, version, *_apart(some, listed)
+                )
+            await self._store.delete_producer(self._log_id, app, version, *_apart(left, listed))
+
+    async def _forget_idle_job(self, app: str) -> None:
+        """Delete such a producer whose commit had nothing to write, unless it owns a ledger."""
+        with contextlib.suppress(LedgerLogError):
+            found = await self._store.read_producer(self._log_id, app)
+            if found is not None:
+                await self._store.delete_producer(self._log_id, app, found.version)
+
+
+def _apart(ledger_ids: Sequence[int], listed: frozenset[int]) -> tuple[list[int], list[int]]:
+    """The unlisted ledgers, and the listed ones."""
+    return (
+        [ledger_id for ledger_id in ledger_ids if ledger_id not in listed],
+        [ledger_id for ledger_id in ledger_ids if ledger_id in listed],
+    )
