@@ -6,7 +6,8 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.log import clock, log
+from ledgerlog_spark.log import clock
+from ledgerlog_spark.log.committing import commits
 from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.maintenance import sweeper
 from ledgerlog_spark.log.maintenance.sweeper import _LogSweep
@@ -164,7 +165,7 @@ def mark_is_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
 
 def any_password_begins_a_job(patch: pytest.MonkeyPatch) -> None:
     """And any password commits."""
-    for module in (log, log_commit):
+    for module in (commits, log_commit):
         patch.setattr(module, "check_password", lambda *_: None)
 
 
