@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 GLOSSARY: Final = ROOT / "docs" / "GLOSSARY.md"
 
-KNOWN: Final[dict[str, str]] = {
-}
+KNOWN: Final[dict[str, str]] = {}
 """Names that the glossary forbids and that are still there, with what they are to become."""
 
 TWICE: Final[dict[str, str]] = {
