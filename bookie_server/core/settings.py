@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ledgerlog_spark.errors import ConfigurationError
-
 KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
 FILE_SIZE_BYTES_MIN = 64 * KIBIBYTE
 GROUPS_IN_FILE_MIN = 8
 OPEN_FILES_MIN = 8
+MAY_BE_0 = ("free_bytes_min", "pool_files_max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +32,12 @@ class StorageSettings:
     tombstone_keep_s: int = 7 * 24 * 3_600  # shortest time for which a dropped ledger is remembered
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
-            value = getattr(self, name)
-            if value < 0 or (value == 0 and name not in ("free_bytes_min", "pool_files_max")):
-                raise ConfigurationError(
-                    f"{name} = {value}: set a number greater than 0", key=name, value=value
-                )
-        if self.open_files_max < OPEN_FILES_MIN:
-            raise ConfigurationError(
-                f"open_files_max = {self.open_files_max}: set at least {OPEN_FILES_MIN}",
-                key="open_files_max",
-                value=self.open_files_max,
-            )
-        if self.file_size_bytes < FILE_SIZE_BYTES_MIN or self.file_size_bytes % 4096:
-            raise ConfigurationError(
-                f"file_size_bytes = {self.file_size_bytes}: set a multiple of 4096, at least "
-                f"{FILE_SIZE_BYTES_MIN}",
-                key="file_size_bytes",
-                value=self.file_size_bytes,
-            )
+        # `BookieSettings` and `descriptors` refuse such values of an operator with an explanation.
+        sizes = {name: getattr(self, name) for name in self.__slots__}
+        assert all(size >= (name not in MAY_BE_0) for name, size in sizes.items()), sizes
+        assert self.open_files_max >= OPEN_FILES_MIN
+        assert self.file_size_bytes >= FILE_SIZE_BYTES_MIN
+        assert self.file_size_bytes % 4096 == 0
 
     @property
     def group_bytes(self) -> int:

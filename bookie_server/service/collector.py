@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from bookie_server.ports import Future, LedgerListing, Tasks
+from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import Code
 
@@ -22,26 +22,13 @@ BATCH_LEDGERS = 256
 """Ledgers looked up after one sync, and dropped with tombstones in few groups."""
 
 
-class CollectedStorage(Protocol):
-    """The part of LedgerStorage that a collector uses."""
-
-    async def droppable(self) -> Sequence[int]:
-        """Return the ledgers with entries to drop, in ascending order."""
-
-    def drop(self, ledger_id: int, on_done: Callable[[Code], None]) -> None:
-        """Write a tombstone; calls `on_done` after it is durable or refused."""
-
-    async def reclaim(self) -> None:
-        """Free files without live entries, forget old tombstones."""
-
-
 @dataclass(frozen=True, slots=True)
 class Collected:
     """The result of one pass."""
 
     is_whole: bool  # otherwise the metadata store did not answer, and nothing was dropped
-    ledgers_held: int  # before the pass, without dropped ones
-    ledgers_dropped: int  # durably
+    ledgers_held: int = 0  # before the pass, without dropped ones
+    ledgers_dropped: int = 0  # durably
 
 
 class Collector:
@@ -50,7 +37,7 @@ class Collector:
     def __init__(
         self,
         *,
-        storage: CollectedStorage,
+        storage: LedgerStorage,
         listing: LedgerListing,
         tasks: Tasks,
         interval_ms: int,
@@ -104,14 +91,16 @@ class Collector:
             requests, self._waiting = self._waiting, []
             collected = await self._pass()
             self._on_pass(collected)
-            answer(requests, collected)
-        answer(self._waiting, Collected(is_whole=False, ledgers_held=0, ledgers_dropped=0))
+            for request in requests:
+                resolve(request, collected)
+        for request in self._waiting:
+            resolve(request, Collected(is_whole=False))
 
     async def _pass(self) -> Collected:
         held = await self._storage.droppable()
         unlisted = await self._listing.unlisted(held)
         if unlisted is None:
-            return Collected(is_whole=False, ledgers_held=len(held), ledgers_dropped=0)
+            return Collected(is_whole=False, ledgers_held=len(held))
         dropped = 0
         for start in range(0, len(unlisted), BATCH_LEDGERS):
             dropped += await self._drop_deleted(unlisted[start : start + BATCH_LEDGERS])
@@ -139,9 +128,3 @@ class Collector:
             self._storage.drop(ledger_id, note)
         await answered
         return codes.count(Code.OK)
-
-
-def answer(requests: list[Future[Collected]], collected: Collected) -> None:
-    """Resolve the requests of a pass."""
-    for future in requests:
-        resolve(future, collected)

@@ -176,12 +176,12 @@ class Bookie:
             listing=StoreLedgerListing(stores.ledgers, stores.registration, self.bookie_id),
             tasks=self._tasks,
             interval_ms=self.settings.gc_interval_ms,
-            on_pass=self._tell_pass,
+            on_pass=self._log_pass,
         )
         self._closers.callback(collector.stop)
         return collector
 
-    def _tell_pass(self, collected: Collected) -> None:
+    def _log_pass(self, collected: Collected) -> None:
         if collected.ledgers_dropped or not collected.is_whole:
             _logger.info("collected", **asdict(collected))
 

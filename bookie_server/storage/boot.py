@@ -10,7 +10,7 @@ are synced, the replayed files are finished, and one MANIFEST commits everything
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from bookie_server.core.index_format import LedgerTotal
@@ -44,6 +44,7 @@ from bookie_server.storage.journal import append_encoded, append_end_mark
 from bookie_server.storage.reading.readings import finish
 from bookie_server.storage.replay import Scanner
 from bookie_server.storage.shared import Shared
+from bookie_server.storage.slices import run_in_slices
 
 
 @dataclass(slots=True)
@@ -315,7 +316,8 @@ class Boot:
         for ledger_id in {r.ledger_id for r in runs} - {r.ledger_id for r in live}:
             index.name_only(ledger_id)
         identity = file.entry.identity
-        body, live_bytes = encoded(index.encoding(identity))
+        encoding = index.encoding(identity)
+        body, live_bytes = await run_in_slices(encoding, self.shared.give_way)
         record = JournalRecord(JournalRecordKind.FINISH, body=body)
         record.identity, record.offset = identity, aligned(verdict.write_from)
         record.sequence = record.origin_sequence = verdict.next_sequence
@@ -336,16 +338,6 @@ class Boot:
         await finish(read_index_head(done))
         handle.may_close()
         self.finished.append(done)
-
-
-def encoded(encoding: Generator[None, None, tuple[bytes, int]]) -> tuple[bytes, int]:
-    """Run an encoding to its end in one turn: no client is served yet."""
-    while True:
-        try:
-            next(encoding)
-        except StopIteration as end:
-            result: tuple[bytes, int] = end.value
-            return result
 
 
 def _was_never_reached(file: Replayed) -> bool:

@@ -41,7 +41,7 @@ class LedgerStorage:
         self.was_unclean = boot.was_unclean
         self.failure: StorageError | None = None  # the error that ended it
         self.on_state_change: Callable[[], None] = lambda: None  # of `is_writable` or `failure`
-        self._keeper = keeper = FileKeeper(shared, boot, self._fail, self._tell_state)
+        self._keeper = keeper = FileKeeper(shared, boot, self._fail, self._state_changed)
         self._journal = journal = Journal(shared, keeper, self._on_durable, self._on_lost)
         self._reader = Reader(shared, keeper)
         self._recent = RecentBodies(shared.settings.recent_bytes_max)
@@ -179,7 +179,7 @@ class LedgerStorage:
                 self._health.in_flight_bytes -= record.body_size
             self._answer(record, Code.IO_ERROR)
 
-    def _tell_state(self) -> None:
+    def _state_changed(self) -> None:
         self.on_state_change()
 
     def _fail(self, error: StorageError) -> None:

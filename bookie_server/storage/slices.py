@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -15,3 +15,16 @@ def parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
     """Yield the items in slices of one turn each."""
     for start in range(0, len(items), UNITS_PER_TURN):
         yield items[start : start + UNITS_PER_TURN]
+
+
+async def run_in_slices(
+    work: Generator[None, None, T], give_way: Callable[[], Awaitable[None]]
+) -> T:
+    """Return the result of `work`; other tasks run each time it yields."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await give_way()

@@ -207,7 +207,7 @@ MUTATIONS = [
     ),
     Mutation(
         "busy_connections_are_replaced",
-        f"{SERVICE}/v2/connection_slots.py",
+        f"{SERVICE}/v2/server.py",
         "if connection.is_idle and (is_known_host or not connection.is_proven)",
         "if is_known_host or not connection.is_proven",
         "a newcomer takes the place of a peer whose requests are out",

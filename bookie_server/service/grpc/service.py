@@ -14,7 +14,13 @@ from typing import Any, Final, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from bookie_server.core import requests as storage_requests
+from bookie_server.core.requests import (
+    StoredAdd,
+    StoredBatchRead,
+    StoredRead,
+    add_is_well_formed,
+    evenly_spaced,
+)
 from bookie_server.errors import StorageError, TooManyRangesError
 from bookie_server.service.collector import Collector
 from bookie_server.service.grpc.calls import FairSlots
@@ -145,7 +151,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             return pb.BatchReadReply(code=self._counted(Code.BAD_REQUEST))
         share = self._lanes.reads.share(_host_of(context))
         code, entries, taken = await self._batches.in_line(
-            storage_requests.StoredBatchRead(
+            StoredBatchRead(
                 request.ledger_id,
                 request.first_entry_id,
                 min(request.count_max, BATCH_COUNT_MAX),
@@ -252,9 +258,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         if not size_bytes_max or count > RUN_ENTRIES_MAX or not share.budget.is_ample:
             return (), (share, 0)
         return await self._batches.at_once(
-            storage_requests.StoredBatchRead(
-                request.ledger_id, first_entry_id, count, size_bytes_max
-            ),
+            StoredBatchRead(request.ledger_id, first_entry_id, count, size_bytes_max),
             share,
         )
 
@@ -354,9 +358,9 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             answer(Code.BAD_REQUEST)
             return
         body = request.body
-        add = storage_requests.StoredAdd(
+        add = StoredAdd(
             request.ledger_id,
-            storage_requests.evenly_spaced(tuple(request.entry_ids)),
+            evenly_spaced(tuple(request.entry_ids)),
             tuple(request.lengths),
             body,
             request.master_key,
@@ -364,7 +368,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         )
         counters = self._counters
         counters.add_requests += 1
-        if not storage_requests.add_is_well_formed(add):
+        if not add_is_well_formed(add):
             answer(Code.BAD_REQUEST)
             return
         counters.add_entries += count
@@ -398,7 +402,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             return
         self._counters.fence_requests += bool(request.fence_key)
         self._storage.read(
-            storage_requests.StoredRead(
+            StoredRead(
                 request.ledger_id,
                 request.entry_id,
                 request.fence_key or None,

@@ -43,7 +43,7 @@ class Lanes:
     """
 
     def __init__(self, connections_max: int, in_flight_bytes_max: int) -> None:
-        shared_bytes = shared_bytes_of(connections_max, in_flight_bytes_max)
+        shared_bytes = in_flight_bytes_max - connections_max * CONNECTION_RESERVE_BYTES
         self.adds = Budget("adds", shared_bytes // 2)
         self.reads = Budget("reads", 3 * shared_bytes // 8)
         self.control = Budget("control", shared_bytes // 8)
@@ -89,11 +89,6 @@ class PeerShares:
         """Record that a frame of this size was completed."""
         self.adds.trust(frame_size_bytes)
         self.control.trust(frame_size_bytes)
-
-
-def shared_bytes_of(connections_max: int, in_flight_bytes_max: int) -> int:
-    """Bytes of all lanes beyond the connections' reserves."""
-    return in_flight_bytes_max - connections_max * CONNECTION_RESERVE_BYTES
 
 
 class ReadReserve:

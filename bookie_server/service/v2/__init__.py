@@ -2,7 +2,6 @@
 
 - `server`: listens, admits, drains. `connection`: receives frames, sends answers. `shared`: state
   shared by connections. `operations`: turns frames into requests, and outcomes into answers.
-  `requests`: a request's lane and refusal.
-- `receive_memory`: the memory that a connection receives into. `connection_slots`: chooses the
-  connections to keep. `peer_watch`, `sweeper`: close connections whose peers stall.
+  `requests`: a frame's lane. `receive_memory`: the memory that a connection receives into.
+- `peer_watch`, `sweeper`: close connections whose peers stall.
 """

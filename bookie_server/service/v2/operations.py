@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from bookie_server.config import ANSWERS_RESERVE_BYTES
-from bookie_server.core import requests as storage_requests
+from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
 from bookie_server.service.limits.budget import Share
 from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES, WRITE_COST_BYTES, ReadReserve
 from bookie_server.service.logging import get_logger
@@ -20,11 +20,10 @@ from bookie_server.service.v2.requests import (
     is_batch_read,
     is_control,
     is_read,
-    refusal_of,
     size_allowed,
     size_wanted,
 )
-from bookie_server.service.v2.shared import V2Shared
+from bookie_server.service.v2.shared import BATCH_COUNT_MAX, V2Shared
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.answers import (
@@ -35,6 +34,7 @@ from ledgerlog_spark.wire.answers import (
     encode_refusal,
 )
 from ledgerlog_spark.wire.frames import ReceiveBuffer
+from ledgerlog_spark.wire.opcodes import Opcode
 from ledgerlog_spark.wire.requests import (
     AddRequest,
     AddRunRequest,
@@ -91,7 +91,7 @@ class V2Operations(PeerConnection):
         if not is_batch_read(body):
             return self.shares.adds, REQUEST_OVERHEAD_BYTES
         # A shorter answer is valid: the peer requests the rest.
-        wanted = size_wanted(body, self._shared.batch_size_bytes_max) + REQUEST_OVERHEAD_BYTES
+        wanted = size_wanted(body, self._shared.frame_size_bytes_max) + REQUEST_OVERHEAD_BYTES
         allowed = max(share.allowance_bytes, ANSWERS_RESERVE_BYTES)
         # Except if its first entry alone did not fit before: for that it waits in line.
         least = min(self._batch_least_bytes, share.size_bytes_max)
@@ -144,7 +144,7 @@ class V2Operations(PeerConnection):
     def _add(self, request: AddRequest, body: memoryview, share: Share, taken_bytes: int) -> None:
         version, flags, ledger_id, entry_id, master_key, entry = request
         self._store(
-            storage_requests.StoredAdd(
+            StoredAdd(
                 ledger_id,
                 (entry_id,),
                 (len(entry),),
@@ -162,7 +162,7 @@ class V2Operations(PeerConnection):
         self, request: AddRunRequest, body: memoryview, share: Share, taken_bytes: int
     ) -> None:
         self._store(
-            storage_requests.StoredAdd(
+            StoredAdd(
                 request.ledger_id,
                 request.entry_ids,
                 request.lengths,
@@ -184,7 +184,7 @@ class V2Operations(PeerConnection):
 
     def _store(
         self,
-        add: storage_requests.StoredAdd,
+        add: StoredAdd,
         encode: Callable[[Code], bytes],
         body: memoryview,
         share: Share,
@@ -217,9 +217,7 @@ class V2Operations(PeerConnection):
         counters.read_requests += 1
         counters.fence_requests += master_key is not None
         self._shared.storage.read(
-            storage_requests.StoredRead(
-                ledger_id, entry_id, master_key, bool(flags & HIGH_PRIORITY)
-            ),
+            StoredRead(ledger_id, entry_id, master_key, bool(flags & HIGH_PRIORITY)),
             partial(self._entry_read, request, share, taken_bytes),
         )
 
@@ -236,7 +234,8 @@ class V2Operations(PeerConnection):
         self._read_reserve.learn(size_bytes)
         held_bytes = self._make_fit(share, taken_bytes, size_bytes + REQUEST_OVERHEAD_BYTES)
         if not held_bytes:
-            self._answer(Code.BUSY, _refusal(request, Code.BUSY), share, taken_bytes)
+            busy = RefusedRequest(version, Opcode.READ, ledger_id, entry_id, None, Code.BUSY)
+            self._answer(Code.BUSY, encode_refusal(busy), share, taken_bytes)
             return
         head = encode_read_answer_head(code, ledger_id, entry_id, size_bytes, version=version)
         if entry is None:
@@ -251,13 +250,13 @@ class V2Operations(PeerConnection):
         counters = self._shared.counters
         counters.read_requests += 1
         counters.fence_requests += request.master_key is not None
-        count_max = request.count_max if request.count_max > 0 else self._shared.batch_count_max
-        size_bytes_max = size_allowed(request.size_bytes_max, self._shared.batch_size_bytes_max)
+        count_max = request.count_max if request.count_max > 0 else BATCH_COUNT_MAX
+        size_bytes_max = size_allowed(request.size_bytes_max, self._shared.frame_size_bytes_max)
         self._shared.storage.read_batch(
-            storage_requests.StoredBatchRead(
+            StoredBatchRead(
                 request.ledger_id,
                 request.first_entry_id,
-                min(count_max, self._shared.batch_count_max),
+                min(count_max, BATCH_COUNT_MAX),
                 min(taken_bytes - REQUEST_OVERHEAD_BYTES, size_bytes_max),
                 request.master_key,
             ),
@@ -277,7 +276,9 @@ class V2Operations(PeerConnection):
         held_bytes = self._make_fit(share, taken_bytes, needed_bytes)
         self._batch_least_bytes = 0 if held_bytes else needed_bytes
         if not held_bytes:
-            self._answer(Code.BUSY, _refusal(request, Code.BUSY), share, taken_bytes)
+            version, ids = request.version, (request.ledger_id, request.first_entry_id)
+            busy = RefusedRequest(version, Opcode.BATCH_READ, *ids, request.request_id, Code.BUSY)
+            self._answer(Code.BUSY, encode_refusal(busy), share, taken_bytes)
             return
         buffers = encode_batch_read_answer(
             code,
@@ -302,7 +303,3 @@ class V2Operations(PeerConnection):
             self._close_on_bad_bytes(WireFormatError("an AUTH frame without a message"))
             return
         self._answer(Code.OK, encode_auth(_AUTH_DISABLED, request.version), share, taken_bytes)
-
-
-def _refusal(request: ReadRequest | BatchReadRequest, code: Code) -> bytes:
-    return encode_refusal(refusal_of(request, code))

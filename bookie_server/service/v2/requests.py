@@ -1,19 +1,11 @@
-"""Properties of a request beside its fields: its lane, and its refusal."""
+"""Properties of a frame that decide its lane before it is decoded."""
 
 from __future__ import annotations
 
 from struct import Struct
 from typing import Final
 
-from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.opcodes import Flag, Opcode
-from ledgerlog_spark.wire.requests import (
-    AddRequest,
-    AddRunRequest,
-    BatchReadRequest,
-    ReadRequest,
-    RefusedRequest,
-)
 
 _OPCODE_OFFSET: Final = 1
 _FLAGS_OFFSET: Final = 3
@@ -67,24 +59,3 @@ def size_wanted(body: memoryview, size_bytes_max: int) -> int:
 def size_allowed(size_bytes: int, size_bytes_max: int) -> int:
     """Return the maximum for a batch read with this limit; a limit of 0 or less is none."""
     return min(size_bytes, size_bytes_max) if size_bytes > 0 else size_bytes_max
-
-
-def refusal_of(
-    request: AddRequest | AddRunRequest | ReadRequest | BatchReadRequest | RefusedRequest,
-    code: Code,
-) -> RefusedRequest:
-    """Return the refusal of a request with `code`; a request already refused is unchanged."""
-    version, ledger_id = request.version, request.ledger_id
-    if isinstance(request, RefusedRequest):
-        return request
-    if isinstance(request, AddRequest):
-        return RefusedRequest(version, Opcode.ADD, ledger_id, request.entry_id, None, code)
-    if isinstance(request, ReadRequest):
-        return RefusedRequest(version, Opcode.READ, ledger_id, request.entry_id, None, code)
-    if isinstance(request, AddRunRequest):
-        return RefusedRequest(
-            version, Opcode.ADD_RUN, ledger_id, request.entry_ids[0], request.request_id, code
-        )
-    return RefusedRequest(
-        version, Opcode.BATCH_READ, ledger_id, request.first_entry_id, request.request_id, code
-    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from ipaddress import ip_address
 from typing import Final
 
@@ -16,7 +17,6 @@ from bookie_server.service.logging import get_logger
 from bookie_server.service.metrics.counters import ServiceCounters
 from bookie_server.service.port_claim import claim
 from bookie_server.service.v2.connection import PeerConnection
-from bookie_server.service.v2.connection_slots import is_full, to_replace
 from bookie_server.service.v2.operations import V2Operations
 from bookie_server.service.v2.shared import V2Shared
 from bookie_server.service.v2.sweeper import ConnectionSweeper
@@ -25,6 +25,8 @@ from ledgerlog_spark.transport.v2.congestion import unpace
 LISTEN_BACKLOG: Final = 512
 DRAIN_STEP_MS: Final = 10
 RECEIVE_BUFFER_BYTES: Final = 1 << 20
+KNOWN_HOSTS_PART: Final = 8
+"""This part of the places is reserved for hosts that had a request answered."""
 
 _logger = get_logger("v2")
 
@@ -119,6 +121,37 @@ class V2Server:
 
     def _is_idle(self) -> bool:
         return all(connection.is_idle for connection in self._connections)
+
+
+def is_full(open_count: int, connections_max: int, *, is_known_host: bool) -> bool:
+    """Return whether a new connection has to take another one's place."""
+    if is_known_host:
+        return open_count >= connections_max
+    return open_count >= connections_max - connections_max // KNOWN_HOSTS_PART
+
+
+def to_replace(
+    connections: Collection[PeerConnection], *, is_known_host: bool
+) -> PeerConnection | None:
+    """Return the idle connection whose place a new one gets; None when all of them are busy.
+
+    Chosen are first those of peers that never had a request answered (an unknown host gets no other
+    place), then those of the host with most connections, then the one that was silent longest.
+    """
+    of_host = Counter(connection.host for connection in connections)
+    return min(
+        (
+            connection
+            for connection in connections
+            if connection.is_idle and (is_known_host or not connection.is_proven)
+        ),
+        key=lambda connection: (
+            connection.is_proven,
+            -of_host[connection.host],
+            connection.watch.heard_at,
+        ),
+        default=None,
+    )
 
 
 def listen(address: str, port: int) -> socket.socket:

@@ -42,8 +42,6 @@ class V2Shared:
         self.loop = asyncio.get_running_loop()
         self.relieve: Callable[[Budget], None] = lambda _lane: None
         self.frame_size_bytes_max = settings.frame_size_bytes_max
-        self.batch_size_bytes_max = settings.frame_size_bytes_max
-        self.batch_count_max = BATCH_COUNT_MAX
         self.receive_pool = ChunkPool(RECEIVE_POOL_BYTES)
         self._is_turning = False
         self.turns: deque[Callable[[], None]] = deque()  # to continue, one after the other

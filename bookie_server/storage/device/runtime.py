@@ -34,7 +34,7 @@ class OsTasks:
     def __init__(self, on_crash: Callable[[str, BaseException], None] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._running: set[asyncio.Task[None]] = set()
-        self._on_crash = on_crash or self._tell_loop
+        self._on_crash = on_crash or self._report_to_loop
 
     def future(self) -> asyncio.Future[Any]:
         """A future of this loop."""
@@ -66,7 +66,7 @@ class OsTasks:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_crash(task.get_name(), error)
 
-    def _tell_loop(self, name: str, error: BaseException) -> None:
+    def _report_to_loop(self, name: str, error: BaseException) -> None:
         self._loop.call_exception_handler(
             {"message": f"the task {name} of the bookie's storage failed", "exception": error}
         )

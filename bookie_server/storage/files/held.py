@@ -23,7 +23,8 @@ class HeldFiles:
         self._holding: dict[int, list[FinishedFile]] = {}
         self._tombstone_of = tombstone_of
         for file in files:
-            self.add(file)
+            for _ in self.adding(file):
+                pass
 
     def __iter__(self) -> Iterator[FinishedFile]:
         return iter(self._files.values())
@@ -34,11 +35,6 @@ class HeldFiles:
     def holding(self, ledger_id: int) -> list[FinishedFile]:
         """Return the files with live entries of a ledger, oldest first."""
         return self._holding.get(ledger_id, [])
-
-    def add(self, file: FinishedFile) -> None:
-        """Add a file with a larger id than all others, in one turn."""
-        for _ in self.adding(file):
-            pass
 
     def adding(self, file: FinishedFile) -> Iterator[None]:
         """Add a file with a larger id than all others; yields after each slice.

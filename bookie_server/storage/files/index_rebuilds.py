@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from bookie_server.core.record import JournalRecordKind
 from bookie_server.errors import StorageError
 from bookie_server.storage.files.active_index import ActiveIndex
@@ -15,13 +13,7 @@ from bookie_server.storage.shared import Shared
 from bookie_server.storage.slices import parts
 
 
-async def _go_on() -> None:
-    """Do nothing: no client is served yet."""
-
-
-async def rebuild_index(
-    file: FinishedFile, shared: Shared, give_way: Callable[[], Awaitable[None]] = _go_on
-) -> None:
+async def rebuild_index(file: FinishedFile, shared: Shared) -> None:
     """Scan a finished file whose index is damaged; until the end no absence is reported.
 
     The file stays in doubt if its records are damaged, too.
@@ -35,7 +27,7 @@ async def rebuild_index(
         for record in records:
             if record.kind is JournalRecordKind.RUN and record.sequence <= entry.last_sequence:
                 index.insert(record)
-        await give_way()
+        await shared.give_way()
     file.rebuilt = index
     counters.rebuilt_indexes += 1
     is_whole = scan.next_sequence > entry.last_sequence and not any(
@@ -65,14 +57,11 @@ class IndexRebuilds:
         self._shared.health.files_in_doubt.add(file.entry.file_id)
         self._shared.tasks.spawn("index rebuild", self._rebuild(file))
 
-    async def _give_way(self) -> None:
-        await self._shared.give_way()
-
     async def _rebuild(self, file: FinishedFile) -> None:
         pin = self._pins.take()
         doubts, file_id = self._shared.health.files_in_doubt, file.entry.file_id
         try:
-            await rebuild_index(file, self._shared, self._give_way)
+            await rebuild_index(file, self._shared)
         except StorageError:
             # Still in doubt: the next read that meets the damage tries again.
             self._running.discard(file.entry.file_id)
@@ -80,7 +69,7 @@ class IndexRebuilds:
             is_whole = file_id not in doubts
             doubts.add(file_id)
             for _ in self._finished.counting_again(file):
-                await self._give_way()
+                await self._shared.give_way()
             if is_whole:
                 doubts.discard(file_id)
         finally:

@@ -30,6 +30,7 @@ from bookie_server.storage.files.pool import PooledFile
 from bookie_server.storage.files.slots import mark_finished
 from bookie_server.storage.journal import append_encoded
 from bookie_server.storage.shared import Shared
+from bookie_server.storage.slices import run_in_slices
 from bookie_server.storage.wake_ups import resolve, settle
 from ledgerlog_spark.model import Code
 
@@ -178,7 +179,8 @@ class FileKeeper:
         full = self.full
         if full is None:
             return
-        body, live_bytes = await self._encoded(full)
+        encoding = full.index.encoding(full.identity)
+        body, live_bytes = await run_in_slices(encoding, self._shared.give_way)
         record = JournalRecord(JournalRecordKind.FINISH, body=body)
         record.identity, record.offset = full.identity, full.end
         record.sequence = record.origin_sequence = full.finish_sequence
@@ -204,16 +206,6 @@ class FileKeeper:
         self._unmarked.append(file)
         self.full = None
         self._notify()
-
-    async def _encoded(self, file: OpenFile) -> tuple[bytes, int]:
-        encoding = file.index.encoding(file.identity)
-        while True:
-            try:
-                next(encoding)
-            except StopIteration as end:
-                encoded: tuple[bytes, int] = end.value
-                return encoded
-            await self._tasks.sleep(0)
 
     def wake(self) -> None:
         """Wake the maintenance."""

@@ -25,7 +25,7 @@ from bookie_server.errors import (
     SyncFailedError,
 )
 from bookie_server.ports import File, FileSystem
-from bookie_server.storage.slices import UNITS_PER_TURN
+from bookie_server.storage.slices import UNITS_PER_TURN, run_in_slices
 from ledgerlog_spark.errors import StartupError
 
 NEW_NAME = "MANIFEST.new"
@@ -144,22 +144,13 @@ class ManifestStore:
                 # Names become durable in any order, and the state file's has to be durable before a
                 # MANIFEST names it.
                 await self._files.sync_directory()
-            await self._write(NEW_NAME, await self._encoded(manifest))
+            encoding = manifest_encoding(manifest, UNITS_PER_TURN)
+            await self._write(NEW_NAME, await run_in_slices(encoding, self._give_way))
             await self._files.rename(NEW_NAME, NAME)
         except BaseException:
             states.changed |= taken
             raise
         await self._settle(manifest, end if is_base else None)
-
-    async def _encoded(self, manifest: Manifest) -> bytes:
-        encoding = manifest_encoding(manifest, UNITS_PER_TURN)
-        while True:
-            try:
-                next(encoding)
-            except StopIteration as end:
-                encoded: bytes = end.value
-                return encoded
-            await self._give_way()
 
     async def _settle(self, manifest: Manifest, base_bytes: int | None) -> None:
         """Make the renamed MANIFEST durable, and remove the previous state file."""

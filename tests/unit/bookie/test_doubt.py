@@ -8,7 +8,7 @@ import pytest
 
 from bookie_server.core.manifest_codec import FileState
 from bookie_server.core.requests import StoredBatchRead, StoredRead
-from bookie_server.storage.files.index_rebuilds import IndexRebuilds
+from bookie_server.storage.shared import Shared
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, entry
 
@@ -39,9 +39,9 @@ def test_reads_that_begin_while_an_index_is_rebuilt_deny_nothing(
 
     answers: list[tuple[Code, bytes | None]] = []
     asked = 0
-    give_way = IndexRebuilds._give_way
+    give_way = Shared.give_way
 
-    async def begin_reads(rebuilds: IndexRebuilds) -> None:
+    async def begin_reads(shared: Shared) -> None:
         nonlocal asked
         asked += 2
         machine.serving.read(StoredRead(LEDGER, 3), lambda *answer: answers.append(answer))
@@ -49,9 +49,9 @@ def test_reads_that_begin_while_an_index_is_rebuilt_deny_nothing(
             StoredBatchRead(LEDGER, 3, 1, 1 << 20),
             lambda code, found: answers.append((code, found[0] if found else None)),
         )
-        await give_way(rebuilds)
+        await give_way(shared)
 
-    monkeypatch.setattr(IndexRebuilds, "_give_way", begin_reads)
+    monkeypatch.setattr(Shared, "give_way", begin_reads)
     machine.scheduler.run_until(lambda: not in_doubt and len(answers) == asked)
     assert asked >= 4
     assert {code for code, _ in answers} <= {Code.OK, Code.IO_ERROR}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bookie_server.service.grpc.calls import FairSlots
-from bookie_server.service.v2.connection_slots import is_full, to_replace
+from bookie_server.service.v2 import server
 from bookie_server.service.v2.peer_watch import PeerWatch
+from bookie_server.service.v2.server import is_full
 
 
 @dataclass(eq=False)
@@ -23,6 +25,10 @@ class Peer:
 
     def __post_init__(self) -> None:
         self.watch = PeerWatch(self.heard_at)
+
+
+def to_replace(peers: list[Peer], *, is_known_host: bool) -> Any:
+    return server.to_replace(cast("Any", peers), is_known_host=is_known_host)
 
 
 def test_strangers_get_none_of_the_last_eighth_of_the_places() -> None:
