@@ -63,12 +63,7 @@ def on_each(
 def row(
     *handled: Handled[M, F], ignored: tuple[type, ...] = (), refused: tuple[type, ...] = ()
 ) -> Row[M, F]:
-    """One phase's row.
-
-    Args:
-        ignored: Events that are ignored on purpose, unless they have a handler.
-        refused: Events that a caller must not send now.
-    """
+    """One phase's row; a type with a handler is not ignored."""
     return {
         **dict.fromkeys(ignored, IGNORED),
         **dict.fromkeys(refused, REFUSED),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ledgerlog_spark.errors import (
     LeaderDeposedError,
@@ -28,45 +29,29 @@ from ledgerlog_spark.protocol.leader.messages import (
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class LeaderLedger:
-    """A ledger that this leader made.
+    """A ledger that this leader made."""
 
-    Attributes:
-        first_offset: Of its first record; known from its first entry on.
-        entries: Ordered so far; also the next entry's id.
-        size_bytes: Ordered so far.
-        last_confirmed: Last entry that its writer confirmed.
-        confirmed_end_offset: After the last record of that entry.
-        confirmed_ms: Append time of that entry.
-        opened_ms: When appends began to go to it, by the store's clock.
-        is_broken: Its writer failed.
-        end: Its contents, after this leader closed it.
-    """
-
-    __slots__ = (
-        "confirmed_end_offset",
-        "confirmed_ms",
-        "end",
-        "entries",
-        "first_offset",
-        "is_broken",
-        "last_confirmed",
-        "ledger_id",
-        "opened_ms",
-        "size_bytes",
-    )
-
-    def __init__(self, ledger_id: int) -> None:
-        self.ledger_id = ledger_id
-        self.first_offset = 0
-        self.entries = 0
-        self.size_bytes = 0
-        self.last_confirmed = NO_ENTRY
-        self.confirmed_end_offset = 0
-        self.confirmed_ms = 0
-        self.opened_ms = 0
-        self.is_broken = False
-        self.end: LedgerEnd | None = None
+    ledger_id: int
+    first_offset: int = 0
+    """Of its first record; known from its first entry on."""
+    entries: int = 0
+    """Ordered so far; also the next entry's id."""
+    size_bytes: int = 0
+    """Ordered so far."""
+    last_confirmed: int = NO_ENTRY
+    """Last entry that its writer confirmed."""
+    confirmed_end_offset: int = 0
+    """After the last record of that entry."""
+    confirmed_ms: int = 0
+    """Append time of that entry."""
+    opened_ms: int = 0
+    """When appends began to go to it, by the store's clock."""
+    is_broken: bool = False
+    """Its writer failed."""
+    end: LedgerEnd | None = None
+    """Its contents, after this leader closed it."""
 
     def __repr__(self) -> str:
         return f"LeaderLedger({self.ledger_id}: {self.last_confirmed + 1} of {self.entries})"
@@ -86,29 +71,17 @@ class LeaderLedger:
         )
 
 
+@dataclass(slots=True, eq=False)
 class PendingAppend:
     """One append, and the ledger that it was last ordered into."""
 
-    __slots__ = (
-        "append_time_ms",
-        "entry_id",
-        "first_offset",
-        "ledger",
-        "number",
-        "records",
-        "size_bytes",
-    )
-
-    def __init__(
-        self, number: int, first_offset: int, append_time_ms: int, records: int, size_bytes: int
-    ) -> None:
-        self.number = number
-        self.first_offset = first_offset
-        self.append_time_ms = append_time_ms
-        self.records = records
-        self.size_bytes = size_bytes
-        self.ledger: LeaderLedger | None = None
-        self.entry_id = NO_ENTRY
+    number: int
+    first_offset: int
+    append_time_ms: int
+    records: int
+    size_bytes: int
+    ledger: LeaderLedger | None = None
+    entry_id: int = NO_ENTRY
 
     @property
     def is_confirmed(self) -> bool:
@@ -125,18 +98,6 @@ class LeaderAppends:
         last_ms: Append time of the last append; times never fall.
         next_append: Number of the next append.
     """
-
-    __slots__ = (
-        "_log",
-        "_ordered",
-        "_size_bytes",
-        "_waiting",
-        "_window",
-        "end_offset",
-        "last_ms",
-        "next_append",
-        "next_offset",
-    )
 
     def __init__(self, log: str, window: Window) -> None:
         self._log = log
@@ -182,11 +143,7 @@ class LeaderAppends:
         return self._waiting[0].number if self._waiting else self.next_append
 
     def check(self, event: AppendRequested) -> None:
-        """Refuse an append that is not allowed.
-
-        Raises:
-            LocalProtocolError: The window is full, or it has no records or too many.
-        """
+        """Refuse an append while the window is full, or without records or with too many."""
         if not self.can_add:
             raise LocalProtocolError(
                 "the window is full: wait until can_add is true again", log=self._log
@@ -197,10 +154,7 @@ class LeaderAppends:
     def deposed(self, reason: LedgerLogError) -> LeaderDeposedError:
         """The error of this leader after another one took over; `reason` shows that."""
         return leader_end.deposed(
-            self._log,
-            reason,
-            end_offset=self.end_offset,
-            pending_end_offset=self.next_offset,
+            self._log, reason, end_offset=self.end_offset, pending_end_offset=self.next_offset
         )
 
     def deleted(self) -> LogNotFoundError:

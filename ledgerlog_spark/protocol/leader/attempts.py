@@ -9,12 +9,7 @@ from ledgerlog_spark.protocol.retry import RetryPolicy
 
 
 class Attempts:
-    """One request at a time, and a timer after each failure.
-
-    Attributes:
-        request: The request that is out, 0 for none.
-        error: Of the newest attempt; None after a success.
-    """
+    """One request at a time, and a timer after each failure."""
 
     __slots__ = ("_failures", "_numbers", "_policy", "_timer", "error", "request")
 

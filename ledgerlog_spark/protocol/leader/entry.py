@@ -87,14 +87,7 @@ def encode_entry_header(header: LeaderEntryHeader) -> bytes:
 
 
 def decode_entry_header(entry: Payload) -> LeaderEntryHeader:
-    """The header of a whole entry.
-
-    The length of an uncompressed body is compared with the header.
-
-    Raises:
-        WireFormatError: The bytes are no entry of a leader log.
-        MetadataFormatError: A later version of ledgerlog wrote it.
-    """
+    """The header of a whole entry; its length is compared unless the body is compressed."""
     if len(entry) < HEADER_SIZE_BYTES or bytes(entry[:2]) != _MAGIC:
         raise WireFormatError(f"these {len(entry)} bytes are not an entry of a leader log")
     _, entry_format, codec, first_offset, time_ms, count, size = _HEADER.unpack_from(entry)

@@ -28,10 +28,8 @@ def deposed(
 ) -> LeaderDeposedError:
     """The error of a leader that may not append any more.
 
-    Args:
-        reason: How the leader noticed. Its message is for the writer of a single ledger.
-        end_offset: After the last acknowledged record.
-        pending_end_offset: After the last appended record.
+    `reason`, by which the leader noticed it, has a message for the writer of a single ledger.
+    Records are acknowledged below `end_offset`, and appended below `pending_end_offset`.
     """
     others, then = "none of its other records is", ""
     if end_offset < pending_end_offset:
@@ -64,9 +62,7 @@ def not_opened(
 ) -> LeaderTimeoutError:
     """The error of a log that could not be opened in time.
 
-    Args:
-        waited_for: The step that was not finished.
-        may_lead: Whether the list may name a ledger of this client, now or later.
+    With `may_lead`, the list may name a ledger of this client, now or later.
     """
     ledger: dict[str, Any] = {} if ledger_id is None else {"ledger_id": ledger_id}
     named = "" if ledger_id is None else f" ({ledger_id})"
@@ -106,11 +102,7 @@ def left(log: str, *, end_offset: int) -> LocalProtocolError:
 def not_rolled(
     log: str, ledger_id: int, waited_for: str, error: LedgerLogError | None, *, timeout_ms: int
 ) -> LeaderTimeoutError:
-    """The error of a roll that did not end in time.
-
-    Args:
-        error: Why the newest attempt at that step failed, None if none failed; the cause.
-    """
+    """The error of a roll that did not end in time; `error` is its cause."""
     failed = "" if error is None else f" ({error.message})"
     late = LeaderTimeoutError(
         f"ledger {ledger_id} of log {log!r} was not closed and listed within {timeout_ms / 1e3:g} "

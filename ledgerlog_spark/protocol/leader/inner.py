@@ -17,12 +17,7 @@ _MAY_HAVE_PASSED = {MetadataOutcome.OK, MetadataOutcome.UNKNOWN}
 
 
 class InnerMachine:
-    """Runs one machine after another.
-
-    Attributes:
-        machine: The current or last machine; None before the first.
-        request: Number of its pending request, 0 when no machine runs.
-    """
+    """Runs one machine after another."""
 
     __slots__ = ("_inner_request", "_numbers", "machine", "request")
 

@@ -80,11 +80,6 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
     """
 
     def __init__(self, log: str, *, token: str, settings: LeaderSettings | None = None) -> None:
-        """A leader that begins with `Start`.
-
-        Args:
-            token: 32 random hexadecimal digits, never used before.
-        """
         self.log = log
         self.phase = LeaderPhase.NEW
         self.properties = LogProperties()

@@ -41,17 +41,15 @@ class ClosedLedger:
 class ListEdit:
     """One change of the list, before its token is chosen and its pages are written.
 
-    Attributes:
-        closed: The oldest of the head's open ledgers, in the order of the list.
-        added: Ledger that becomes the youngest open one, None for none.
-
     Raises:
         DataLossError: A closed ledger does not begin where the one before it ends (LOGS.md#J6).
     """
 
     head: LogHead
     closed: tuple[ClosedLedger, ...]
+    """The oldest of the open ledgers, in the order of the list."""
     added: int | None
+    """Ledger that becomes the youngest open one."""
     now_ms: int
 
     def __post_init__(self) -> None:
@@ -167,13 +165,7 @@ class ListChange(HeadTransaction[LogHead]):
         added: int | None,
         token: str,
     ) -> None:
-        """Machine of one change.
-
-        Args:
-            mine: All open ledgers of the list before the change, oldest first.
-            closed: The oldest of them, which become items or leave the list.
-            added: Ledger that becomes the youngest open one, None for none.
-        """
+        """`mine` are all open ledgers before it, oldest first; `closed` are the first of them."""
         super().__init__(log, token=token)
         self._mine = tuple(mine)
         self._closed = tuple(closed)

@@ -90,12 +90,7 @@ class LeaderLedgers:
     def roll_wait(
         self, errors: Sequence[LedgerLogError | None], *, is_closing: bool
     ) -> tuple[RollStep, LedgerLogError | None]:
-        """The current step of a roll, until the earlier ledger is an item; the first failure.
-
-        Args:
-            errors: Of the newest attempts at closing, at creating and at listing.
-            is_closing: As in `to_close`.
-        """
+        """The current step of a roll, until the earlier ledger is an item; the first failure."""
         due = {
             RollStep.CLOSING: self.to_close(is_closing=is_closing) is not None,
             RollStep.CREATING: self.may_create(),

@@ -96,9 +96,8 @@ class LogMachine(ABC, Generic[R_co]):
     def __init__(self, log: str, *, is_fresh: bool = True) -> None:
         """A machine that has not started.
 
-        Args:
-            is_fresh: Synchronise before the head is read. Otherwise the state may be some time old:
-                enough to read on, never to conclude that something does not exist.
+        With `is_fresh` it synchronises before it reads the head. Otherwise the state may be
+        some time old: enough to read on, never to conclude that something does not exist.
         """
         self.log = log
         self._is_fresh = is_fresh
@@ -231,11 +230,7 @@ class LogMachine(ABC, Generic[R_co]):
                 self._miss_page()
 
     def _miss_page(self) -> None:
-        """Note that a page of the head is missing.
-
-        Raises:
-            DataLossError: The same head named it before (LOGS.md#Q3).
-        """
+        """Note that a page is missing; a loss if the same head named it before (LOGS.md#Q3)."""
         assert self._head is not None
         token = self._head.value.token
         if token == self._missed_token:
@@ -245,10 +240,7 @@ class LogMachine(ABC, Generic[R_co]):
         self._missed_token = token
 
     def _head_of(self, head: LogHead | None, *, writes: LogKind | None) -> LogHead:
-        """The head, if this version of ledgerlog may use the log.
-
-        Args:
-            writes: The kind of log that the machine writes, None when it only reads.
+        """The head, if this version of ledgerlog may use the log, and write to it as `writes`.
 
         Raises:
             LogNotFoundError: The log does not exist.

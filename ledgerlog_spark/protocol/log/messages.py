@@ -182,13 +182,9 @@ class WritePages(LogRequest[PagesWritten]):
 class WriteHead(LogRequest[Written]):
     """One transaction: head, producer record and pages' node at these versions, or nothing.
 
-    `GONE`, and nothing changed, when a ledger of `listed` was deleted or is
-    being deleted: no transaction that lists it succeeded, or ever will.
-
-    Attributes:
-        pages_version: Of `pages/<token>` as created by `WritePages`, None without pages.
-        unlisted: Ledgers that no retained version names from now on.
-        listed: Ledgers of a leader that the list names from now on.
+    `GONE`, and nothing changed, when a ledger of `listed` was deleted or is being deleted: no
+    transaction that lists it succeeded, or ever will. `listed` are ledgers of a leader. No
+    retained version names the ledgers of `unlisted` any more.
     """
 
     token: str
@@ -206,10 +202,9 @@ class WriteHead(LogRequest[Written]):
 class WriteProducer(LogRequest[Written]):
     """Create (`version` None) or replace a producer record.
 
-    Attributes:
-        deregistered: Registrations that the same transaction deletes. Each leaves a mark
-            `unlisted/<ledger>`, so that the ledger is deleted later.
-        released: The same for listed ledgers, without a mark.
+    The same transaction deletes registrations: each of `deregistered` leaves a mark
+    `unlisted/<ledger>`, so that the ledger is deleted later; `released` are listed, and leave
+    none.
     """
 
     app: str
@@ -255,11 +250,9 @@ class DeletePages(LogRequest[Written]):
 class DropLedger(LogRequest[Written]):
     """Seal the ledger, delete it, then its mark `unlisted/<ledger>`.
 
-    A ledger that does not exist is fine. `CONFLICT`, and nothing done, when the time of its mark is
-    not `marked_ms` any more: the mark was renewed, so its period of grace restarted.
-
-    Attributes:
-        marked_ms: Time of the mark that made it due; None for a ledger without a mark.
+    A ledger that does not exist is fine. `CONFLICT`, and nothing done, when the time of its
+    mark is not `marked_ms` any more: the mark was renewed, so its period of grace restarted.
+    `marked_ms` is None for a ledger without a mark.
     """
 
     ledger_id: int

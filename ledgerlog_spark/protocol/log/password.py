@@ -23,11 +23,7 @@ _SALT_SIZE_BYTES = 16
 
 
 def password_check(password: bytes, salt: bytes) -> str:
-    """The stored check of a password, which may be empty.
-
-    Args:
-        salt: 16 random bytes, never used for another log.
-    """
+    """The stored check of a password, or of none; `salt` has 16 random bytes, of this log alone."""
     if not password:
         return NO_PASSWORD
     return f"{_SCHEME}:{salt.hex()}:{hmac.digest(salt, password, 'sha256').hex()}"

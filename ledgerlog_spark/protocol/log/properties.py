@@ -103,10 +103,8 @@ class LogProperties:
     def from_mapping(cls, properties: Mapping[str, str]) -> LogProperties:
         """Properties of a head or a user, by option name; defaults for the others.
 
-        The password check in a head is ignored.
-
-        Raises:
-            ConfigurationError: An unknown name or an invalid value.
+        Ignores the password check of a head. Raises `ConfigurationError` for unknown names
+        and values.
         """
         values: dict[str, int | str] = {}
         for option in sorted(set(properties) - {PASSWORD_CHECK}):
@@ -162,20 +160,19 @@ def _field_of(option: str) -> str:
 def changed_properties(
     stored: Mapping[str, str], changes: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """The stored properties after a change, checked together with the unchanged ones.
-
-    Args:
-        changes: By option name in any case; None restores the default.
-
-    Raises:
-        ConfigurationError: An unknown or fixed name, or an invalid value.
-    """
+    """The stored properties after valid changes by option name; None restores the default."""
     merged: dict[str, str | None] = dict(stored)
     for option, value in changes.items():
         merged[_OPTION_OF[_field_of(option)]] = value
     kept = {option: value for option, value in merged.items() if value is not None}
     properties = LogProperties.from_mapping(kept).to_mapping()
-    check_properties_size(properties)
+    size_bytes = sum(len(n.encode()) + len(v.encode()) + 4 for n, v in properties.items())
+    if size_bytes > PROPERTIES_SIZE_BYTES_MAX:
+        raise ConfigurationError(
+            f"the properties of a log take {size_bytes} bytes, but at most "
+            f"{PROPERTIES_SIZE_BYTES_MAX} are allowed",
+            size_bytes=size_bytes,
+        )
     return properties | {key: stored[key] for key in stored if key == PASSWORD_CHECK}
 
 
@@ -234,17 +231,6 @@ def check_log_name(name: object) -> str:
     return name
 
 
-def check_properties_size(properties: Mapping[str, str]) -> None:
-    """Raise unless the properties fit their part of the head, 2 KiB."""
-    size_bytes = sum(len(n.encode()) + len(v.encode()) + 4 for n, v in properties.items())
-    if size_bytes > PROPERTIES_SIZE_BYTES_MAX:
-        raise ConfigurationError(
-            f"the properties of a log take {size_bytes} bytes, but at most "
-            f"{PROPERTIES_SIZE_BYTES_MAX} are allowed",
-            size_bytes=size_bytes,
-        )
-
-
 def _integer(option: str, text: str) -> int:
     try:
         return int(text)
@@ -262,7 +248,6 @@ class PropertiesMachine(HeadTransaction[dict[str, str]]):
     """
 
     def __init__(self, log: str, changes: Mapping[str, str | None], *, token: str) -> None:
-        """Machine of one change."""
         super().__init__(log, token=token)
         self._changes = changes
 

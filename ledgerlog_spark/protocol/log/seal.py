@@ -45,11 +45,7 @@ class FloorMachine(LogMachine[dict[int, int]]):
     """
 
     def __init__(self, log: str, since_offsets: Mapping[int, int]) -> None:
-        """Machine of one read.
-
-        Args:
-            since_offsets: By ledger, the first offset at which it may be listed; 0 for any.
-        """
+        """`since_offsets` has the first offset at which each ledger may be listed, 0 for any."""
         super().__init__(log)
         self._floors = dict.fromkeys(since_offsets, NO_ENTRY)
         self._since_offset = min(since_offsets.values(), default=0)

@@ -162,11 +162,7 @@ class LedgerSweep(LogMachine[tuple[int, ...]]):
     """
 
     def __init__(self, log: str, marked_ms: Mapping[int, int]) -> None:
-        """Machine of one step.
-
-        Args:
-            marked_ms: Time of each due ledger's mark; the first 1,000 are handled.
-        """
+        """`marked_ms` has the time of each due ledger's mark; the first 1,000 are handled."""
         super().__init__(log)
         self._marked_ms = marked_ms
         self._ledger_ids = tuple(itertools.islice(marked_ms, STEP_LEDGERS_MAX))
@@ -213,11 +209,7 @@ class OrphansMachine(HeadTransaction[tuple[int, ...]]):
     """
 
     def __init__(self, log: str, ledger_ids: tuple[int, ...], *, token: str) -> None:
-        """Machine of one change.
-
-        Args:
-            ledger_ids: At most 1,000, registered nowhere.
-        """
+        """`ledger_ids` are at most 1,000, registered nowhere."""
         super().__init__(log, token=token)
         self._ledger_ids = ledger_ids
 

@@ -75,11 +75,7 @@ class HeadTransaction(LogMachine[R]):
     time_needed = TimeNeeded.RECENT
 
     def __init__(self, log: str, *, token: str) -> None:
-        """Machine of one change.
-
-        Args:
-            token: 32 random hexadecimal digits; later attempts count up from it.
-        """
+        """`token` has 32 random hexadecimal digits; later attempts count up from it."""
         super().__init__(log)
         self._token = token
         self._attempts = 0

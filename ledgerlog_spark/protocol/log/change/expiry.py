@@ -82,9 +82,8 @@ class ExpiryMachine(LogMachine[Expired]):
     ) -> None:
         """Machine of one step.
 
-        Args:
-            version_retention_ms: Versions that were replaced longer ago expire; None expires none,
-                and only drops items that no retained version names.
+        Versions that were replaced longer ago than `version_retention_ms` expire. With None
+        no version expires, and the step only drops items that no retained version names.
         """
         super().__init__(log, is_fresh=is_fresh)
         self._retention_ms = version_retention_ms
@@ -140,9 +139,8 @@ def oldest_versions(head: LogHead, first: int) -> Walk[VersionInterval]:
 def expiry_step(head: LogHead, oldest: VersionInterval, listed: Walk[Item] | None) -> ExpiryStep:
     """The changes of the next step.
 
-    Args:
-        oldest: The oldest version that stays.
-        listed: The oldest items, more than `STEP_ITEMS_MAX` or all; None when none is due.
+    `oldest` is the oldest version that stays. `listed` are the oldest items, more than
+    `STEP_ITEMS_MAX` or all; None when none is due.
     """
     items = listed.records() if listed is not None else ()
     # An item that begins below the offset and ends after it stays whole (LOGS.md#U6).

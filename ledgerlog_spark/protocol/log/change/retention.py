@@ -56,14 +56,10 @@ class RetentionMachine(TruncateMachine):
     ) -> None:
         """Machine of one pass.
 
-        Args:
-            retention_ms: Items whose youngest row is older than this may be dropped; -1 keeps them.
-            retention_bytes: Items may be dropped while at least this many bytes remain; -1 keeps
-                them.
-            page_sizes: Payload bytes of pages of this log, which never change: these are not read.
-                Left with those of the current pages.
-            untimed_to: Result of an earlier pass: items before it are not read again. They are
-                dropped with the first later item that is due.
+        A limit of -1 keeps everything. `page_sizes` has payload bytes of pages of this log,
+        which are not read, and is left with those of the current pages. `untimed_to` is the
+        result of an earlier pass: items before it are not read again, and are dropped with
+        the first later item that is due.
         """
         super().__init__(log, offset=0, token=token)
         self._retention_ms = retention_ms
@@ -114,11 +110,8 @@ class RetentionMachine(TruncateMachine):
     ) -> int:
         """The first row that stays; 0 when nothing is dropped.
 
-        Args:
-            items: Items read by age.
-            newest: The newest version, read by size.
-            is_cut: Whether more items follow.
-            is_prefix_unread: Whether there are items without a time before.
+        With `is_cut` more items follow, with `is_prefix_unread` there are items without a
+        time before.
         """
         offset, is_all_due = 0, False
         if self._retention_ms != KEPT:
@@ -155,11 +148,7 @@ def _items_from(head: LogHead, offset: int) -> Walk[Item]:
 
 
 class _NewestVersion(Walk[Item]):
-    """Reads the oldest pages of the newest version, and those of unknown size.
-
-    Attributes:
-        all_refs: Every page of the version.
-    """
+    """Reads the oldest pages of the newest version, and those of unknown size."""
 
     def __init__(self, head: LogHead, page_sizes: PageSizes) -> None:
         self._page_sizes = page_sizes
@@ -199,11 +188,9 @@ class _NewestVersion(Walk[Item]):
 
 
 def due_by_age(items: Sequence[Item], *, since_ms: int) -> int:
-    """The end of the items to drop because of their age; 0 for none.
+    """The end of the items to drop because their youngest row is older than `since_ms`; 0 for none.
 
-    Args:
-        since_ms: Items whose youngest row is older are dropped; those without a time are dropped
-            with the next one that has a time.
+    Items without a time are dropped with the next one that has a time.
     """
     return max((i.end_offset for i in items if 0 < i.newest_ms < since_ms), default=0)
 
@@ -211,9 +198,8 @@ def due_by_age(items: Sequence[Item], *, since_ms: int) -> int:
 def due_by_size(items: Sequence[Item], *, surplus_bytes: int, is_all: bool = True) -> int:
     """The end of the items to drop because enough bytes follow; 0 for none.
 
-    Args:
-        surplus_bytes: Items are dropped while their total size is at most this.
-        is_all: Whether the last item is the log's last one, which is never dropped.
+    Their total size is at most `surplus_bytes`. With `is_all`, the last item is the log's last
+    one, which is never dropped.
     """
     offset = 0
     for item in items[:-1] if is_all else items:

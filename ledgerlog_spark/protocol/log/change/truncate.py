@@ -69,7 +69,6 @@ class TruncateMachine(HeadTransaction[Truncated]):
     """
 
     def __init__(self, log: str, *, offset: int, token: str) -> None:
-        """Machine of one truncation."""
         super().__init__(log, token=token)
         self._offset = offset
 

@@ -115,9 +115,8 @@ class CommitMachine(HeadTransaction[CommitResult]):
     ) -> None:
         """Machine of one commit.
 
-        Args:
-            known: The state after the app's last commit, None to read everything. It may be old.
-            now_ms: By the store's clock; only used with `known`.
+        `known` is the state after the app's last commit, and may be old; with None
+        everything is read. `now_ms`, by the store's clock, is only used with `known`.
         """
         super().__init__(log, token=token)
         self._request = request

@@ -85,15 +85,12 @@ class EpochMachine(LogMachine[Joined]):
         may_create: bool = True,
         syncs_first: bool = True,
     ) -> None:
-        """Machine of one run.
+        """Machine of one run; `query/run` for a query that writes under another app's name.
 
-        Args:
-            run: The query run; `query/run` for a query that writes under another app's name.
-            may_create: Whether to create the record of an unknown producer. False for the tasks of
-                a batch job: the job created the record and the sweeper may have deleted it.
-            syncs_first: False for a caller that expects the run to be current and checks the
-                returned version. That result may be old; any other result is read again after a
-                sync.
+        The tasks of a batch job may not create the record of an unknown producer: the job
+        created it, and the sweeper may have deleted it. With `syncs_first` False the caller
+        expects the run to be current and checks the returned version: that result may be
+        old, and any other is read again after a sync.
         """
         super().__init__(log)
         self._may_create = may_create

@@ -25,14 +25,7 @@ from ledgerlog_spark.protocol.log.transaction import HeadChange, Plan
 
 @dataclass(frozen=True, slots=True)
 class MergeRequest:
-    """The ranges to replace, and their replacement.
-
-    Attributes:
-        replaced: Consecutive items, as they were listed when their rows were copied.
-
-    Raises:
-        LocalProtocolError: The rows differ, or the items are not consecutive.
-    """
+    """The ranges to replace, as they were listed before their rows were copied, and the copy."""
 
     app: str
     run: str
@@ -61,7 +54,6 @@ class MergeMachine(CommitMachine):
     """
 
     def __init__(self, log: str, merge: MergeRequest, *, token: str) -> None:
-        """Machine of one switch."""
         request = CommitRequest(
             app=merge.app,
             run=merge.run,

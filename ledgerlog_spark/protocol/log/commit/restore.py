@@ -32,12 +32,7 @@ from ledgerlog_spark.protocol.log.transaction import Plan
 
 @dataclass(frozen=True, slots=True)
 class CutRange:
-    """The part of a listed range that belongs to a version.
-
-    Attributes:
-        start_offset: Of the part, inclusive.
-        end_offset: Of the part, exclusive.
-    """
+    """The part of a listed range that belongs to a version; `end_offset` is exclusive."""
 
     item: Item
     start_offset: int
@@ -51,12 +46,7 @@ class CutRange:
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """The version to restore.
-
-    Attributes:
-        planned_version: The log's version when the restore was planned.
-        copies: Copied ranges, by the offsets of their rows.
-    """
+    """The version to restore, with copies of cut ranges by the offsets of their rows."""
 
     version: int
     app: str
@@ -86,7 +76,6 @@ class RestoreMachine(CommitMachine):
     """
 
     def __init__(self, log: str, restore: RestoreRequest, *, token: str) -> None:
-        """Machine of one restore."""
         request = CommitRequest(
             app=restore.app,
             run=restore.run,

@@ -62,10 +62,8 @@ class LogView:
 class ViewMachine(LogMachine[LogView]):
     """Ends with `Finished(LogView)`, or `Failed` as the other readers.
 
-    Args:
-        known_version: The newest version that the caller has; None reads back to the one that ends
-            before `first_offset`, or to the oldest.
-        known_schemas: Ids of the schemas that the caller has.
+    The caller has the versions up to `known_version` and `known_schemas`. With None for the
+    former, versions are read back to the one that ends before `first_offset`, or to the oldest.
     """
 
     def __init__(

@@ -104,11 +104,9 @@ def pages_to_merge(kind: RecordKind[T], paged: Paged[T], new: Sequence[T]) -> li
 def append(
     kind: RecordKind[T], paged: Paged[T], new: Sequence[T], writer: PageWriter, loaded: Loaded
 ) -> Paged[T]:
-    """The sequence with `new` at its end; new pages are added to `writer`.
+    """The sequence with `new` at its end, in rising order of key; new pages are added to `writer`.
 
-    Args:
-        new: In rising order of key, all after the existing ones.
-        loaded: Records of all `pages_to_merge`.
+    `loaded` has the records of all `pages_to_merge`.
     """
     share = SHARES[kind.name]
     recent = (*paged.recent, *new)

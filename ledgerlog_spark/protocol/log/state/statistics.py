@@ -59,9 +59,8 @@ class ColumnStatistics:
 def encode_statistics(columns: Sequence[ColumnStatistics], *, size_bytes_max: int) -> bytes:
     """The stored form of the first columns that fit into `size_bytes_max`, at most 32.
 
-    Args:
-        columns: In order of importance; the last ones are omitted first.
-        size_bytes_max: 1,024, or 64 in a log of more than 10,000 items.
+    `columns` are in order of importance. The limit is 1,024, or 64 in a log of more than 10,000
+    items.
     """
     out = bytearray()
     for column in columns[:COLUMNS_MAX]:

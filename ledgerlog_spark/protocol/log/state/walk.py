@@ -32,9 +32,8 @@ class Walk(Generic[T]):
     ) -> None:
         """Walk over the keys [first_key, end_key).
 
-        Args:
-            records_min: Read only as many of the oldest pages as hold more records than this; None
-                reads all. The records of the head follow only after the last page.
+        With `records_min`, read only as many of the oldest pages as hold more records than
+        this. The records of the head follow only after the last page.
         """
         self._kind = kind
         self._paged = paged
