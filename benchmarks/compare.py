@@ -14,16 +14,14 @@ import argparse
 import contextlib
 import json
 import math
-import os
 import subprocess
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from benchmarks.checkout import HERE, environment, scripts
 from benchmarks.machine import median
 from benchmarks.report import show_ratios
 
-HERE = Path(__file__).parents[1]
 RATIO_MIN = 0.95
 PAIRS_OF_A_CLUSTER = {"append": 2, "read": 10, "recovery": 30, "spark_write": 10, "spark_read": 30}
 """What `append` and `spark_write` delete stays on the disk for a while. A pair of `append` needs
@@ -38,7 +36,7 @@ class Side:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.rounds", script, str(options.seconds), str(tree)],
             cwd=options.scripts_directory,
-            env=os.environ | {"PYTHONPATH": str(tree)},
+            env=environment(tree),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -81,9 +79,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object a figure")
     options = parser.parse_args()
     ratios: dict[str, list[float]] = {}
-    with TemporaryDirectory() as directory:
-        # A working directory without packages: those come from the checkout that is measured.
-        (Path(directory) / "benchmarks").symlink_to(HERE / "benchmarks")
+    with scripts() as directory:
         options.scripts_directory = directory
         for script in options.scripts:
             _compare(script, options, ratios)

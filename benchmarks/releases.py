@@ -1,7 +1,8 @@
 """What did a release measure, and how does it compare with another one?
 
 `python -m benchmarks.releases record 0.2.0` runs all benchmarks and writes their figures to
-`benchmarks/history/0.2.0.json`. `python -m benchmarks.releases compare 0.1.0 0.2.0` prints the
+`benchmarks/history/0.2.0.json`; `--checkout` measures the packages of another directory with the
+scripts of this one. `python -m benchmarks.releases compare 0.1.0 0.2.0` prints the
 ratio of each figure that both have. More than 1 is better, also where less time is.
 
 Two releases are measured at different times, often on different machines. So each figure is divided
@@ -24,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.__main__ import SCRIPTS
+from benchmarks.checkout import HERE, environment, scripts
 
 HISTORY = Path(__file__).parent / "history"
 
@@ -100,21 +102,28 @@ def _better(ratio: float, figure: Measured) -> float:
     return 1 / ratio if figure.lower_is_better else ratio
 
 
-def record(version: str, scripts: list[str], options: list[str]) -> Path:
-    """Run the scripts and write their figures.
+def record(version: str, names: list[str], options: list[str], checkout: Path) -> Path:
+    """Run these scripts on the packages of a checkout, and write their figures.
 
     Raises:
         SystemExit: A script failed, or printed no figure.
     """
     figures = []
-    for script in scripts:
-        sys.stderr.write(f"{script} ...\n")
-        command = [sys.executable, "-m", f"benchmarks.{script}", "--json", *options]
-        ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
-        if not lines:
-            raise SystemExit(f"{script} printed no figure: exit code {ran.returncode}")
-        figures += [{"script": script, **line} for line in lines]
+    with scripts() as directory:
+        for name in names:
+            sys.stderr.write(f"{name} ...\n")
+            ran = subprocess.run(
+                [sys.executable, "-m", f"benchmarks.{name}", "--json", *options],
+                cwd=directory,
+                env=environment(checkout),
+                stdout=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+            lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+            if not lines:
+                raise SystemExit(f"{name} printed no figure: exit code {ran.returncode}")
+            figures += [{"script": name, **line} for line in lines]
     path = HISTORY / f"{version}.json"
     machine = {
         "cores": os.cpu_count(),
@@ -122,7 +131,11 @@ def record(version: str, scripts: list[str], options: list[str]) -> Path:
         "kernel": platform.release(),
         "python": platform.python_version(),
     }
-    text = json.dumps({"version": version, "machine": machine, "figures": figures}, indent=1)
+    commit = subprocess.run(
+        ["git", "-C", checkout, "rev-parse", "HEAD"], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.strip()
+    found = {"version": version, "commit": commit, "machine": machine, "figures": figures}
+    text = json.dumps(found, indent=1)
     HISTORY.mkdir(exist_ok=True)
     path.write_text(f"{text}\n")
     return path
@@ -150,12 +163,16 @@ def main() -> None:
     recording.add_argument("version")
     recording.add_argument("--only", nargs="+", choices=SCRIPTS, default=list(SCRIPTS))
     recording.add_argument("--rounds", default="3")
+    recording.add_argument(
+        "--checkout", type=Path, default=HERE, help="directory of the release; default: this one"
+    )
     comparing = commands.add_parser("compare", help="print the ratios of two releases")
     comparing.add_argument("old")
     comparing.add_argument("new")
     options = parser.parse_args()
     if options.command == "record":
-        print(record(options.version, options.only, ["--rounds", options.rounds]))
+        rounds = ["--rounds", options.rounds]
+        print(record(options.version, options.only, rounds, options.checkout))
     else:
         show(options.old, options.new, ratios(read(options.old), read(options.new)))
 

@@ -1,0 +1,24 @@
+"""Runs the scripts of this folder on the packages of any checkout."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+HERE = Path(__file__).parents[1]
+
+
+@contextlib.contextmanager
+def scripts() -> Iterator[Path]:
+    """A working directory with these scripts and without packages: `environment` names those."""
+    with TemporaryDirectory() as directory:
+        (Path(directory) / "benchmarks").symlink_to(HERE / "benchmarks")
+        yield Path(directory)
+
+
+def environment(checkout: Path) -> dict[str, str]:
+    """Variables of a process that imports the packages of a checkout."""
+    return os.environ | {"PYTHONPATH": str(checkout.absolute())}
