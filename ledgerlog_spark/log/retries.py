@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.retry import RetryPolicy
 from ledgerlog_spark.waits import Deadline
 
 if TYPE_CHECKING:
@@ -134,5 +136,5 @@ class Retries:
                         await self._queue.leave(name)
 
     async def _sleep(self, first_ms: float, failures: int) -> None:
-        longest_ms = min(first_ms * 2 ** min(failures - 1, 16), PAUSE_MS_MAX)
-        await asyncio.sleep(self._random.uniform(0, longest_ms) / 1e3)
+        pauses = RetryPolicy(math.ceil(first_ms), PAUSE_MS_MAX)
+        await asyncio.sleep(pauses.spread_ms(failures, self._random.uniform) / 1e3)

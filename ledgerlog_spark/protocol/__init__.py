@@ -12,7 +12,7 @@ Numbered rules are in docs/PROTOCOL.md.
 
 - `ledger`: the machines of one ledger. `log`: a log's state in the metadata store; each machine has
   one request out at a time. `leader`: the one process that appends to a leader log.
-- `dispatch`: tables of phase and event. `retry`: delays between attempts. `request_numbers`: one
+- `dispatch`: tables of phase and event. `request_numbers`: one
   sequence of numbers for a machine and its parts.
 
 A machine is composed of smaller ones that do not depend on their owner: `AddPipeline` (runs against

@@ -21,14 +21,14 @@ from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.composition import open_client
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.lines import DRAIN_SECONDS, LogLines
+from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 from ledgerlog_spark.upkeep.upkeep import Kept, Upkeep, holder
 from ledgerlog_spark.waits import forever
 
 T = TypeVar("T")
 
 INTERVAL_SECONDS = 60.0
-RETRY_SECONDS_FIRST = 5.0
-RETRY_SECONDS_MAX = 60.0
+RETRY = RetryPolicy(first_delay_ms=5_000, delay_max_ms=60_000, attempts_max=NO_LIMIT)
 
 ERRORS_MAX = 5
 ERROR_CHARACTERS_MAX = 500
@@ -93,7 +93,7 @@ class UpkeepService:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         self._write("started", interval_seconds=interval_seconds)
         stopped = asyncio.ensure_future(stop.wait())
-        retry_seconds = RETRY_SECONDS_FIRST
+        pauses_ms = RETRY.pauses_ms()
         while not stop.is_set():
             try:
                 opening = asyncio.ensure_future(open_client(self._uri))
@@ -101,12 +101,12 @@ class UpkeepService:
                 if opened is None:
                     break
                 async with opened as client:
-                    retry_seconds = RETRY_SECONDS_FIRST
+                    pauses_ms = RETRY.pauses_ms()
                     await self.keep_up(client, stop, interval_seconds)
             except LedgerLogError as error:
+                retry_seconds = next(pauses_ms) / 1e3
                 self._write("unreachable", error=_short(error), retry_seconds=retry_seconds)
                 await asyncio.wait([stopped], timeout=retry_seconds)
-                retry_seconds = min(2 * retry_seconds, RETRY_SECONDS_MAX)
         stopped.cancel()
         self._write("ended")
         return DONE

@@ -32,7 +32,7 @@ BLOCKING = {
 
 PAUSES = {
     "client/handles/follower.py _reload": "an error that is not retriable; `cancel` ends the task",
-    "datasource/stream/watched_logs.py patiently": "PATIENCE_SECONDS",
+    "datasource/stream/watched_logs.py patiently": "PATIENCE",
     "log/reading/record_reader.py _relisted": "another error; a closed client; the caller",
     "metadata/bookies/announcement.py _keep": "a bookie is announced until it stops",
     "metadata/zookeeper/session.py _read": "the deadline, which `_wait_until_connected` looks at",

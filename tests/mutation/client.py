@@ -360,7 +360,7 @@ _READING = [
     Mutation(
         "follower_never_pauses",
         f"{CLIENT}/handles/follower.py",
-        "            pause_ms = min(PAUSE_MS_FIRST << min(rounds - 1, 16), PAUSE_MS_MAX)\n",
+        "            pause_ms = ENDLESS.pause_ms(rounds)\n",
         "            pause_ms = 0\n",
         "a follower of bookies without a control service takes all of a processor",
     ),

@@ -147,14 +147,14 @@ _LINK = [
     Mutation(
         "reconnects_without_a_pause",
         f"{TRANSPORT}/v2/link.py",
-        "        self._next_attempt_at = self._loop.time() + self._delay_ms / 1e3\n",
+        "        self._next_attempt_at = self._loop.time() + pause_ms / 1e3\n",
         "",
         "each request to a bookie that is down is an attempt to connect",
     ),
     Mutation(
         "back_off_is_never_over",
         f"{TRANSPORT}/v2/link.py",
-        "        self._delay_ms = 0\n        self._deadlines.trim()\n",
+        "        self._failures = 0\n        self._deadlines.trim()\n",
         "        self._deadlines.trim()\n",
         "a bookie that was down once is kept away from for the longest time after each failure",
     ),

@@ -20,7 +20,7 @@ from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 from ledgerlog_spark.testing.memory.tree import Fault
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld

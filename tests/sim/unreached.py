@@ -19,7 +19,7 @@ FILES = (
     "ledgerlog_spark/protocol/ledger/recover/recovery.py",
     "ledgerlog_spark/protocol/ledger/recover/reads.py",
     "ledgerlog_spark/protocol/ledger/recover/tail.py",
-    "ledgerlog_spark/protocol/retry.py",
+    "ledgerlog_spark/retry.py",
     "ledgerlog_spark/protocol/ledger/recover/write_back.py",
     "ledgerlog_spark/protocol/ledger/write/writer.py",
     "bookie_server/core/ledger_gate.py",

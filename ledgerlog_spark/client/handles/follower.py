@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from ledgerlog_spark.callbacks import notify
 from ledgerlog_spark.client.handles.lac_announcer import herald_index
 from ledgerlog_spark.errors import InternalError, LedgerLogError
+from ledgerlog_spark.retry import ENDLESS
 from ledgerlog_spark.transport.port import LacRise, WatchLac
 
 if TYPE_CHECKING:
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.services import Services
     from ledgerlog_spark.metadata.ports import CancelWatch
     from ledgerlog_spark.model import Code, LedgerMetadata
-
-PAUSE_MS_FIRST = 50
-"""Wait after every bookie of the ensemble has failed once; it doubles up to `PAUSE_MS_MAX`."""
-
-PAUSE_MS_MAX = 2_000
 
 
 class Followed(Protocol):
@@ -110,7 +106,7 @@ class LedgerFollower:
             self._reloading.add_done_callback(self._on_reloaded)
 
     async def _reload(self) -> None:
-        pause_ms = PAUSE_MS_FIRST
+        pauses_ms = ENDLESS.pauses_ms()
         while self._is_stale:
             self._is_stale = False
             try:
@@ -118,8 +114,7 @@ class LedgerFollower:
             except LedgerLogError as error:
                 if not error.retriable:
                     raise
-                await asyncio.sleep(pause_ms / 1e3)
-                pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+                await asyncio.sleep(next(pauses_ms) / 1e3)
                 self._is_stale = True
 
     def _on_reloaded(self, task: asyncio.Task[None]) -> None:
@@ -172,7 +167,7 @@ class LedgerFollower:
         if rounds == 0:
             self._watch_lac()
         else:
-            pause_ms = min(PAUSE_MS_FIRST << min(rounds - 1, 16), PAUSE_MS_MAX)
+            pause_ms = ENDLESS.pause_ms(rounds)
             self._timer = self._loop.call_later(pause_ms / 1e3, self._watch_or_ask)
 
     def _watch_or_ask(self) -> None:

@@ -6,6 +6,7 @@ ZooKeeper is read only after one of its watches fired, and then only one head.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -21,6 +22,7 @@ from ledgerlog_spark.errors import LedgerLogError, LogNotFoundError
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.protocol.log.read.view import LogView
 from ledgerlog_spark.protocol.log.state.records import Item, LogKind, VersionInterval
+from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 
 if TYPE_CHECKING:
     from ledgerlog_spark.log.blocking.logs import BlockingLog
@@ -28,9 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 60.0
-_PAUSE_SECONDS_FIRST = 0.05
-_PAUSE_SECONDS_MAX = 2.0
+PATIENCE = RetryPolicy(attempts_max=NO_LIMIT, time_max_ms=60_000)
 
 LOOKS_MAX = 4096
 """Above this number every second one is forgotten: older times become less exact."""
@@ -39,21 +39,21 @@ _logger = logging.getLogger(__name__)
 
 
 def patiently(ask: Callable[[], T]) -> T:
-    """The result of `ask`, retried for `PATIENCE_SECONDS` while its failure may pass.
+    """The result of `ask`, retried for a minute while its failure may pass.
 
     An error of a source ends the query.
     """
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    pause = _PAUSE_SECONDS_FIRST
-    while True:
+    began = time.monotonic()
+    for failures in itertools.count(1):
         try:
             return ask()
         except LedgerLogError as error:
-            if not error.retriable or time.monotonic() + pause > deadline:
+            delay_ms = PATIENCE.delay_ms(failures, (time.monotonic() - began) * 1e3)
+            if not error.retriable or delay_ms is None:
                 raise
             _logger.warning("a request failed and is retried: %s", error)
-        time.sleep(pause)
-        pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+        time.sleep(delay_ms / 1e3)
+    raise AssertionError(PATIENCE)
 
 
 class ArrivalTimes:

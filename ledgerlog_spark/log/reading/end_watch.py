@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.callbacks import notify
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.protocol.log.state.records import LogKind
+from ledgerlog_spark.retry import ENDLESS
 from ledgerlog_spark.waits import within
 
 if TYPE_CHECKING:
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.host import LogHost
     from ledgerlog_spark.log.ports import LedgerReaderHandle
     from ledgerlog_spark.metadata.ports import OnChange
-
-PAUSE_MS_FIRST = 50
-PAUSE_MS_MAX = 5_000
-"""Longest wait while the metadata store does not answer; later changes are not missed."""
 
 
 class EndWatch:
@@ -89,7 +86,7 @@ class EndWatch:
 
     async def _refresh(self) -> None:
         """Follow exactly the open ledgers that the head lists, as soon as that can be done."""
-        pause_ms = PAUSE_MS_FIRST
+        pauses_ms = ENDLESS.pauses_ms()
         while self._is_stale and not self._is_cancelled:
             self._is_stale = False
             try:
@@ -97,8 +94,7 @@ class EndWatch:
             except LedgerLogError:
                 self._is_stale = True
                 with contextlib.suppress(TimeoutError):
-                    await within(self._cancelled.wait(), pause_ms / 1e3)
-                pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+                    await within(self._cancelled.wait(), next(pauses_ms) / 1e3)
         if self._is_cancelled:
             await self._close_handles(list(self._followed))
 

@@ -23,6 +23,7 @@ from ledgerlog_spark.log.reading import newest_view
 from ledgerlog_spark.log.reading.committed_range import read_range
 from ledgerlog_spark.log.reading.ledger_entries import entry_holding
 from ledgerlog_spark.protocol.log.read.view import ViewMachine
+from ledgerlog_spark.retry import ENDLESS
 from ledgerlog_spark.waits import forever
 
 if TYPE_CHECKING:
@@ -38,10 +39,6 @@ T = TypeVar("T")
 
 TOLD_SIZE_BYTES_MAX = 64 << 10
 """Bytes of new entries that come with a notification, which saves a lone record a request."""
-
-PAUSE_MS_FIRST = 50
-PAUSE_MS_MAX = 2_000
-"""Pause between attempts to read the list while the metadata store does not answer."""
 
 ABOVE_ANY_VERSION = 1 << 62
 """A reader that has this version needs no history."""
@@ -207,14 +204,13 @@ class RecordReader(Generic[T]):
 
     async def _relisted(self, cursor: EntryCursor[T]) -> LogView:
         """The present list, as soon as the metadata store answers."""
-        pause_ms = PAUSE_MS_FIRST
+        pauses_ms = ENDLESS.pauses_ms()
         while True:
             self._ledgers.check_open()
             try:
                 return await self._listed(cursor.next_offset)
             except MetadataUnavailableError:
-                await asyncio.sleep(pause_ms / 1e3)
-                pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+                await asyncio.sleep(next(pauses_ms) / 1e3)
 
     async def _forward(
         self, view: LogView, cursor: EntryCursor[T], finished: set[int], changes: _Changes

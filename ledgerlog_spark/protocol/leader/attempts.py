@@ -5,7 +5,7 @@ from __future__ import annotations
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.protocol.ledger.messages import StartTimer
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 
 
 class Attempts:
@@ -51,9 +51,8 @@ class Attempts:
         self.request = 0
         self.error = error
         self._failures += 1
-        retried = max(1, min(self._failures, self._policy.attempts_max - 1))
         self._timer = self._numbers.next()
-        return StartTimer(self._timer, self._policy.delay_ms(retried) or self._policy.delay_max_ms)
+        return StartTimer(self._timer, self._policy.pause_ms(self._failures))
 
     def wake(self, request: int) -> bool:
         """Whether this was the timer of the delay; if so, the delay is over."""

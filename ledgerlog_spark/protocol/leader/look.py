@@ -9,7 +9,7 @@ from ledgerlog_spark.protocol.leader.attempts import Attempts
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome, StartTimer
 from ledgerlog_spark.protocol.log.messages import HeadRead, ReadHead, Sync, Synced
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 
 _ANSWERED = {MetadataOutcome.OK, MetadataOutcome.GONE, MetadataOutcome.UNREADABLE}
 """The next change of the list reports an error of a head that cannot be read."""

@@ -48,7 +48,7 @@ from ledgerlog_spark.protocol.log.messages import (
 )
 from ledgerlog_spark.protocol.log.properties import LogProperties
 from ledgerlog_spark.protocol.log.state.records import LogHead
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 
 
 class LeaderPhase(Enum):

@@ -23,7 +23,7 @@ from ledgerlog_spark.protocol.ledger import messages as m
 
 if TYPE_CHECKING:
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-    from ledgerlog_spark.protocol.retry import RetryPolicy
+    from ledgerlog_spark.retry import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.protocol.ledger.messages import StartTimer
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
@@ -62,10 +62,8 @@ class BusyBookies:
         busy = self.waits[index]
         if self._retry.delay_ms(max(1, busy.rounds)) is None:
             return None
-        delay_ms = self._retry.delay_ms(min(busy.level, self._retry.attempts_max - 1))
-        assert delay_ms is not None
         busy.timer = self._numbers.next()
-        return StartTimer(busy.timer, delay_ms)
+        return StartTimer(busy.timer, self._retry.pause_ms(busy.level))
 
     def should_be_replaced(self, index: int) -> bool:
         """Whether to look for another bookie: only this one refuses, and has for long."""

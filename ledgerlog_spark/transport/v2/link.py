@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import Code
@@ -28,12 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledgerlog_spark.model import BookieInfo
+    from ledgerlog_spark.retry import RetryPolicy
     from ledgerlog_spark.transport.pending import Pending
     from ledgerlog_spark.transport.port import ResolveBookie, WriteLac
     from ledgerlog_spark.wire.frames import ChunkPool
-
-DELAY_MS_FIRST: Final = 20
-"""Wait after the first failure; it doubles up to the link's limit."""
 
 
 class V2Link:
@@ -46,14 +44,14 @@ class V2Link:
         pool: ChunkPool,
         *,
         connect_timeout_ms: int,
-        reconnect_delay_ms_max: int,
+        reconnect: RetryPolicy,
     ) -> None:
         self.bookie_id = bookie_id
         self._resolve = resolve
         self._pool = pool
         self._connect_timeout_ms = connect_timeout_ms
-        self._delay_ms_max = reconnect_delay_ms_max
-        self._delay_ms = 0
+        self._reconnect = reconnect
+        self._failures = 0
         self._loop = asyncio.get_running_loop()
         self._next_attempt_at = self._loop.time()
         self._deadlines = Deadlines(self._loop, self._on_expired)
@@ -119,7 +117,7 @@ class V2Link:
 
     def on_answers(self) -> None:
         """The bookie works: the next failure is the first again."""
-        self._delay_ms = 0
+        self._failures = 0
         self._deadlines.trim()
         self._close_retired()
 
@@ -249,8 +247,9 @@ class V2Link:
             self._connection = connection
 
     def _lengthen_delay(self) -> None:
-        self._delay_ms = min(max(2 * self._delay_ms, DELAY_MS_FIRST), self._delay_ms_max)
-        self._next_attempt_at = self._loop.time() + self._delay_ms / 1e3
+        self._failures += 1
+        pause_ms = self._reconnect.pause_ms(self._failures)
+        self._next_attempt_at = self._loop.time() + pause_ms / 1e3
 
     def _fail_waiting(self) -> None:
         if self._connecting is not None or self._connection is not None:

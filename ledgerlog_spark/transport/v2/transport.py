@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from enum import Enum
 from itertools import count
 from typing import TYPE_CHECKING
 
+from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 from ledgerlog_spark.transport.allocator import keep_freed_memory
 from ledgerlog_spark.transport.pending import PendingBatch, PendingRead, PendingRun
 from ledgerlog_spark.transport.prepared_run import PreparedRun
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
         WriteLac,
     )
 
+
+RECONNECT = RetryPolicy(first_delay_ms=20, delay_max_ms=2_000, attempts_max=NO_LIMIT)
+"""Of attempts to connect a lane; requests fail during a pause."""
 
 LINKS_MAX = 1_024
 """Links to bookies that are kept; beyond it the idle ones are closed."""
@@ -69,13 +74,13 @@ class V2Transport:
         *,
         connect_timeout_ms: int = 3_000,  # look-up and connection together
         # longest wait after a failure; requests fail meanwhile
-        reconnect_delay_ms_max: int = 2_000,
+        reconnect_delay_ms_max: int = RECONNECT.delay_max_ms,
     ) -> None:
         """A transport without connections; needs a running event loop."""
         keep_freed_memory()
         self._resolve = resolve
         self._connect_timeout_ms = connect_timeout_ms
-        self._reconnect_delay_ms_max = reconnect_delay_ms_max
+        self._reconnect = replace(RECONNECT, delay_max_ms=reconnect_delay_ms_max)
         self._pool = ChunkPool()
         self._links: dict[tuple[str, V2Lane], V2Link] = {}
         self._request_ids = count(1)
@@ -158,7 +163,7 @@ class V2Transport:
                 self._resolve,
                 self._pool,
                 connect_timeout_ms=self._connect_timeout_ms,
-                reconnect_delay_ms_max=self._reconnect_delay_ms_max,
+                reconnect=self._reconnect,
             )
             if self._is_closed:
                 link.drop()

@@ -36,7 +36,7 @@ from ledgerlog_spark.log.committing import range_writer
 from ledgerlog_spark.log.leader import leader
 from ledgerlog_spark.protocol.leader.messages import LeaderSettings
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 from ledgerlog_spark.testing.cluster import memory_metadata
 from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.transport.v2 import connection as v2_connection

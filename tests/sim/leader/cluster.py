@@ -29,7 +29,7 @@ from ledgerlog_spark.protocol.ledger.write.writer import (
     WriterPhase,
     WriterSettings,
 )
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 from tests.sim.client import SimClient, as_entry
 from tests.sim.leader.ledgers import Entry, SimLedger, SimLedgers
 from tests.sim.leader.world import LeaderWorld, drawn_properties, play, play_out

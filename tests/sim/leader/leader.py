@@ -28,7 +28,7 @@ from ledgerlog_spark.protocol.ledger.messages import (
 )
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.log.messages import HeadRead, ReadHead
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 from tests.sim.leader.ledgers import Entry, SimLedger
 from tests.sim.leader.openings import OpeningStory
 from tests.sim.leader.patience import PatienceStory

@@ -11,7 +11,7 @@ from ledgerlog_spark.protocol.log import messages as m
 if TYPE_CHECKING:
     from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.protocol.leader.attempts import Attempts
-    from ledgerlog_spark.protocol.retry import RetryPolicy
+    from ledgerlog_spark.retry import RetryPolicy
     from tests.sim.leader.leader import SimLeader
 
 _LOOKED = {MetadataOutcome.OK, MetadataOutcome.GONE, MetadataOutcome.UNREADABLE}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import Code
-from ledgerlog_spark.transport.v2.link import DELAY_MS_FIRST
+from ledgerlog_spark.transport.v2.transport import RECONNECT
 from ledgerlog_spark.wire.opcodes import Flag
 from ledgerlog_spark.wire.requests import (
     AddRequest,
@@ -131,7 +131,7 @@ class Lane:
         self.lost_at = now
         for place in (0, 1):
             self.failures[place] += 1
-            delay_ms = min(DELAY_MS_FIRST << (self.failures[place] - 1), RECONNECT_MS_MAX)
+            delay_ms = min(RECONNECT.first_delay_ms << (self.failures[place] - 1), RECONNECT_MS_MAX)
             self.next_at[place] = now + delay_ms / 1e3
 
     def attempt(self) -> None:

@@ -68,7 +68,7 @@ def pauses_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A bookie that is down is tried with each request."""
 
     def lengthen(self: Any) -> None:
-        self._delay_ms = 0
+        self._failures = 0
 
     patch.setattr(V2Link, "_lengthen_delay", lengthen)
 

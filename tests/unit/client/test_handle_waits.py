@@ -11,7 +11,7 @@ from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LedgerLogError, MetadataUnavailableError
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 from ledgerlog_spark.testing.memory.tree import MemoryTree
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld

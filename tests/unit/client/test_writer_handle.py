@@ -25,7 +25,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState, Quorum
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 from tests.fixtures.client_world import ClientWorld
 from tests.fixtures.metadata_worlds import memory_tree
 from tests.fixtures.records import of_this_thread

@@ -15,7 +15,7 @@ from ledgerlog_spark.protocol.leader.leader import LeaderLog
 from ledgerlog_spark.protocol.leader.messages import LeaderPhase, LeaderSettings
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome, Start, StartTimer, TimerFired
 from ledgerlog_spark.protocol.log import messages as m
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 from tests.sim.leader.ledgers import Entry, SimLedger
 from tests.sim.leader.world import leader_head
 from tests.unit.log.log_values import OneLog, token

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ledgerlog_spark.errors import MetadataUnavailableError
 from ledgerlog_spark.protocol.leader.attempts import Attempts
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 from tests.fixtures.kinds import now
 
 POLICY = RetryPolicy(first_delay_ms=10, delay_max_ms=40, attempts_max=4)

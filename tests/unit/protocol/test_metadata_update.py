@@ -17,7 +17,7 @@ from ledgerlog_spark.protocol.ledger.messages import (
 )
 from ledgerlog_spark.protocol.ledger.metadata_update import MetadataUpdate, Refusal
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 from tests.fixtures.kinds import only
 
 OPEN = LedgerMetadata(Quorum(1, 1, 1), (Fragment(0, ("b0",)),))

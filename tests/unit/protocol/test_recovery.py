@@ -26,7 +26,7 @@ from ledgerlog_spark.protocol.ledger.recover.recovery import (
     RecoverySettings,
 )
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 from tests.fixtures.kinds import all_of, now, of, only
 
 OPEN = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("b0", "b1", "b2")),), password=b"secret")

@@ -13,7 +13,7 @@ from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies
 from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter, WriterPhase, WriterSettings
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 from tests.fixtures.kinds import all_of, of, only
 
 ENSEMBLE = ("b0", "b1", "b2")

@@ -14,6 +14,7 @@ import pytest
 
 from ledgerlog_spark.errors import MetadataUnavailableError
 from ledgerlog_spark.lines import WAITING_BYTES_MAX
+from ledgerlog_spark.retry import RetryPolicy
 from ledgerlog_spark.upkeep import service as service_module
 from ledgerlog_spark.upkeep.service import (
     DONE,
@@ -170,8 +171,7 @@ async def test_service_writes_once_that_another_process_works_and_takes_over_aft
 async def test_service_tries_again_while_the_cluster_is_away(
     world: RowsWorld, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_module, "RETRY_SECONDS_FIRST", 0.001)
-    monkeypatch.setattr(service_module, "RETRY_SECONDS_MAX", 0.004)
+    monkeypatch.setattr(service_module, "RETRY", RetryPolicy(1, 4))
     await old_rows(world, 1)
     lines = Lines()
     services.away = 4

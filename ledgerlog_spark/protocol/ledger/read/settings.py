@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 
 OVERLOAD = RetryPolicy(first_delay_ms=50, delay_max_ms=1_000, attempts_max=20)
 

@@ -28,7 +28,7 @@ from ledgerlog_spark.protocol.ledger.recover.tail import RecoveryTail, TailState
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import Versioned

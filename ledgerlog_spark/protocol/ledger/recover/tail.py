@@ -17,7 +17,7 @@ from ledgerlog_spark.protocol.ledger.overload import BusyBookies
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead, RecoveryReads, Verdict
 from ledgerlog_spark.protocol.ledger.recover.write_back import WriteBack
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import with_fragment
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

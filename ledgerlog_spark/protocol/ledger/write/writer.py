@@ -36,7 +36,7 @@ from ledgerlog_spark.protocol.ledger.write.add_pipeline import (
 )
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies, FragmentChange
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from ledgerlog_spark.protocol.ledger.metadata_update import UpdateResult

@@ -16,7 +16,7 @@ from ledgerlog_spark.model import LedgerState
 from ledgerlog_spark.protocol.leader.messages import LeaderSettings
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.log.state.records import LogKind
-from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.retry import RetryPolicy
 from tests.sim.leader.hosts import actors
 from tests.sim.leader.hosts.blame import LeaderCall
 from tests.sim.leader.hosts.content import Records, Rows
