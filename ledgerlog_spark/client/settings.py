@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import ENTRY_HEADER_SIZE_BYTES, check_type
-from ledgerlog_spark.protocol.ledger.read.settings import ReaderSettings
+from ledgerlog_spark.protocol.ledger.read.budget import ReaderSettings
 from ledgerlog_spark.protocol.ledger.recover.recovery import RecoverySettings
 from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
 from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX

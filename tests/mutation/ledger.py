@@ -249,7 +249,7 @@ _RECOVERY = [
     Mutation(
         "recovery_ignores_floor",
         f"{PROTOCOL}/ledger/recover/recovery.py",
-        """        if self._tail.last_add_confirmed < self._floor_entry_id:
+        """        if self._tail.write_back.last_add_confirmed < self._floor_entry_id:
             return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
         self.phase = RecoveryPhase.CLOSING""",
         """        self.phase = RecoveryPhase.CLOSING""",
@@ -381,7 +381,7 @@ _RECOVERY = [
     ),
     Mutation(
         "recovery_waits_for_a_batch_that_it_gave_up",
-        f"{PROTOCOL}/ledger/recover/presence_batch.py",
+        f"{PROTOCOL}/ledger/recover/reads.py",
         "            self._current = 0\n            return True\n",
         "            return True\n",
         "a bookie that hangs holds recovery up for the deadline of a request",
@@ -412,7 +412,7 @@ _RECOVERY = [
     Mutation(
         "recovery_end_is_not_waited_for",
         f"{PROTOCOL}/ledger/recover/tail.py",
-        "if is_end and self._write_back.is_finished:",
+        "if is_end and self.write_back.is_finished:",
         "if is_end:",
         "a ledger is closed before its last entries are on an ack quorum",
     ),
@@ -439,28 +439,28 @@ _RECOVERY = [
     ),
     Mutation(
         "write_back_length_of_first_entry",
-        f"{PROTOCOL}/ledger/recover/write_back.py",
+        f"{PROTOCOL}/ledger/recover/tail.py",
         "length=first.length - len(first.payload),",
         "length=first.length,",
         "the closed length counts one entry twice",
     ),
     Mutation(
         "write_back_is_finished_with_buffer",
-        f"{PROTOCOL}/ledger/recover/write_back.py",
+        f"{PROTOCOL}/ledger/recover/tail.py",
         "return idle and not self._buffered",
         "return idle",
         "entries that wait for the window are left out of the closed ledger",
     ),
     Mutation(
         "write_back_buffer_only_grows",
-        f"{PROTOCOL}/ledger/recover/write_back.py",
+        f"{PROTOCOL}/ledger/recover/tail.py",
         "        self._buffered_size_bytes -= size_bytes\n",
         "",
         "a recovery stands still after so many bytes as it may buffer",
     ),
     Mutation(
         "write_back_small_runs_wait_for_ever",
-        f"{PROTOCOL}/ledger/recover/write_back.py",
+        f"{PROTOCOL}/ledger/recover/tail.py",
         "if is_small and not is_end and pipeline.first_unconfirmed_entry_id is not None:",
         "if is_small and pipeline.first_unconfirmed_entry_id is not None:",
         "the last entries wait for those before them",

@@ -79,7 +79,7 @@ class RecoverySeen:
 
 def _written_to(machine: LedgerRecovery) -> tuple[str, ...]:
     """The bookies that a recovery writes back to; empty before it does."""
-    pipeline = machine._tail._write_back.pipeline if machine._tail is not None else None
+    pipeline = machine._tail.write_back.pipeline if machine._tail is not None else None
     return pipeline.ensemble if pipeline is not None else ()
 
 

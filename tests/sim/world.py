@@ -15,9 +15,9 @@ from ledgerlog_spark.model import (
     Quorum,
 )
 from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.read.budget import ReaderSettings
 from ledgerlog_spark.protocol.ledger.read.lac import LacReader
 from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader
-from ledgerlog_spark.protocol.ledger.read.settings import ReaderSettings
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead
 from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery, RecoverySettings
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window

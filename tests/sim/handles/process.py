@@ -14,7 +14,7 @@ from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.log.clients import LogClient
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import BookieInfo, Code
-from ledgerlog_spark.protocol.ledger.read.settings import ReaderSettings
+from ledgerlog_spark.protocol.ledger.read.budget import ReaderSettings
 from ledgerlog_spark.protocol.ledger.recover.recovery import RecoverySettings
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings

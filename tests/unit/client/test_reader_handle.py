@@ -21,9 +21,9 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState
 from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.ledger.messages import BatchReplied, LacReplied, ReadReplied
+from ledgerlog_spark.protocol.ledger.read.budget import ReaderSettings
 from ledgerlog_spark.protocol.ledger.read.lac import LacReader
 from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader
-from ledgerlog_spark.protocol.ledger.read.settings import ReaderSettings
 from ledgerlog_spark.protocol.ledger.read_room import ReadRoom
 from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery, RecoverySettings
 from ledgerlog_spark.retry import RetryPolicy

@@ -19,8 +19,8 @@ from ledgerlog_spark.model import (
     Versioned,
 )
 from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.read.budget import ReaderSettings
 from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader
-from ledgerlog_spark.protocol.ledger.read.settings import ReaderSettings
 from ledgerlog_spark.protocol.ledger.read_room import ReadPlace, RoomMade
 
 LARGE = bytes(5 << 20)

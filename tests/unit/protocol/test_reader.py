@@ -19,10 +19,9 @@ from ledgerlog_spark.model import (
 )
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.quorum import owns
-from ledgerlog_spark.protocol.ledger.read.budget import FIRST_BATCH_ENTRIES
+from ledgerlog_spark.protocol.ledger.read.budget import FIRST_BATCH_ENTRIES, ReaderSettings
 from ledgerlog_spark.protocol.ledger.read.lac import LacReader
 from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader
-from ledgerlog_spark.protocol.ledger.read.settings import ReaderSettings
 from tests.fixtures.kinds import all_of, only
 
 PLAIN = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("b0", "b1", "b2")),))

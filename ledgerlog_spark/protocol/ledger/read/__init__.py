@@ -1,5 +1,5 @@
 """Reads of a ledger.
 
-- `reader`, `settings`: a range of entries, and limits. `lac`: how far a ledger is confirmed.
-  `tally`: answers of replicas. `budget`: how much a reader may request.
+- `reader`: a range of entries. `budget`: limits of a reader, and how much it may request. `lac`:
+  how far a ledger is confirmed. `tally`: answers of replicas.
 """

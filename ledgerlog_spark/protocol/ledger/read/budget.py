@@ -1,4 +1,4 @@
-"""A bound on a reader's requests: on the memory that it holds and may still receive.
+"""The limits of a reader, and the bound on the memory that it holds and may still receive.
 
 A bookie's answer has at least one entry, of any size up to a frame's. So each pending request
 counts as a whole frame against the bound of memory. Against the depth of reading ahead it counts
@@ -8,15 +8,16 @@ with its expected size, which is the limit for a reader of ordinary entries.
 from __future__ import annotations
 
 from bisect import insort
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
 from ledgerlog_spark.protocol.ledger.read_room import HEDGES_SPARED
+from ledgerlog_spark.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
-    from ledgerlog_spark.protocol.ledger.read.settings import ReaderSettings
     from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 
 FIRST_BATCH_ENTRIES = 64
@@ -27,6 +28,33 @@ FIRST_SIZE_BYTES = 64 << 10
 
 STORED_BESIDE_PAYLOAD_SIZE_BYTES = 56
 """Header, the largest digest, and the length before it in a batch's answer."""
+
+
+OVERLOAD = RetryPolicy(first_delay_ms=50, delay_max_ms=1_000, attempts_max=20)
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSettings:
+    """Limits of a reader.
+
+    Attributes:
+        size_bytes_ahead_max: Payload bytes beyond those that the application took: received ones,
+            and those expected of pending requests. No more is requested above this.
+        size_bytes_max: Upper bound of payload bytes in memory, for any size of entries: no request
+            is sent if its answer might not fit. One entry may always be requested.
+    """
+
+    entries_ahead_max: int = 16_384  # beyond those that the application took
+    size_bytes_ahead_max: int = 16 << 20
+    size_bytes_max: int = 64 << 20
+    batch_entries_max: int = 1_024  # 1 turns batches off
+    batch_size_bytes_max: int = 1 << 20  # of one answer
+    batches_in_flight_max: int = 6
+    singles_in_flight_max: int = 256
+    # another bookie gets a request after one to two times this
+    hedge_delay_ms: int = 500
+    reloads_max: int = 3  # for one entry
+    overload: RetryPolicy = OVERLOAD  # about 15 s in all
 
 
 class ReadBudget:

@@ -21,8 +21,7 @@ from ledgerlog_spark.protocol.dispatch import Table, TableMachine, on, row
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.ledger.quorum import write_set
-from ledgerlog_spark.protocol.ledger.read.budget import EntriesToRequest, ReadBudget
-from ledgerlog_spark.protocol.ledger.read.settings import ReaderSettings
+from ledgerlog_spark.protocol.ledger.read.budget import EntriesToRequest, ReadBudget, ReaderSettings
 from ledgerlog_spark.protocol.ledger.read.tally import BatchInFlight, ReplicaTally
 from ledgerlog_spark.protocol.ledger.read_room import RoomMade
 from ledgerlog_spark.protocol.ledger.recover.reads import Verdict

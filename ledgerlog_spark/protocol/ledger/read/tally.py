@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.protocol.ledger.messages import Failure
 from ledgerlog_spark.protocol.ledger.recover.reads import Verdict
 
 
+@dataclass(slots=True, eq=False)
 class ReplicaTally:
     """Answers of a write set about one entry; unlike in recovery, *all* must report it absent."""
 
-    __slots__ = ("codes", "entry_id", "is_slow", "members", "requested")
-
-    def __init__(self, entry_id: int, members: tuple[tuple[int, str], ...]) -> None:
-        self.entry_id = entry_id
-        self.members = members  # (index, bookie id) in the order of requests
-        self.requested = 0
-        self.codes: dict[int, Code] = {}
-        self.is_slow = False  # undecided at the last tick of the hedge timer
+    entry_id: int
+    members: tuple[tuple[int, str], ...]  # (index, bookie id) in the order of requests
+    requested: int = 0
+    codes: dict[int, Code] = field(default_factory=dict)
+    is_slow: bool = False  # undecided at the last tick of the hedge timer
 
     def take(self, index: int, code: Code) -> None:
         """Record one member's answer."""
@@ -69,18 +69,16 @@ class ReplicaTally:
         return tuple((bookie_id, self.codes.get(index)) for index, bookie_id in self.members)
 
 
+@dataclass(slots=True, eq=False)
 class BatchInFlight:
     """Consecutive entries requested from one bookie, and from another when it is slow."""
 
-    __slots__ = ("is_slow", "last_entry_id", "next_entry_id", "order", "outstanding", "tried")
-
-    def __init__(self, first_entry_id: int, last_entry_id: int) -> None:
-        self.next_entry_id = first_entry_id  # the first that was not received yet
-        self.last_entry_id = last_entry_id  # inclusive
-        self.order: tuple[int, ...] = ()  # indexes in the order of attempts
-        self.tried = 0  # number of indexes tried
-        self.outstanding = 0  # requests without an answer
-        self.is_slow = False
+    next_entry_id: int  # the first that was not received yet
+    last_entry_id: int  # inclusive
+    order: tuple[int, ...] = ()  # indexes in the order of attempts
+    tried: int = 0  # number of indexes tried
+    outstanding: int = 0  # requests without an answer
+    is_slow: bool = False
 
     @property
     def is_done(self) -> bool:

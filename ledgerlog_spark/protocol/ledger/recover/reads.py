@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.ledger.quorum import negative_quorum, write_set
-from ledgerlog_spark.protocol.ledger.recover.presence_batch import PresenceBatches
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ledgerlog_spark.model import Quorum
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+
+
+LAST_ID = (1 << 63) - 1
 
 
 class Verdict(Enum):
@@ -50,29 +53,18 @@ class ReadAhead:
     batch_size_bytes_max: int = 1 << 20  # of one answer
 
 
+@dataclass(slots=True, eq=False)
 class EntryTally:
     """Answers about one entry."""
 
-    __slots__ = (
-        "absents",
-        "answers",
-        "entry",
-        "entry_id",
-        "is_slow",
-        "members",
-        "needed",
-        "requested",
-    )
-
-    def __init__(self, entry_id: int, members: tuple[int, ...], absents_needed: int) -> None:
-        self.entry_id = entry_id
-        self.members = members  # indexes of the write set, in the order of requests
-        self.needed = absents_needed
-        self.requested = 0
-        self.answers = 0
-        self.absents = 0
-        self.entry: m.StoredEntry | None = None  # the first valid copy
-        self.is_slow = False
+    entry_id: int
+    members: tuple[int, ...]  # indexes of the write set, in the order of requests
+    absents_needed: int
+    requested: int = 0
+    answers: int = 0
+    absents: int = 0
+    entry: m.StoredEntry | None = None  # the first valid copy
+    is_slow: bool = False
 
     def take(self, code: Code, entry: m.StoredEntry | None) -> None:
         """Count one member's answer."""
@@ -92,11 +84,101 @@ class EntryTally:
         """The verdict so far. A copy that is found after a negative quorum still counts."""
         if self.entry is not None:
             return Verdict.PRESENT
-        if self.absents >= self.needed:
+        if self.absents >= self.absents_needed:
             return Verdict.ABSENT
         if self.answers == len(self.members):
             return Verdict.UNKNOWN
         return Verdict.UNDECIDED
+
+
+class PresenceBatches:
+    """Batches show entries present, never absent: one at a time, from the member with the most.
+
+    Only fencing reads of an entry itself show its absence. So a batch need not fence, and a short,
+    late or lost batch only costs time (PROTOCOL.md#C2, PROTOCOL.md#C8).
+    """
+
+    def __init__(
+        self,
+        *,
+        ensemble: tuple[str, ...],
+        members: Sequence[int],
+        last_entry_ids: Mapping[int, int],  # by index, as reported when it was fenced
+        read_ahead: ReadAhead,
+        numbers: RequestNumbers,
+    ) -> None:
+        self.is_refused = False  # a bookie does not support batches
+        self._current = 0
+        self._ensemble = ensemble
+        self._last_entry_ids = last_entry_ids
+        # Stable: among equals the preference stays.
+        self._order = sorted(members, key=lambda index: -last_entry_ids.get(index, -1))
+        self._read_ahead = read_ahead
+        self._numbers = numbers
+        self._sent: dict[int, int] = {}
+        self._is_slow = False
+
+    @property
+    def is_out(self) -> bool:
+        """Whether a batch is pending."""
+        return self._current != 0
+
+    def ends_before(self, entry_id: int) -> bool:
+        """Whether the member for the next batch had no entry from `entry_id` on."""
+        return entry_id > self._last_entry_ids.get(self._order[0], LAST_ID)
+
+    def request(self, first_entry_id: int) -> m.SendReadBatch:
+        """Request everything from `first_entry_id` on, within the limits of a batch."""
+        index = self._order[0]
+        self._current = number = self._numbers.next()
+        self._sent[number] = index
+        self._is_slow = False
+        return m.SendReadBatch(
+            number,
+            self._ensemble[index],
+            index,
+            first_entry_id,
+            self._read_ahead.batch_entries_max,
+            self._read_ahead.batch_size_bytes_max,
+            is_recovery=True,
+        )
+
+    def take_reply(self, reply: m.BatchReplied, first_entry_id: int) -> EntryBatch | None:
+        """Entries from `first_entry_id` on without gaps, None when there are none.
+
+        Late answers count too: an entry that a bookie had is present.
+        """
+        index = self._sent.pop(reply.request)
+        if reply.request == self._current:
+            self._current = 0
+        if reply.code is Code.BAD_REQUEST:
+            self.is_refused = True
+        if reply.code is not Code.OK:
+            self._order.remove(index)
+            self._order.append(index)
+        if not reply.entries:
+            return None
+        entries = EntryBatch.of(reply.entries)
+        if entries.first_entry_id > first_entry_id:
+            return None
+        return entries.between(first_entry_id, LAST_ID)
+
+    def awaits(self, reply: m.BatchReplied) -> bool:
+        """Whether it is the answer to one of these batches."""
+        return reply.request in self._sent
+
+    def prefer(self, index: int) -> None:
+        """Use this member next: it had an entry that the others did not have."""
+        self._order.remove(index)
+        self._order.insert(0, index)
+
+    def tick(self) -> bool:
+        """Abandon a batch that was already pending at the last tick; whether there was one."""
+        if self.is_out and self._is_slow:
+            self._current = 0
+            return True
+        self._is_slow = self.is_out
+        return False
 
 
 class RecoveryReads:
@@ -137,8 +219,7 @@ class RecoveryReads:
                 ensemble=ensemble,
                 members=self._members(first_entry_id),
                 last_entry_ids=last_entry_ids,
-                entries_max=read_ahead.batch_entries_max,
-                size_bytes_max=read_ahead.batch_size_bytes_max,
+                read_ahead=read_ahead,
                 numbers=numbers,
             )
 
@@ -168,9 +249,7 @@ class RecoveryReads:
             self._next_to_request += 1
             if entry_id in self._tallies:
                 continue
-            tally = EntryTally(entry_id, self._members(entry_id), negative_quorum(self._quorum))
-            self._tallies[entry_id] = tally
-            effects += self._request_members(tally, 1)
+            effects += self._request_members(self._new_tally(entry_id), 1)
         return effects
 
     def take_reply(self, reply: m.ReadReplied) -> list[m.SendRead]:
@@ -218,9 +297,12 @@ class RecoveryReads:
         entry_id = self._next_to_request
         if entry_id in self._tallies:
             return []
+        return self._request_all(self._new_tally(entry_id))
+
+    def _new_tally(self, entry_id: int) -> EntryTally:
         tally = EntryTally(entry_id, self._members(entry_id), negative_quorum(self._quorum))
         self._tallies[entry_id] = tally
-        return self._request_all(tally)
+        return tally
 
     def hedge(self) -> list[m.SendRead]:
         """Request entries undecided since the last call from the rest of their write sets."""

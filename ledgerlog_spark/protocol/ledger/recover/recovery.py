@@ -24,7 +24,7 @@ from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.metadata_update import Refusal, UpdatingMachine
 from ledgerlog_spark.protocol.ledger.recover.fencing import Fencing, FencingState
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead
-from ledgerlog_spark.protocol.ledger.recover.tail import RecoveryTail, TailState, TailStep
+from ledgerlog_spark.protocol.ledger.recover.tail import RecoveryTail, TailStep
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
@@ -203,19 +203,14 @@ class LedgerRecovery(UpdatingMachine):
 
     def _after(self, step: TailStep) -> list[m.Effect]:
         """Continue with the result of a step of the tail."""
-        match step.state:
-            case TailState.GOING_ON:
-                return [*step.effects]
-            case TailState.WRITTEN:
-                return [*step.effects, *self._close_or_measure()]
-            case TailState.FAILED:
-                assert step.failure is not None
-                return [*step.effects, *self._try_again(step.failure, **step.about)]
+        if step.failure is not None:
+            return self._try_again(step.failure, **step.about)
+        return [*step.effects, *(self._close_or_measure() if step.is_written else ())]
 
     def _close_or_measure(self) -> list[m.Effect]:
         assert self._tail is not None
-        effects = self._tail.measure() if self._tail.length is None else []
-        if self._tail.length is not None:
+        effects = self._tail.measure() if self._tail.write_back.length is None else []
+        if self._tail.write_back.length is not None:
             return self._close()
         self.phase = RecoveryPhase.MEASURING
         return effects
@@ -227,7 +222,7 @@ class LedgerRecovery(UpdatingMachine):
     def _close(self) -> list[m.Effect]:
         assert self._tail is not None
         assert self._base is not None
-        if self._tail.last_add_confirmed < self._floor_entry_id:
+        if self._tail.write_back.last_add_confirmed < self._floor_entry_id:
             return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
         self.phase = RecoveryPhase.CLOSING
         return self._begin_update(self._base, self._decide_close)
@@ -244,12 +239,12 @@ class LedgerRecovery(UpdatingMachine):
         ):
             return Refusal(m.Failure.METADATA_CHANGED)
         assert self._tail is not None
-        assert self._tail.length is not None
-        last = self._tail.last_add_confirmed
+        assert self._tail.write_back.length is not None
+        last = self._tail.write_back.last_add_confirmed
         first, *behind = self._tail.fragments
         kept = (f for f in behind if f.first_entry_id <= last)
         return current.with_fragments((*current.fragments[:-1], first, *kept)).closed(
-            last_entry_id=last, length=self._tail.length
+            last_entry_id=last, length=self._tail.write_back.length
         )
 
     def _try_again(self, failure: m.Failure, **about: Any) -> list[m.Effect]:
@@ -266,7 +261,7 @@ class LedgerRecovery(UpdatingMachine):
         self, failure: m.Failure, *, is_retriable: bool = False, **about: Any
     ) -> list[m.Effect]:
         self.phase = RecoveryPhase.DONE
-        found = self._tail.last_add_confirmed if self._tail is not None else NO_ENTRY
+        found = self._tail.write_back.last_add_confirmed if self._tail is not None else NO_ENTRY
         return [
             m.LedgerFailed(
                 failure,

@@ -7,20 +7,26 @@ closing compare-and-swap writes the replacements to the metadata (PROTOCOL.md#C1
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.model import NO_ENTRY, Code, Fragment
+from ledgerlog_spark.model import (
+    NO_ENTRY,
+    RUN_ENTRIES_MAX,
+    RUN_SIZE_BYTES_MAX,
+    Code,
+    Fragment,
+)
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.overload import BusyBookies
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead, RecoveryReads, Verdict
-from ledgerlog_spark.protocol.ledger.recover.write_back import WriteBack
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import with_fragment
 from ledgerlog_spark.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ledgerlog_spark.model import LedgerMetadata, Versioned
     from ledgerlog_spark.protocol.ledger.recover.fencing import Fencing
@@ -32,26 +38,130 @@ OVERLOAD = RetryPolicy(first_delay_ms=20, delay_max_ms=1_000, attempts_max=16)
 """Waits for a bookie that answers BUSY, about 10 s in all; then the bookie counts as failed."""
 
 
-class TailState(Enum):
-    """The next action of the owner after a step."""
-
-    GOING_ON = "wait for the next reply"
-    WRITTEN = "everything before the end is on an ack quorum: measure or close"
-    FAILED = "give this attempt up"
+LINGER_ENTRIES = 64
+LINGER_SIZE_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class TailStep:
-    """Result of one event."""
+    """Result of one event; after the tail is written or has failed, it takes no replies."""
 
     effects: Sequence[m.Effect] = ()
-    state: TailState = TailState.GOING_ON  # after WRITTEN or FAILED it takes no replies
-    failure: m.Failure | None = None  # exactly when the state is FAILED
+    is_written: bool = False  # everything before the end is on an ack quorum: measure or close
+    failure: m.Failure | None = None  # the attempt has failed
     about: Mapping[str, Any] = field(default_factory=dict)  # fields of the failure's error
 
 
 def _failed(failure: m.Failure, **about: Any) -> TailStep:
-    return TailStep(state=TailState.FAILED, failure=failure, about=about)
+    return TailStep(failure=failure, about=about)
+
+
+class WriteBack:
+    """Recovered entries, buffered, then sent as runs with the RECOVERY flag.
+
+    Entries keep id, payload and cumulative length. All headers have the LAC that fencing found
+    (PROTOCOL.md#C10).
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger_id: int,
+        metadata: LedgerMetadata,
+        last_add_confirmed: int,  # found by fencing; the first entry follows it
+        numbers: RequestNumbers,
+        window: Window,
+        buffered_size_bytes_max: int,
+    ) -> None:
+        # None until the first entry: only its header has the length before it
+        self.pipeline: AddPipeline | None = None
+        self._ledger_id = ledger_id
+        self._metadata = metadata
+        self._found = last_add_confirmed
+        self._numbers = numbers
+        self._window = window
+        self._buffered_size_bytes_max = buffered_size_bytes_max
+        self._buffered: deque[m.StoredEntry] = deque()
+        self._buffered_size_bytes = 0
+        self._measured_length: int | None = None
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """Last entry on an ack quorum; at first the LAC that fencing found."""
+        return self._found if self.pipeline is None else self.pipeline.last_add_confirmed
+
+    @property
+    def entries_confirmed(self) -> int:
+        """Number of entries written back."""
+        return self.last_add_confirmed - self._found
+
+    @property
+    def length(self) -> int | None:
+        """m.Payload bytes of the ledger up to `last_add_confirmed`, if known."""
+        return self._measured_length if self.pipeline is None else self.pipeline.length
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all entries so far are on an ack quorum."""
+        idle = self.pipeline is None or self.pipeline.first_unconfirmed_entry_id is None
+        return idle and not self._buffered
+
+    @property
+    def has_room(self) -> bool:
+        """Whether reading further ahead keeps memory bounded."""
+        return self._buffered_size_bytes < self._buffered_size_bytes_max
+
+    def set_length(self, length: int) -> None:
+        """Set the length from another entry's header; only before the first entry."""
+        assert self.pipeline is None
+        self._measured_length = length
+
+    def take(self, entries: Iterable[m.StoredEntry]) -> None:
+        """Buffer the next entries, which have no gaps."""
+        for entry in entries:
+            if self.pipeline is None:
+                self.pipeline = self._begin(entry)
+            self._buffered.append(entry)
+            self._buffered_size_bytes += len(entry.payload)
+
+    def flush(self, *, is_end: bool) -> list[m.SendAdd]:
+        """Send the buffered entries in runs; small runs wait while others are pending."""
+        effects: list[m.SendAdd] = []
+        pipeline = self.pipeline
+        while self._buffered and pipeline is not None and pipeline.can_add:
+            is_small = (
+                len(self._buffered) < LINGER_ENTRIES
+                and self._buffered_size_bytes < LINGER_SIZE_BYTES
+            )
+            if is_small and not is_end and pipeline.first_unconfirmed_entry_id is not None:
+                break
+            effects += pipeline.add(self._next_run())
+        return effects
+
+    def _begin(self, first: m.StoredEntry) -> AddPipeline:
+        return AddPipeline(
+            ledger_id=self._ledger_id,
+            quorum=self._metadata.quorum,
+            ensemble=self._metadata.last_fragment.ensemble,
+            numbers=self._numbers,
+            last_add_confirmed=first.entry_id - 1,
+            length=first.length - len(first.payload),
+            window=self._window,
+            is_recovery=True,
+        )
+
+    def _next_run(self) -> list[m.Payload]:
+        payloads: list[m.Payload] = []
+        size_bytes = 0
+        while self._buffered and len(payloads) < RUN_ENTRIES_MAX:
+            payload = self._buffered[0].payload
+            if payloads and size_bytes + len(payload) > RUN_SIZE_BYTES_MAX:
+                break
+            self._buffered.popleft()
+            size_bytes += len(payload)
+            payloads.append(payload)
+        self._buffered_size_bytes -= size_bytes
+        return payloads
 
 
 class RecoveryTail:
@@ -93,30 +203,14 @@ class RecoveryTail:
             numbers=numbers,
             last_entry_ids=fencing.last_entry_ids,
         )
-        self._write_back = WriteBack(
+        self.write_back = WriteBack(
             ledger_id=ledger_id,
-            quorum=metadata.quorum,
-            ensemble=metadata.last_fragment.ensemble,
+            metadata=metadata,
             last_add_confirmed=found,
             numbers=numbers,
             window=window,
             buffered_size_bytes_max=read_ahead.size_bytes_max,
         )
-
-    @property
-    def last_add_confirmed(self) -> int:
-        """Last safe entry: first the LAC that fencing found, then the last entry written back."""
-        return self._write_back.last_add_confirmed
-
-    @property
-    def entries_confirmed(self) -> int:
-        """Number of entries written back."""
-        return self._write_back.entries_confirmed
-
-    @property
-    def length(self) -> int | None:
-        """Payload bytes of the ledger up to `last_add_confirmed`; None requires `measure`."""
-        return self._write_back.length
 
     def begin(self) -> list[m.Effect]:
         """The first reads, and the timer of slow ones."""
@@ -135,7 +229,7 @@ class RecoveryTail:
 
     def take_add(self, event: m.AddReplied) -> TailStep:
         """A bookie answered a run that was written back."""
-        pipeline = self._write_back.pipeline
+        pipeline = self.write_back.pipeline
         answer = None if pipeline is None else pipeline.take_reply(event)
         if pipeline is None or answer is None:
             return TailStep()
@@ -159,7 +253,7 @@ class RecoveryTail:
 
     def take_bookies(self, event: m.BookiesListed) -> TailStep:
         """Replace failed bookies, in memory (PROTOCOL.md#C11)."""
-        pipeline = self._write_back.pipeline
+        pipeline = self.write_back.pipeline
         if event.request != self._listing or pipeline is None:
             return TailStep()
         self._listing = 0
@@ -181,7 +275,7 @@ class RecoveryTail:
 
         A timer of an earlier attempt is ignored.
         """
-        index, pipeline = self._busy.fired(event.request), self._write_back.pipeline
+        index, pipeline = self._busy.fired(event.request), self.write_back.pipeline
         if index is not None and pipeline is not None:
             sent = pipeline.resend(index)
             self._busy.resumed(index, len(sent))
@@ -194,9 +288,9 @@ class RecoveryTail:
 
     def measure(self) -> list[m.Effect]:
         """Read the length from the last safe entry: nothing was written back (PROTOCOL.md#C22)."""
-        last = self._write_back.last_add_confirmed
+        last = self.write_back.last_add_confirmed
         if last == NO_ENTRY:
-            self._write_back.set_length(0)
+            self.write_back.set_length(0)
             return []
         metadata = self._record.value
         ensemble = metadata.fragment_of(last).ensemble
@@ -218,8 +312,8 @@ class RecoveryTail:
         match self._reads.verdict:
             case Verdict.PRESENT:
                 (entry,) = self._reads.take_present()
-                self._write_back.set_length(entry.length)
-                return TailStep(state=TailState.WRITTEN)
+                self.write_back.set_length(entry.length)
+                return TailStep(is_written=True)
             case Verdict.UNDECIDED:
                 return TailStep(effects)
             case _:
@@ -233,17 +327,17 @@ class RecoveryTail:
         """Write back present entries in order; the first absent one is the end (PROTOCOL.md#C9)."""
         if self._reads.is_unauthorized:
             return _failed(m.Failure.UNAUTHORIZED)
-        self._write_back.take(self._reads.take_present())
+        self.write_back.take(self._reads.take_present())
         verdict = self._reads.verdict
         if verdict is Verdict.UNKNOWN:
             return _failed(m.Failure.RECOVERY, entry_id=self._reads.next_entry_id)
         is_end = verdict is Verdict.ABSENT
-        effects += self._write_back.flush(is_end=is_end)
-        if is_end and self._write_back.is_finished:
-            return TailStep(effects, TailState.WRITTEN)
+        effects += self.write_back.flush(is_end=is_end)
+        if is_end and self.write_back.is_finished:
+            return TailStep(effects, is_written=True)
         if self._is_stuck:
             return self._fail_for_bookies()
-        if not is_end and self._write_back.has_room:
+        if not is_end and self.write_back.has_room:
             effects += self._reads.fill()
         return TailStep(effects)
 
@@ -256,14 +350,14 @@ class RecoveryTail:
     @property
     def _is_stuck(self) -> bool:
         """Whether no pending reply can complete the oldest run's ack quorum."""
-        pipeline = self._write_back.pipeline
+        pipeline = self.write_back.pipeline
         if pipeline is None or self._listing or self._busy.is_waiting:
             return False
         return pipeline.is_stuck
 
     def _fail_for_bookies(self) -> TailStep:
         """Without a replacement an attempt continues only while an ack quorum is possible."""
-        pipeline = self._write_back.pipeline
+        pipeline = self.write_back.pipeline
         assert pipeline is not None
         size = len(pipeline.ensemble)
         answering = sum(not pipeline.is_suspended(index) for index in range(size))

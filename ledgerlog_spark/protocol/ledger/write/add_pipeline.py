@@ -12,7 +12,7 @@ of its entries has Qa bits within its own write set (PROTOCOL.md#A6).
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LocalProtocolError
@@ -69,17 +69,15 @@ class MemberAnswer:
     code: Code
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SentRun:
     """A run and its state at each index."""
 
-    __slots__ = ("acked", "is_confirmed", "owners", "requests", "run")
-
-    def __init__(self, run: Run, owners: int) -> None:
-        self.run = run
-        self.owners = owners  # bits of the indexes that still owe or gave an answer
-        self.acked = 0  # bits of the indexes that stored their part
-        self.requests: dict[int, int] = {}  # index to request number
-        self.is_confirmed = False
+    run: Run
+    owners: int  # bits of the indexes that still owe or gave an answer
+    acked: int = 0  # bits of the indexes that stored their part
+    requests: dict[int, int] = field(default_factory=dict)  # index to request number
+    is_confirmed: bool = False
 
     def __repr__(self) -> str:
         return f"SentRun({self.run}, owners={self.owners:b}, acked={self.acked:b})"
