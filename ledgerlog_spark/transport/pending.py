@@ -13,14 +13,7 @@ from ledgerlog_spark.wire.requests import encode_batch_read, encode_read
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.transport.port import (
-        Buffer,
-        OnAdd,
-        OnRead,
-        OnReadBatch,
-        ReadBatch,
-        ReadEntry,
-    )
+    from ledgerlog_spark.transport import port
     from ledgerlog_spark.transport.prepared_run import PreparedRun
 
 Key = tuple[int, int, int]
@@ -88,7 +81,7 @@ class PendingRun(Pending):
 
     __slots__ = ("_code", "_on_reply", "_unanswered", "prepared", "request_id")
 
-    def __init__(self, prepared: PreparedRun, request_id: int, on_reply: OnAdd) -> None:
+    def __init__(self, prepared: PreparedRun, request_id: int, on_reply: port.OnAdd) -> None:
         super().__init__()
         self.prepared: PreparedRun | None = prepared  # None once no caller waits
         self.request_id = request_id
@@ -103,7 +96,7 @@ class PendingRun(Pending):
             self.prepared = None
             self._on_reply(code)
 
-    def frame(self) -> Sequence[Buffer]:
+    def frame(self) -> Sequence[port.Buffer]:
         """The buffers of the ADD_RUN."""
         assert self.prepared is not None, "a run that was answered is not sent"
         return self.prepared.frame_as_run(self.request_id)
@@ -136,7 +129,7 @@ class PendingKeyed(Pending):
         self.followers: list[PendingKeyed] = []
 
     @abstractmethod
-    def frame(self) -> Sequence[Buffer]:
+    def frame(self) -> Sequence[port.Buffer]:
         """The buffers of the request's frame."""
 
 
@@ -157,7 +150,7 @@ class PendingAdd(PendingKeyed):
         """Whether the run still waits for this entry."""
         return self.is_open and self._run.is_open
 
-    def frame(self) -> Sequence[Buffer]:
+    def frame(self) -> Sequence[port.Buffer]:
         """The buffers of the ADD."""
         assert self._run.prepared is not None, "an entry of a run that was answered is not sent"
         return self._run.prepared.frame_of_entry(self._place)
@@ -174,7 +167,7 @@ class PendingRead(PendingKeyed):
 
     __slots__ = ("_frame", "_on_reply")
 
-    def __init__(self, request: ReadEntry, on_reply: OnRead) -> None:
+    def __init__(self, request: port.ReadEntry, on_reply: port.OnRead) -> None:
         super().__init__((Opcode.READ, request.ledger_id, request.entry_id))
         self._frame = encode_read(
             request.ledger_id,
@@ -184,7 +177,7 @@ class PendingRead(PendingKeyed):
         )
         self._on_reply = on_reply
 
-    def frame(self) -> Sequence[Buffer]:
+    def frame(self) -> Sequence[port.Buffer]:
         """The buffers of the READ."""
         return (self._frame,)
 
@@ -204,7 +197,9 @@ class PendingBatch(Pending):
 
     __slots__ = ("_frame", "_on_reply", "request_id")
 
-    def __init__(self, request: ReadBatch, request_id: int, on_reply: OnReadBatch) -> None:
+    def __init__(
+        self, request: port.ReadBatch, request_id: int, on_reply: port.OnReadBatch
+    ) -> None:
         super().__init__()
         self._frame = encode_batch_read(
             request.ledger_id,
@@ -217,7 +212,7 @@ class PendingBatch(Pending):
         self.request_id = request_id
         self._on_reply = on_reply
 
-    def frame(self) -> Sequence[Buffer]:
+    def frame(self) -> Sequence[port.Buffer]:
         """The buffers of the BATCH_READ."""
         return (self._frame,)
 

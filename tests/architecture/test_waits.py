@@ -57,7 +57,6 @@ ANY_DEADLINE = {
     "metadata/zookeeper/session.py _read": "whosever, kazoo's too: no answer came",
     "metadata/zookeeper/session.py _write": "whosever, kazoo's too: no answer came",
     "metadata/zookeeper/session.py close": "waits for a thread that is left behind then",
-    "transport/grpc/watch.py _run": "whosever: the bookie is not reached",
     "transport/v2/connection.py lost": "waits for a socket that was closed",
     "transport/v2/link.py _connect": "whosever, the socket's too: the bookie is not reached",
 }

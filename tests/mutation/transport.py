@@ -241,13 +241,9 @@ _LINK = [
 _CONTROL = [
     Mutation(
         "grpc_never_looks_up_again",
-        f"{TRANSPORT}/grpc/bookie.py",
-        """        except grpc.aio.AioRpcError as error:
-            if has_broken(error.code()):
-                self.retire(channel)
-            request""",
-        """        except grpc.aio.AioRpcError as error:
-            request""",
+        f"{TRANSPORT}/grpc/channel.py",
+        "        if error.code() not in _ANSWERED:\n            retire(channel)\n",
+        "",
         "a bookie that moved is asked at its old address",
     ),
     Mutation(
@@ -281,23 +277,23 @@ _CONTROL = [
     ),
     Mutation(
         "grpc_watch_that_hangs_is_waited_for",
-        f"{TRANSPORT}/grpc/watch.py",
+        f"{TRANSPORT}/grpc/bookie.py",
         "async with asyncio.timeout(BEGIN_SECONDS_MAX):",
         "async with asyncio.timeout(None):",
         "a follower hears nothing because its first bookie hangs",
     ),
     Mutation(
         "grpc_watch_tells_again",
-        f"{TRANSPORT}/grpc/watch.py",
+        f"{TRANSPORT}/grpc/bookie.py",
         "if reply.last_add_confirmed > last and not self._is_over:",
         "if reply.last_add_confirmed >= last and not self._is_over:",
         "a watch tells what was told before",
     ),
     Mutation(
         "grpc_watch_ends_in_silence",
-        f"{TRANSPORT}/grpc/watch.py",
-        "            self._is_over = True\n            self._on_end(code)",
-        "            self._is_over = True",
+        f"{TRANSPORT}/grpc/bookie.py",
+        "            self._is_over = True\n            self._on_end(code)\n\n    async def _watch",
+        "            self._is_over = True\n\n    async def _watch",
         "a follower whose watch broke hears nothing more",
     ),
     Mutation(
@@ -317,27 +313,23 @@ _CONTROL = [
     Mutation(
         "grpc_refusal_breaks_the_channel",
         f"{TRANSPORT}/grpc/channel.py",
-        "    return status not in _ANSWERED\n",
-        "    return True\n",
+        "        if error.code() not in _ANSWERED:\n",
+        "        if True:\n",
         "one call that a busy bookie refuses ends all watches and streams of the client",
     ),
     Mutation(
         "grpc_watch_dies_with_its_channel",
-        f"{TRANSPORT}/grpc/watch.py",
-        """            if was_cancelled():
-                raise
-""",
-        "            raise\n",
+        f"{TRANSPORT}/grpc/channel.py",
+        "        if task is not None and task.cancelling():\n            raise\n",
+        "        raise\n",
         "a watch whose channel was closed for another call's failure is silent for ever",
     ),
     Mutation(
         "grpc_stream_dies_with_its_channel",
         f"{TRANSPORT}/grpc/bookie.py",
-        """            if was_cancelled():
-                raise
-        if is_broken:""",
-        """            raise
-        if is_broken:""",
+        "        self._break(code)\n\n    async def _exchange",
+        "        if code is not Code.UNAVAILABLE:\n            self._break(code)\n\n"
+        "    async def _exchange",
         "a stream whose channel was closed for another call's failure takes requests for ever",
     ),
 ]

@@ -8,21 +8,10 @@ import itertools
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-import grpc
-
 from ledgerlog_spark.model import Code
+from ledgerlog_spark.transport import port
 from ledgerlog_spark.transport.grpc.append_parts import in_parts
-from ledgerlog_spark.transport.grpc.channel import (
-    UNREACHABLE,
-    ChannelTask,
-    close,
-    code_of_status,
-    connect,
-    has_broken,
-    stub_of,
-    was_cancelled,
-)
-from ledgerlog_spark.transport.grpc.watch import LacWatch
+from ledgerlog_spark.transport.grpc.channel import ChannelTask, close, connect, outcome_of
 from ledgerlog_spark.transport.pending import Pending
 from ledgerlog_spark.waits import forever
 from ledgerlog_spark.wire.opcodes import code_of
@@ -31,12 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ledgerlog_spark.transport import control_pb2 as pb
-    from ledgerlog_spark.transport.port import (
-        CancelWatch,
-        OnLacRise,
-        OnWatchEnd,
-        ResolveBookie,
-    )
 
 
 CALLS_MAX = 4_096
@@ -44,6 +27,10 @@ CALLS_MAX = 4_096
 
 UNSENT_MAX = 4_096
 """Requests of one stream that wait because the bookie takes nothing; further ones are BUSY."""
+
+
+BEGIN_SECONDS_MAX = 3.0
+"""Time for a bookie to confirm a watch; then another bookie is used."""
 
 
 class GrpcRequest(Pending):
@@ -81,7 +68,7 @@ def time_out(expired: list[Pending]) -> None:
 class GrpcBookie:
     """The channel of one bookie and its streams, opened when first needed."""
 
-    def __init__(self, bookie_id: str, resolve: ResolveBookie) -> None:
+    def __init__(self, bookie_id: str, resolve: port.ResolveBookie) -> None:
         self._bookie_id = bookie_id
         self._resolve = resolve
         self._channel: ChannelTask | None = None
@@ -114,12 +101,12 @@ class GrpcBookie:
         task.add_done_callback(lambda done: self._calls.pop(done, None))
 
     def watch_lac(
-        self, request: pb.WatchLacRequest, on_rise: OnLacRise, on_end: OnWatchEnd
-    ) -> CancelWatch:
+        self, request: pb.WatchLacRequest, on_rise: port.OnLacRise, on_end: port.OnWatchEnd
+    ) -> port.CancelWatch:
         """One server stream, until it breaks or is cancelled."""
-        watch = LacWatch(self.channel, self.retire, on_rise, on_end)
+        watch = LacWatch(self, request, on_rise, on_end)
         self._watches.add(watch)
-        watch.start(request, self._watches.discard)
+        watch.task.add_done_callback(lambda _: self._watches.discard(watch))
         return watch.cancel
 
     @property
@@ -164,23 +151,68 @@ class GrpcBookie:
     async def _call(
         self, method: str, message: Any, request: GrpcRequest, result_of: Callable[[Any], Any]
     ) -> None:
-        channel = self.channel()
+        reply: Any = None
+
+        async def use(stub: Any) -> Code:
+            nonlocal reply
+            reply = await getattr(stub, method)(message)
+            return code_of(reply.code)
+
+        code = await outcome_of(self.channel(), self.retire, use)
+        request.finish(code, result_of(reply) if code is Code.OK else None)
+
+
+class LacWatch:
+    """One watch of a ledger's LAC: a server stream; silent after its end or `cancel`."""
+
+    def __init__(
+        self,
+        bookie: GrpcBookie,
+        request: pb.WatchLacRequest,
+        on_rise: port.OnLacRise,
+        on_end: port.OnWatchEnd,
+    ) -> None:
+        self._bookie = bookie
+        self._request = request
+        self._on_rise = on_rise
+        self._on_end = on_end
+        self._is_over = False
+        self.task = asyncio.create_task(self._run(), name="watch of a LAC")
+
+    def cancel(self) -> None:
+        """End silently; cancelling again is fine."""
+        self._is_over = True
+        self.task.cancel()
+
+    def end(self, code: Code) -> None:
+        """End, and report the reason, unless it was reported or is not wanted any more."""
+        if not self._is_over:
+            self._is_over = True
+            self.task.cancel()
+            self._on_end(code)
+
+    async def _run(self) -> None:
+        code = await outcome_of(self._bookie.channel(), self._bookie.retire, self._watch)
+        if not self._is_over:
+            self._is_over = True
+            self._on_end(code)
+
+    async def _watch(self, stub: Any) -> Code:
+        last = self._request.previous
+        call = stub.WatchLac(self._request)
         try:
-            reply = await getattr(await stub_of(channel), method)(message)
-        except grpc.aio.AioRpcError as error:
-            if has_broken(error.code()):
-                self.retire(channel)
-            request.fail(code_of_status(error.code()))
-        except UNREACHABLE:
-            self.retire(channel)
-            request.fail(Code.UNAVAILABLE)
-        except asyncio.CancelledError:
-            if was_cancelled():
-                raise
-            request.fail(Code.UNAVAILABLE)
-        else:
-            code = code_of(reply.code)
-            request.finish(code, result_of(reply) if code is Code.OK else None)
+            async with asyncio.timeout(BEGIN_SECONDS_MAX):
+                await call.initial_metadata()
+            async for reply in call:
+                code = code_of(reply.code)
+                if code is not Code.OK:
+                    return code
+                if reply.last_add_confirmed > last and not self._is_over:
+                    first, last = last + 1, reply.last_add_confirmed
+                    self._on_rise(port.LacRise(last, first, reply.entries))
+        finally:
+            call.cancel()
+        return Code.UNAVAILABLE  # the bookie stops
 
 
 class _Stream:
@@ -224,28 +256,24 @@ class _Stream:
         self._break(Code.UNAVAILABLE)
 
     async def _run(self) -> None:
-        code, is_broken = Code.UNAVAILABLE, True
         channel = self._bookie.channel()
-        try:
-            call = getattr(await stub_of(channel), self._method)()
-            writer = asyncio.create_task(self._write(call))
-            try:
-                async for reply in call:
-                    self._answer(reply)
-            finally:
-                writer.cancel()
-                call.cancel()
-                await asyncio.gather(writer, return_exceptions=True)
-        except grpc.aio.AioRpcError as error:
-            code, is_broken = code_of_status(error.code()), has_broken(error.code())
-        except UNREACHABLE:
-            code = Code.UNAVAILABLE
-        except asyncio.CancelledError:
-            if was_cancelled():
-                raise
-        if is_broken:
+        code = await outcome_of(channel, self._bookie.retire, self._exchange)
+        if code is Code.OK:  # the bookie ended the stream
             self._bookie.retire(channel)
+            code = Code.UNAVAILABLE
         self._break(code)
+
+    async def _exchange(self, stub: Any) -> Code:
+        call = getattr(stub, self._method)()
+        writer = asyncio.create_task(self._write(call))
+        try:
+            async for reply in call:
+                self._answer(reply)
+        finally:
+            writer.cancel()
+            call.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+        return Code.OK
 
     async def _write(self, call: Any) -> None:
         while True:

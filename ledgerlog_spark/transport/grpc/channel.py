@@ -15,6 +15,8 @@ from ledgerlog_spark.transport import control_pb2_grpc
 from ledgerlog_spark.waits import forever, within
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from ledgerlog_spark.model import BookieInfo
     from ledgerlog_spark.transport.port import ResolveBookie
 
@@ -48,24 +50,30 @@ ChannelTask = asyncio.Task[grpc.aio.Channel]
 UNREACHABLE: Final = (LedgerLogError, grpc.aio.UsageError, ValueError, TimeoutError)
 
 
-def code_of_status(status: grpc.StatusCode) -> Code:
-    """Return the code for the requests of a failed call; mostly the result is open: UNAVAILABLE."""
-    return _CODES.get(status, Code.UNAVAILABLE)
+async def outcome_of(
+    channel: ChannelTask,
+    retire: Callable[[ChannelTask], None],
+    use: Callable[[Any], Awaitable[Code]],
+) -> Code:
+    """The code that `use` returns for the bookie's calls, or the code of its failure.
 
-
-def has_broken(status: grpc.StatusCode) -> bool:
-    """Return whether a call that failed with this status shows that its channel is broken, too."""
-    return status not in _ANSWERED
-
-
-def was_cancelled() -> bool:
-    """Return whether the running task was cancelled, and not the call that it waits for.
-
-    A channel that is closed because another call failed cancels its calls. Their waiters get
-    `CancelledError`, although they were not cancelled.
+    `retire` gets a channel that broke.
     """
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    try:
+        return await use(await _stub_of(channel))
+    except grpc.aio.AioRpcError as error:
+        if error.code() not in _ANSWERED:
+            retire(channel)
+        return _CODES.get(error.code(), Code.UNAVAILABLE)
+    except UNREACHABLE:
+        retire(channel)
+    except asyncio.CancelledError:
+        # A channel that is closed because another call failed cancels its calls. Their waiters get
+        # this error, although they were not cancelled.
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+    return Code.UNAVAILABLE
 
 
 _using_process: list[int] = []
@@ -94,8 +102,7 @@ async def _resolved(bookie_id: str, resolve: ResolveBookie) -> BookieInfo:
     return await resolve(bookie_id)
 
 
-async def stub_of(channel: ChannelTask) -> Any:
-    """The bookie's calls; errors as of `connect`."""
+async def _stub_of(channel: ChannelTask) -> Any:
     return control_pb2_grpc.BookieStub(
         await forever(asyncio.shield(channel), "`connect` has a deadline")
     )

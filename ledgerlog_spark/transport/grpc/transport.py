@@ -20,21 +20,7 @@ from ledgerlog_spark.transport.prepared_run import PreparedRun
 from ledgerlog_spark.wire.requests import checked_key, encode_batch_read, encode_read
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.transport.port import (
-        AddRun,
-        CancelWatch,
-        OnAdd,
-        OnLac,
-        OnLacRise,
-        OnRead,
-        OnReadBatch,
-        OnWatchEnd,
-        ReadBatch,
-        ReadEntry,
-        ResolveBookie,
-        WatchLac,
-        WriteLac,
-    )
+    from ledgerlog_spark.transport import port
 
 
 BOOKIES_MAX = 256
@@ -44,7 +30,7 @@ BOOKIES_MAX = 256
 class GrpcTransport:
     """`BookieTransport` over gRPC. Lives on the event loop that made it."""
 
-    def __init__(self, resolve: ResolveBookie) -> None:
+    def __init__(self, resolve: port.ResolveBookie) -> None:
         self._resolve = resolve
         self._loop = asyncio.get_running_loop()
         self._bookies: dict[str, GrpcBookie] = {}
@@ -52,7 +38,9 @@ class GrpcTransport:
         self._deadlines = Deadlines(self._loop, time_out)
         self._is_closed = False
 
-    def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
+    def add(
+        self, bookie_id: str, request: port.AddRun, timeout_ms: int, on_reply: port.OnAdd
+    ) -> None:
         """Store a run, over the stream of appends."""
         run = PreparedRun(request)
         pending = GrpcRequest(lambda code, _: on_reply(code))
@@ -66,7 +54,9 @@ class GrpcTransport:
         )
         self._send(bookie_id, ("Append", request.is_recovery), pending, timeout_ms)
 
-    def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
+    def read(
+        self, bookie_id: str, request: port.ReadEntry, timeout_ms: int, on_reply: port.OnRead
+    ) -> None:
         """Read one entry, over the stream of reads."""
         encode_read(request.ledger_id, request.entry_id, fence_key=request.fence_key)
         pending = GrpcRequest(on_reply)
@@ -80,7 +70,7 @@ class GrpcTransport:
         self._send(bookie_id, ("Read", is_control), pending, timeout_ms)
 
     def read_batch(
-        self, bookie_id: str, request: ReadBatch, timeout_ms: int, on_reply: OnReadBatch
+        self, bookie_id: str, request: port.ReadBatch, timeout_ms: int, on_reply: port.OnReadBatch
     ) -> None:
         """Read consecutive entries, with one call."""
         encode_batch_read(
@@ -101,14 +91,14 @@ class GrpcTransport:
             bookie = self._bookie(bookie_id)
             bookie.call("BatchRead", message, pending, lambda reply: tuple(reply.entries))
 
-    def announce_lac(self, bookie_id: str, request: WriteLac) -> bool:  # noqa: ARG002 - the port's
+    def announce_lac(self, bookie_id: str, request: port.WriteLac) -> bool:  # noqa: ARG002 - the port's
         """False: the control service takes LACs that it keeps, no others."""
         check_ids(request.ledger_id, request.last_add_confirmed)
         checked_key(request.master_key)
         return False
 
     def write_lac(
-        self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd
+        self, bookie_id: str, request: port.WriteLac, timeout_ms: int, on_reply: port.OnAdd
     ) -> None:
         """Write a LAC, over the stream of LACs."""
         check_ids(request.ledger_id, request.last_add_confirmed)
@@ -120,7 +110,9 @@ class GrpcTransport:
         )
         self._send(bookie_id, ("WriteLac", False), pending, timeout_ms)
 
-    def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnLac) -> None:
+    def read_lac(
+        self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: port.OnLac
+    ) -> None:
         """Read the largest LAC, with one call."""
         check_ids(ledger_id)
         pending = GrpcRequest(lambda code, lac: on_reply(code, NO_ENTRY if lac is None else lac))
@@ -130,8 +122,12 @@ class GrpcTransport:
             bookie.call("ReadLac", message, pending, lambda reply: reply.last_add_confirmed)
 
     def watch_lac(
-        self, bookie_id: str, request: WatchLac, on_rise: OnLacRise, on_end: OnWatchEnd
-    ) -> CancelWatch:
+        self,
+        bookie_id: str,
+        request: port.WatchLac,
+        on_rise: port.OnLacRise,
+        on_end: port.OnWatchEnd,
+    ) -> port.CancelWatch:
         """Watch the LAC, over a server stream."""
         check_ids(request.ledger_id)
         if self._is_closed:

@@ -16,22 +16,8 @@ from ledgerlog_spark.transport.v2.link import V2Link
 from ledgerlog_spark.wire.frames import ChunkPool
 
 if TYPE_CHECKING:
+    from ledgerlog_spark.transport import port
     from ledgerlog_spark.transport.grpc.transport import GrpcTransport
-    from ledgerlog_spark.transport.port import (
-        AddRun,
-        CancelWatch,
-        OnAdd,
-        OnLac,
-        OnLacRise,
-        OnRead,
-        OnReadBatch,
-        OnWatchEnd,
-        ReadBatch,
-        ReadEntry,
-        ResolveBookie,
-        WatchLac,
-        WriteLac,
-    )
 
 
 RECONNECT = RetryPolicy(first_delay_ms=20, delay_max_ms=2_000, attempts_max=NO_LIMIT)
@@ -70,7 +56,7 @@ class V2Transport:
 
     def __init__(
         self,
-        resolve: ResolveBookie,
+        resolve: port.ResolveBookie,
         *,
         connect_timeout_ms: int = 3_000,  # look-up and connection together
         # longest wait after a failure; requests fail meanwhile
@@ -88,13 +74,17 @@ class V2Transport:
         self._control: GrpcTransport | None = None
         self._is_closed = False
 
-    def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
+    def add(
+        self, bookie_id: str, request: port.AddRun, timeout_ms: int, on_reply: port.OnAdd
+    ) -> None:
         """Store a run: ADD_RUN where the bookie takes it, else an ADD for each entry."""
         pending = PendingRun(self._prepared(request), next(self._request_ids), on_reply)
         lane = V2Lane.CONTROL if request.is_recovery else V2Lane.ADDS
         self._link(bookie_id, lane).submit(pending, timeout_ms)
 
-    def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
+    def read(
+        self, bookie_id: str, request: port.ReadEntry, timeout_ms: int, on_reply: port.OnRead
+    ) -> None:
         """Read one stored entry, its digest not yet verified."""
         is_control = request.is_recovery or request.fence_key is not None
         pending = PendingRead(request, on_reply)
@@ -102,30 +92,36 @@ class V2Transport:
         self._link(bookie_id, lane).submit(pending, timeout_ms)
 
     def read_batch(
-        self, bookie_id: str, request: ReadBatch, timeout_ms: int, on_reply: OnReadBatch
+        self, bookie_id: str, request: port.ReadBatch, timeout_ms: int, on_reply: port.OnReadBatch
     ) -> None:
         """Read a run of stored entries from one bookie."""
         pending = PendingBatch(request, next(self._request_ids), on_reply)
         lane = V2Lane.CONTROL if request.is_recovery else V2Lane.READS
         self._link(bookie_id, lane).submit(pending, timeout_ms)
 
-    def announce_lac(self, bookie_id: str, request: WriteLac) -> bool:
+    def announce_lac(self, bookie_id: str, request: port.WriteLac) -> bool:
         """See `BookieTransport.announce_lac`; it is sent after the adds, on their connection."""
         return self._link(bookie_id, V2Lane.ADDS).announce_lac(request)
 
     def write_lac(
-        self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd
+        self, bookie_id: str, request: port.WriteLac, timeout_ms: int, on_reply: port.OnAdd
     ) -> None:
         """See `BookieTransport.write_lac`; errors as of `GrpcTransport`."""
         self._lacs().write_lac(bookie_id, request, timeout_ms, on_reply)
 
-    def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnLac) -> None:
+    def read_lac(
+        self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: port.OnLac
+    ) -> None:
         """See `BookieTransport.read_lac`; errors as of `GrpcTransport`."""
         self._lacs().read_lac(bookie_id, ledger_id, timeout_ms, on_reply)
 
     def watch_lac(
-        self, bookie_id: str, request: WatchLac, on_rise: OnLacRise, on_end: OnWatchEnd
-    ) -> CancelWatch:
+        self,
+        bookie_id: str,
+        request: port.WatchLac,
+        on_rise: port.OnLacRise,
+        on_end: port.OnWatchEnd,
+    ) -> port.CancelWatch:
         """See `BookieTransport.watch_lac`; errors as of `GrpcTransport`."""
         return self._lacs().watch_lac(bookie_id, request, on_rise, on_end)
 
@@ -146,7 +142,7 @@ class V2Transport:
                 self._control.stop()
         return self._control
 
-    def _prepared(self, request: AddRun) -> PreparedRun:
+    def _prepared(self, request: port.AddRun) -> PreparedRun:
         # The members of an ensemble are sent the same run one after the other.
         prepared = self._last_prepared
         if prepared is None or prepared.request is not request:

@@ -12,8 +12,8 @@ from ledgerlog_spark.errors import BookieUnavailableError
 from ledgerlog_spark.model import BookieInfo, Code
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import control_pb2_grpc
+from ledgerlog_spark.transport.grpc import bookie as grpc_bookie
 from ledgerlog_spark.transport.grpc import channel as grpc_channel
-from ledgerlog_spark.transport.grpc import watch as grpc_watch
 from ledgerlog_spark.transport.grpc.transport import GrpcTransport
 from ledgerlog_spark.transport.port import LacRise, WatchLac
 
@@ -35,7 +35,7 @@ async def test_process_forked_from_one_that_used_grpc_fails_at_once_instead_of_w
 async def test_watch_of_a_bookie_that_takes_connections_and_says_nothing_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(grpc_watch, "BEGIN_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(grpc_bookie, "BEGIN_SECONDS_MAX", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as hung:
 
         async def resolve(bookie_id: str) -> BookieInfo:
