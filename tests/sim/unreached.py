@@ -131,7 +131,6 @@ REASONS: dict[str, str] = {
     "*/tally.py:ReplicaTally.failure": "every replica garbled: test_reader",
     "*/reader.py:LedgerReader.*": "bookies without batches, reloads that meet changes: test_reader",
     "*/answers.py:*": "refusals, and reads that wait without a fence: test_ledger_storage",
-    "*:*.entries_confirmed": SERVICE,
     "*/recovery.py:LedgerRecovery._on_*": "records that cannot be read, wrong keys: test_recovery",
     "*/recovery.py:LedgerRecovery._decide_close": FOREIGN,
     "*/recover/reads.py:RecoveryReads.*": "bookies without batches and wrong keys: test_recovery",

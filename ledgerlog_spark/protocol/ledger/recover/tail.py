@@ -91,11 +91,6 @@ class WriteBack:
         return self._found if self.pipeline is None else self.pipeline.last_add_confirmed
 
     @property
-    def entries_confirmed(self) -> int:
-        """Number of entries written back."""
-        return self.last_add_confirmed - self._found
-
-    @property
     def length(self) -> int | None:
         """m.Payload bytes of the ledger up to `last_add_confirmed`, if known."""
         return self._measured_length if self.pipeline is None else self.pipeline.length
