@@ -15,17 +15,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import psutil
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
 from ledgerlog_spark.cli.logs.commands import drawn_ledgers
-from ledgerlog_spark.cli.output import console, spinner
+from ledgerlog_spark.cli.output import console, print_fields, spinner
 from ledgerlog_spark.cli.stop_signals import StopSignals
 from ledgerlog_spark.composition import connect
 from ledgerlog_spark.errors import ConfigurationError, LedgerLogError
@@ -109,9 +108,10 @@ def _demonstrated(directory: Path | None, signals: StopSignals) -> tuple[Outcome
         step = _Steps(progress)
         step("reading the flights", 3)
         table = flights()
+        step(f"starting ZooKeeper and {BOOKIES} bookies", 12)
         with (
             tempfile.TemporaryDirectory(prefix="ledgerlog-spark-") as scratch,
-            _cluster(directory, step) as cluster,
+            OwnedCluster(directory, BOOKIES) as cluster,
             _session(Path(scratch), step, signals) as spark,
         ):
             outcome = _run(spark, cluster, table, step)
@@ -162,30 +162,23 @@ class _Steps:
 
 
 @contextmanager
-def _cluster(directory: Path | None, step: _Steps) -> Iterator[Cluster]:
-    step(f"starting ZooKeeper and {BOOKIES} bookies", 12)
-    with OwnedCluster(directory, BOOKIES) as cluster:
-        yield cluster
-
-
-@contextmanager
 def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     import ledgerlog_spark
 
     step("starting Spark", 15)
-    builder = (
-        SparkSession.builder.master(f"local[{TASKS}]")
-        .appName("ledgerlog demo")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.catalogImplementation", "in-memory")
-        .config("spark.sql.warehouse.dir", str(scratch))
-        .config("spark.sql.shuffle.partitions", "4")
-    )
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str(scratch),
+        "spark.sql.shuffle.partitions": "4",
+    }
+    builder = SparkSession.builder.master(f"local[{TASKS}]").appName("ledgerlog demo")
+    builder = builder.config(map=settings)
     ledgerlog_spark.configure(builder)
     with _stderr_to(scratch / "spark.log"), _no_child_survives():
         session = builder.getOrCreate()
@@ -266,7 +259,10 @@ def _run(spark: SparkSession, cluster: Cluster, table: pa.Table, step: _Steps) -
     outcome.read_seconds = time.perf_counter() - begun
     step("comparing every row with the source", 10)
     outcome.rows_equal = rows_equal(table, read)
-    _collect(cluster, outcome)
+    with connect(cluster.metadata_service_uri) as client:
+        snapshot = client.logs.open(LOG).snapshot()
+        outcome.payload_bytes = sum(item.size_bytes for item in snapshot.items)
+        outcome.ledgers = drawn_ledgers(client, snapshot)
     step("stopping", 8)
     return outcome
 
@@ -332,29 +328,13 @@ def _kill_one(cluster: Cluster, outcome: Outcome, done: threading.Event, step: _
                     outcome.killed = ensemble[0]
 
 
-def _collect(cluster: Cluster, outcome: Outcome) -> None:
-    """Fills in the ledgers that the log lists, for the picture."""
-    with connect(cluster.metadata_service_uri) as client:
-        snapshot = client.logs.open(LOG).snapshot()
-        outcome.payload_bytes = sum(item.size_bytes for item in snapshot.items)
-        outcome.ledgers = drawn_ledgers(client, snapshot)
-
-
 def _show(outcome: Outcome, bookies: list[str]) -> None:
     console.print()
-    console.print(
-        draw_ledgers(
-            outcome.ledgers,
-            bookies=bookies,
-            killed={outcome.killed} if outcome.killed else set(),
-            width=console.width,
-        )
-    )
-    table = Table(title=f"log {LOG!r}", title_justify="left", show_header=False)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
-    facts: dict[str, Any] = {
-        "rows": f"{outcome.rows:,}",
+    killed = {outcome.killed} if outcome.killed else set()
+    picture = draw_ledgers(outcome.ledgers, bookies=bookies, killed=killed, width=console.width)
+    console.print(picture)
+    facts: dict[str, object] = {
+        "rows": outcome.rows,
         "ledgers": len(outcome.ledgers),
         "fragments": outcome.fragments,
         "ensemble changes": outcome.fragments - len(outcome.ledgers),
@@ -365,9 +345,7 @@ def _show(outcome: Outcome, bookies: list[str]) -> None:
         f"{outcome.payload_bytes / outcome.read_seconds / 1e6:.1f} MB/s",
         "killed bookie": f"{outcome.killed} (SIGKILL during the write)",
     }
-    for name, value in facts.items():
-        table.add_row(name, str(value))
-    console.print(table)
+    print_fields(f"log {LOG!r}", facts)
     console.print(
         f"The demo is slower than a plain write: its entries have only {ENTRY_BYTES:,} bytes, so "
         "that the picture shows many of them, and a bookie is killed. `make bench` measures a "

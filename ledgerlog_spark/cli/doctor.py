@@ -39,17 +39,17 @@ ADVICE_INDENT = 10
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check.
-
-    Attributes:
-        state: `ok`, `warning` (works, with a limit) or `missing` (something will not work).
-        advice: The remedy; empty if none is needed.
-    """
+    """The result of one check, with the remedy if one is needed."""
 
     what: str
-    state: str
+    state: str  # `ok`, `warning` (works, with a limit) or `missing` (something will not work)
     found: str
     advice: str = ""
+
+    @classmethod
+    def of(cls, what: str, found: str, advice: str, *, is_good: bool) -> Finding:
+        """`ok` without advice, or a warning with it."""
+        return cls(what, "ok", found) if is_good else cls(what, "warning", found, advice)
 
 
 def doctor(
@@ -67,8 +67,7 @@ def doctor(
     The exit code is 1 if something that ledgerlog needs is missing.
     """
     findings: list[Finding] = []
-    checks = (_python, _packages, _java, _zookeeper_jars, _port, _disk, _open_files, _worker_python)
-    for check in checks:
+    for check in (_python, _packages, _zookeeper, _port, _disk, _open_files, _worker_python):
         findings += check()
     findings += _cluster(uri)
     if executors:
@@ -91,13 +90,11 @@ def doctor(
 
 
 def _python() -> Iterator[Finding]:
-    version = ".".join(map(str, sys.version_info[:3]))
-    good = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    yield Finding(
+    yield Finding.of(
         "Python",
-        "ok" if good else "warning",
-        f"{version} at {sys.executable}",
-        "" if good else "ledgerlog is tested with Python 3.11 to 3.13",
+        f"{'.'.join(map(str, sys.version_info[:3]))} at {sys.executable}",
+        "ledgerlog is tested with Python 3.11 to 3.13",
+        is_good=(3, 11) <= sys.version_info[:2] <= (3, 13),
     )
 
 
@@ -109,44 +106,33 @@ def _packages() -> Iterator[Finding]:
             yield Finding(f"package {name}", "missing", "", install_command(name))
 
 
-def _java() -> Iterator[Finding]:
-    yield _tried("Java", find_java)
-
-
-def _zookeeper_jars() -> Iterator[Finding]:
-    yield _tried("ZooKeeper in PySpark", lambda: f"{len(find_jars())} jars")
-
-
-def _tried(what: str, check: Callable[[], str]) -> Finding:
-    try:
-        return Finding(what, "ok", check())
-    except ConfigurationError as error:
-        return Finding(what, "missing", "", str(error))
+def _zookeeper() -> Iterator[Finding]:
+    jars = "ZooKeeper in PySpark", lambda: f"{len(find_jars())} jars"
+    for what, find in (("Java", find_java), jars):
+        try:
+            yield Finding(what, "ok", find())
+        except ConfigurationError as error:
+            yield Finding(what, "missing", "", str(error))
 
 
 def _port() -> Iterator[Finding]:
+    what = f"port {USUAL_PORT}"
     if port_is_free(USUAL_PORT):
-        yield Finding(f"port {USUAL_PORT}", "ok", "free for a local cluster")
+        yield Finding(what, "ok", "free for a local cluster")
     elif zookeeper_answers(USUAL_PORT):
-        yield Finding(f"port {USUAL_PORT}", "ok", "used by a ZooKeeper server")
+        yield Finding(what, "ok", "used by a ZooKeeper server")
     else:
-        yield Finding(
-            f"port {USUAL_PORT}",
-            "warning",
-            "used by a program that is not ZooKeeper",
-            "`ledgerlog local up` takes another port and prints the URI of the cluster",
-        )
+        advice = "`ledgerlog local up` takes another port and prints the URI of the cluster"
+        yield Finding(what, "warning", "used by a program that is not ZooKeeper", advice)
 
 
 def _disk() -> Iterator[Finding]:
     free = shutil.disk_usage(".").free
-    yield Finding(
+    yield Finding.of(
         "disk",
-        "ok" if free >= CLUSTER_BYTES_MIN else "warning",
         f"{free / 1e9:,.1f} GB free here",
-        ""
-        if free >= CLUSTER_BYTES_MIN
-        else "bookies become read-only when the disk is nearly full: free some space",
+        "bookies become read-only when the disk is nearly full: free some space",
+        is_good=free >= CLUSTER_BYTES_MIN,
     )
 
 
@@ -159,16 +145,13 @@ def _open_files() -> Iterator[Finding]:
         return
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     is_unlimited = hard == resource.RLIM_INFINITY
-    good = is_unlimited or hard >= LIMIT_ADVISED
-    yield Finding(
+    yield Finding.of(
         "open files",
-        "ok" if good else "warning",
         "no limit" if is_unlimited else f"{hard:,} at most",
-        ""
-        if good
-        else f"with fewer than {LIMIT_ADVISED:,}, a bookie accepts fewer connections; with fewer "
-        f"than {LIMIT_MIN}, it does not start: raise the hard limit (`ulimit -Hn`, or LimitNOFILE= "
-        "of a systemd unit)",
+        f"with fewer than {LIMIT_ADVISED:,}, a bookie accepts fewer connections; with fewer than "
+        f"{LIMIT_MIN}, it does not start: raise the hard limit (`ulimit -Hn`, or LimitNOFILE= of a "
+        "systemd unit)",
+        is_good=is_unlimited or hard >= LIMIT_ADVISED,
     )
 
 
@@ -177,45 +160,35 @@ def _worker_python() -> Iterator[Finding]:
     found = shutil.which(chosen or "python3") or "nothing"
     same = os.path.realpath(found) == os.path.realpath(sys.executable)
     in_same_environment = os.path.dirname(found) == os.path.dirname(sys.executable)  # noqa: PTH120
-    good = same and in_same_environment
-    yield Finding(
+    yield Finding.of(
         "Python of Spark's tasks",
-        "ok" if good else "warning",
         found,
-        ""
-        if good
-        else f"Spark's tasks would run {found}: set PYSPARK_PYTHON={sys.executable}, "
+        f"Spark's tasks would run {found}: set PYSPARK_PYTHON={sys.executable}, "
         "or call ledgerlog_spark.configure(builder)",
+        is_good=same and in_same_environment,
     )
 
 
 def _cluster(given: str) -> Iterator[Finding]:
+    uri = ""
     try:
         uri = chosen_uri(given)
-    except LedgerLogError as error:
-        yield Finding("cluster", "warning", "", str(error))
-        return
-    try:
         writable, read_only, infos = asyncio.run(_look_at_cluster(uri))
-    except MetadataUnavailableError:
-        yield Finding(
-            "cluster",
-            "warning",
-            f"no answer from {uri}",
-            "start a cluster with `ledgerlog local up`, or pass the --metadata-service-uri of a "
-            "cluster that runs",
-        )
-        return
     except LedgerLogError as error:
-        yield Finding("cluster", "warning", "", str(error))
+        if not (uri and isinstance(error, MetadataUnavailableError)):
+            yield Finding("cluster", "warning", "", str(error))
+            return
+        advice = (
+            "start a cluster with `ledgerlog local up`, or pass the --metadata-service-uri of a "
+            "cluster that runs"
+        )
+        yield Finding("cluster", "warning", f"no answer from {uri}", advice)
         return
-    yield Finding(
+    yield Finding.of(
         "cluster",
-        "ok" if writable else "warning",
         f"{writable} writable bookies, {read_only} read-only, at {uri}",
-        ""
-        if writable
-        else "writes will fail: start bookies, or read the log files of those that stopped",
+        "writes will fail: start bookies, or read the log files of those that stopped",
+        is_good=bool(writable),
     )
     for info in infos:
         try:
@@ -247,12 +220,8 @@ def _executors() -> Iterator[Finding]:
         found = _look_from_tasks()
     except Exception as error:  # noqa: BLE001 - whatever Spark, Py4J or the JVM raises
         reason = str(error).strip().partition("\n")[0]
-        yield Finding(
-            "Spark",
-            "missing",
-            f"{type(error).__name__}: {reason}",
-            "make sure that Spark can run a job with one task, and retry",
-        )
+        remedy = "make sure that Spark can run a job with one task, and retry"
+        yield Finding("Spark", "missing", f"{type(error).__name__}: {reason}", remedy)
         return
     for host, python, versions in found:
         missing = [name for name, version in versions if version is None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -16,17 +17,10 @@ COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The characters of a picture.
-
-    Attributes:
-        held: The bookie holds the entries.
-        lost: The bookie held the entries and was killed.
-        elsewhere: The bookie never held the entries.
-        change: An ensemble change.
-    """
+    """The characters of a picture; `change` marks an ensemble change."""
 
     held: str
-    lost: str
+    lost: str  # the bookie held the entries and was killed
     elsewhere: str
     change: str
 
@@ -37,12 +31,7 @@ ASCII = Marks("#", "x", ".", "^")
 
 @dataclass(frozen=True, slots=True)
 class DrawnLedger:
-    """One ledger of the picture.
-
-    Attributes:
-        entries: The number of entries.
-        label: The text above the ledger.
-    """
+    """One ledger of the picture: the number of its entries, and the text above it."""
 
     ledger_id: int
     fragments: tuple[Fragment, ...]
@@ -91,7 +80,8 @@ def _ledger_lines(
     ]
     if not ledger.entries:
         return [*lines, Text(" " * names + "no confirmed entry yet", style="dim")]
-    owners = [_fragment_at(ledger, cell * ledger.entries // cells) for cell in range(cells)]
+    firsts = [fragment.first_entry_id for fragment in ledger.fragments]
+    owners = [max(0, bisect_right(firsts, n * ledger.entries // cells) - 1) for n in range(cells)]
     for bookie in bookies:
         line = Text(f"{bookie:<{names}}", style="bold red" if bookie in killed else "")
         for number in owners:
@@ -108,13 +98,7 @@ def _ledger_lines(
     for before, after in zip([0, *owners], owners, strict=False):
         changes.append(marks.change if before != after else " ", style="bold")
     if changes.plain.strip():
-        firsts = ", ".join(f"{f.first_entry_id:,}" for f in ledger.fragments[1:])
+        ids = ", ".join(f"{first:,}" for first in firsts[1:])
         lines.append(changes)
-        lines.append(Text(" " * names + f"ensemble change at entry {firsts}", style="dim"))
+        lines.append(Text(" " * names + f"ensemble change at entry {ids}", style="dim"))
     return lines
-
-
-def _fragment_at(ledger: DrawnLedger, entry_id: int) -> int:
-    return max(
-        (n for n, f in enumerate(ledger.fragments) if f.first_entry_id <= entry_id), default=0
-    )

@@ -84,8 +84,7 @@ def exit_code(error: LedgerLogError) -> int:
 def main(interruptible: AbstractContextManager[object] | None = None) -> NoReturn:
     """Run the command line; print an error of ledgerlog as one sentence, without a traceback.
 
-    Args:
-        interruptible: Ctrl-C raises KeyboardInterrupt in its block only.
+    Ctrl-C raises KeyboardInterrupt in the block `interruptible` only.
     """
     _encode_everything()
     errors = Console(stderr=True, emoji=False)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import select
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from ledgerlog_spark.errors import BookieUnavailableError
-from ledgerlog_spark.local.interrupts import interrupts_deferred
+from ledgerlog_spark.local.interrupts import interrupts_deferred, spawn
 
 FILE_SIZE_BYTES = 64 << 20
 START_TIMEOUT_SECONDS = 60.0
@@ -42,36 +40,25 @@ class StartingBookie:
         *,
         bookie_id: str,
         metadata_service_uri: str,
-        port: int = 0,
-        file_size_bytes: int = FILE_SIZE_BYTES,
-        environment: dict[str, str] | None = None,
+        port: int,
+        environment: dict[str, str],
     ) -> None:
-        """Makes no process yet.
+        """Makes no process yet; port 0 takes a free one.
 
-        Args:
-            directory: Its data; made if it does not exist. The bookie's output goes to a file of
-                the same name with `.log` beside it: a directory with anything else in it is not a
-                bookie's.
-            bookie_id: Its name in the cluster.
-            metadata_service_uri: Service URI of the cluster.
-            port: 0 takes a free one.
-            file_size_bytes: Size of each entry-log file.
-            environment: Variables of the process, added to those of this one.
+        The output goes to a file beside the directory, whose name ends with `.log`: a directory
+        with anything else in it is not a bookie's.
         """
         self._id = bookie_id
         self._log_path = directory.with_suffix(".log")
-        command = [
-            sys.executable,
-            "-m",
-            "bookie_server",
+        self._command = [
+            *(sys.executable, "-m", "bookie_server"),
             *("--directory", str(directory)),
             *("--bookie-id", bookie_id),
             *("--port", str(port)),
             *("--metadata-service-uri", metadata_service_uri),
-            *("--file-size-bytes", str(file_size_bytes)),
+            *("--file-size-bytes", str(FILE_SIZE_BYTES)),
         ]
-        self._command = command
-        self._environment = environment or {}
+        self._environment = environment
         self._log_begin = 0
         self._process: subprocess.Popen[str] | None = None
 
@@ -81,14 +68,8 @@ class StartingBookie:
         with self._log_path.open("ab") as log:
             self._log_begin = log.tell()
             with interrupts_deferred():
-                self._process = subprocess.Popen(  # noqa: S603 (built above)
-                    self._command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    text=True,
-                    start_new_session=True,
-                    env=os.environ | {"PYTHONUNBUFFERED": "1"} | self._environment,
+                self._process = spawn(
+                    self._command, self._environment, stdout=subprocess.PIPE, stderr=log
                 )
 
     def ready(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> RunningBookie:
@@ -98,7 +79,8 @@ class StartingBookie:
         output = process.stdout
         assert output is not None
         try:
-            line = _first_line(output, timeout_seconds)
+            readable, _, _ = select.select([output], [], [], timeout_seconds)
+            line = output.readline() if readable else ""
             refusal = None if line else self._refusal(process, timeout_seconds)
         except BaseException:
             self.abandon()
@@ -107,8 +89,8 @@ class StartingBookie:
             self.abandon()
             raise refusal
         output.close()
-        said = json.loads(line)
-        return RunningBookie(process, int(said["port"]), said.get("grpc_port"))
+        addresses = json.loads(line)
+        return RunningBookie(process, int(addresses["port"]), addresses.get("grpc_port"))
 
     def abandon(self) -> None:
         """End the process immediately; does nothing if it has ended, or was never made."""
@@ -143,11 +125,5 @@ class StartingBookie:
         with self._log_path.open("rb") as log:
             log.seek(self._log_begin)
             lines = log.read().decode(errors="replace").splitlines()
-        said = [line.removeprefix("bookie: ") for line in lines if not line.startswith("{")]
-        return "\n".join(said[-12:])
-
-
-def _first_line(stream: IO[str], timeout_seconds: float) -> str:
-    """The first line, "" at the end of the stream or after the timeout."""
-    readable, _, _ = select.select([stream], [], [], timeout_seconds)
-    return stream.readline() if readable else ""
+        found = [line.removeprefix("bookie: ") for line in lines if not line.startswith("{")]
+        return "\n".join(found[-12:])

@@ -28,10 +28,9 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
 )
 from ledgerlog_spark.local.bookie import StartingBookie
-from ledgerlog_spark.local.directory import locked_directory
 from ledgerlog_spark.local.guardian import Guardian
-from ledgerlog_spark.local.interrupts import interrupts_deferred
-from ledgerlog_spark.local.members import ZOOKEEPER, Member, Members
+from ledgerlog_spark.local.interrupts import interrupts_deferred, spawn
+from ledgerlog_spark.local.members import ZOOKEEPER, Member, Members, locked_directory
 from ledgerlog_spark.local.zookeeper import (
     ZooKeeperProcess,
     four_letters,
@@ -85,7 +84,7 @@ class Cluster:
         *,
         upkeep: bool = False,
         owned: bool = False,
-        on_progress: Callable[[str], None] = lambda _what: None,
+        on_progress: Callable[[str], None] = lambda _step: None,
     ) -> list[str]:
         """Start the processes that do not run yet; return when all serve.
 
@@ -135,7 +134,7 @@ class Cluster:
                 raise
         return started
 
-    def down(self, *, on_progress: Callable[[str], None] = lambda _what: None) -> None:
+    def down(self, *, on_progress: Callable[[str], None] = lambda _step: None) -> None:
         """Stop every process, bookies first; does nothing if no process runs.
 
         Also stops processes that another program started.
@@ -169,9 +168,14 @@ class Cluster:
                     self._start_zookeeper()
                 elif member_id == UPKEEP:
                     self._start_upkeep()
+                elif self._member(ZOOKEEPER).state == "down":
+                    raise ConfigurationError(
+                        f"{member_id} needs the cluster's ZooKeeper, which is down; start "
+                        f"everything with `ledgerlog local up --directory {self.directory}`",
+                        id=member_id,
+                    )
                 else:
-                    self._require_zookeeper(member_id)
-                    self._start_bookies([member_id], [], lambda _what: None)
+                    self._start_bookies([member_id], [], lambda _step: None)
         return self.members.get(member_id)
 
     def kill(self, member_id: str, signal_number: int = signal.SIGKILL) -> Member:
@@ -237,38 +241,27 @@ class Cluster:
     def _start_zookeeper(self) -> None:
         member = self._member(ZOOKEEPER)
         port = self._port_of_zookeeper(member)
-        server = ZooKeeperProcess(member.directory, port=port, environment=self._environment)
-        self._children[member.id] = server
+        server = self._children[member.id] = ZooKeeperProcess(
+            member.directory, port=port, environment=self._environment
+        )
         try:
             server.start()
         except (ConfigurationError, MetadataUnavailableError):
             if port != USUAL_PORT or port == member.port or port_is_free(port):
                 raise
             # Another cluster took the usual port between our look and our start.
-            server = ZooKeeperProcess(
+            server = self._children[member.id] = ZooKeeperProcess(
                 member.directory, port=free_port(), environment=self._environment
             )
-            self._children[member.id] = server
             server.start()
         assert server.pid is not None
         self.members.put(member.started_as(server.pid, server.port))
 
     def _port_of_zookeeper(self, member: Member) -> int | None:
-        """Its last port, else the usual one, else None for any. Running bookies use its last port.
-
-        The port may change only when no bookie runs.
-        """
+        """Its last port, else the usual one, else any. Running bookies use the last port."""
         if any(bookie.state != "down" for bookie in self.members.bookies):
             return member.port
         return next((p for p in (member.port, USUAL_PORT) if p and port_is_free(p)), None)
-
-    def _require_zookeeper(self, bookie_id: str) -> None:
-        if self._member(ZOOKEEPER).state == "down":
-            raise ConfigurationError(
-                f"{bookie_id} needs the cluster's ZooKeeper, which is down; start everything with "
-                f"`ledgerlog local up --directory {self.directory}`",
-                id=bookie_id,
-            )
 
     def _start_bookies(
         self, ids: list[str], started: list[str], on_progress: Callable[[str], None]
@@ -312,16 +305,8 @@ class Cluster:
         ]
         # Does not wait until it serves: nothing depends on it.
         with (directory / "upkeep.log").open("ab") as log, interrupts_deferred():
-            process = subprocess.Popen(  # noqa: S603 (our own program)
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-                env=os.environ | {"PYTHONUNBUFFERED": "1"} | self._environment,
-            )
-        self._children[UPKEEP] = process
+            process = spawn(command, self._environment, stdout=log, stderr=log)
+            self._children[UPKEEP] = process
         self.members.put(member.started_as(process.pid, 0))
 
     def _signal(self, member_id: str, number: int) -> None:

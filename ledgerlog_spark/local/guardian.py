@@ -17,9 +17,9 @@ import sys
 import uuid
 from pathlib import Path
 
-from ledgerlog_spark.local.interrupts import interrupts_deferred
+from ledgerlog_spark.local.interrupts import interrupts_deferred, spawn
 
-RELEASED = b"."
+RELEASED = "."
 MARK_VARIABLE = "LEDGERLOG_GUARDIAN_MARK"
 RELEASE_TIMEOUT_SECONDS = 10.0
 
@@ -32,30 +32,16 @@ class Guardian:
     """
 
     def __init__(self, directory: Path, *, is_temporary: bool) -> None:
-        """Starts the process.
-
-        The directory of the cluster exists; a temporary one is deleted after the cluster was
-        stopped.
-        """
+        """Starts the process. It deletes a temporary directory after the cluster was stopped."""
         self._mark = uuid.uuid4().hex
         command = [
-            sys.executable,
-            "-m",
-            "ledgerlog_spark.local.guardian_process",
-            "--directory",
-            str(directory),
+            *(sys.executable, "-m", "ledgerlog_spark.local.guardian_process"),
+            *("--directory", str(directory)),
+            *("--mark", self._mark),
+            *(("--temporary",) if is_temporary else ()),
         ]
-        command += ["--mark", self._mark]
-        if is_temporary:
-            command.append("--temporary")
         with interrupts_deferred(), (directory / "guardian.log").open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 (our own program)
-                command,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            self._process = spawn(command, {}, stdin=subprocess.PIPE, stdout=log, stderr=log)
 
     @property
     def environment(self) -> dict[str, str]:

@@ -35,7 +35,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    if sys.stdin.buffer.read(1) == RELEASED:
+    if sys.stdin.buffer.read(1) == RELEASED.encode():
         return
     _stop(arguments.directory, arguments.mark)
     if arguments.temporary:

@@ -1,4 +1,4 @@
-"""Defers Ctrl-C while a child process is made.
+"""Makes child processes, and defers Ctrl-C meanwhile.
 
 KeyboardInterrupt is raised in the main thread at any point: inside `Popen`, between the fork and
 the assignment, it would leave a process that this program has no reference to.
@@ -7,13 +7,28 @@ the assignment, it would leave a process that this program has no reference to.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def spawn(
+    command: Sequence[str], environment: Mapping[str, str], **options: Any
+) -> subprocess.Popen[str]:
+    """A process in a session of its own, which Ctrl-C in a terminal does not reach.
+
+    Call it and assign its result where interrupts are deferred. `environment` is added to that of
+    this process; `options` are those of `Popen`.
+    """
+    options = {"stdin": subprocess.DEVNULL, "text": True, "start_new_session": True, **options}
+    variables = os.environ | {"PYTHONUNBUFFERED": "1", **environment}
+    return subprocess.Popen(command, env=variables, **options)  # noqa: S603 (our own programs)
 
 
 @contextlib.contextmanager

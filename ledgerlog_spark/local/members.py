@@ -1,4 +1,4 @@
-"""The processes of a local cluster in a file, so that another program can find them.
+"""The directory of a local cluster: its lock, and a file of its processes for other programs.
 
 `cluster.json` in the cluster's directory lists every process with its pid and its start time. Both
 together identify a process, since pids are reused.
@@ -6,15 +6,23 @@ together identify a process, since pids are reused.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from ledgerlog_spark.errors import BookieUnavailableError, ConfigurationError
+from ledgerlog_spark.errors import (
+    BookieUnavailableError,
+    ConfigurationError,
+    LocalProtocolError,
+)
 
 FILE_NAME = "cluster.json"
 ZOOKEEPER = "zookeeper"
@@ -85,11 +93,7 @@ class Member:
 
 @dataclass(slots=True)
 class Members:
-    """All processes of the cluster in one directory.
-
-    Attributes:
-        by_id: In the order of their start: ZooKeeper first.
-    """
+    """All processes of the cluster in one directory, in the order of their start."""
 
     directory: Path
     by_id: dict[str, Member] = field(default_factory=dict)
@@ -153,3 +157,45 @@ class Members:
     def running(self) -> list[Member]:
         """The members whose process lives."""
         return [m for m in self.by_id.values() if m.state != "down"]
+
+
+LOCK_NAME = "cluster.lock"
+LOCK_TIMEOUT_SECONDS = 60.0
+POLL_SECONDS = 0.05
+
+
+@contextlib.contextmanager
+def locked_directory(
+    directory: Path, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS
+) -> Iterator[None]:
+    """The directory, made if needed, and locked against other starts and stops of its cluster."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ConfigurationError(
+            f"a cluster cannot keep its data in {directory} ({error.strerror}): choose a "
+            "directory that you may write, with --directory",
+            directory=str(directory),
+        ) from error
+    try:
+        deadline = time.monotonic() + timeout_seconds
+        while not _is_taken(lock):
+            if time.monotonic() > deadline:
+                raise LocalProtocolError(
+                    f"another command is starting or stopping the cluster in {directory}: wait "
+                    "until it is done, and try again",
+                    directory=str(directory),
+                    retriable=True,
+                )
+            time.sleep(POLL_SECONDS)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _is_taken(lock: int) -> bool:
+    with contextlib.suppress(OSError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False

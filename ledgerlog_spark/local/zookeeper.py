@@ -22,12 +22,13 @@ from typing import Self
 import psutil
 
 from ledgerlog_spark.errors import ConfigurationError, MetadataUnavailableError
-from ledgerlog_spark.local.interrupts import interrupts_deferred
+from ledgerlog_spark.local.interrupts import interrupts_deferred, spawn
 from ledgerlog_spark.local.requirement import install_command
 
 HOST = "127.0.0.1"
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JAVA_VERSION_MIN = 17
+HEAP_MIB_MAX = 192
 POLL_SECONDS = 0.05
 START_ATTEMPTS_MAX = 5
 
@@ -158,31 +159,24 @@ class ZooKeeperProcess:
         directory: str | Path,
         *,
         port: int | None = None,
-        heap_mib: int = 192,
         tick_time_ms: int = 2_000,
         start_timeout_seconds: float = 60.0,
         environment: dict[str, str] | None = None,
     ) -> None:
         """Starts nothing yet.
 
-        Args:
-            directory: Made if it does not exist.
-            port: None takes the port of the directory's last start when that is free, else any.
-            heap_mib: Largest Java heap.
-            tick_time_ms: Session timeouts may be 2 to 20 ticks.
-            start_timeout_seconds: Limit for the start.
-            environment: Variables of the process, added to those of this one.
+        Without `port` it takes that of the directory's last start when it is free, else any.
+        Session timeouts may be 2 to 20 ticks. `environment` is added to that of this process.
         """
         if port is not None and not 0 < port < 65_536:  # noqa: PLR2004 (TCP ports)
             raise ConfigurationError(f"port must be 1 to 65535, got {port}", port=port)
         self.directory = Path(directory).absolute()
         self.port = port or 0
         self.log_path = self.directory / "zookeeper.log"
-        self._heap_mib = heap_mib
         self._tick_time_ms = tick_time_ms
         self._start_timeout_seconds = start_timeout_seconds
         self._environment = environment or {}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[str] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -209,7 +203,13 @@ class ZooKeeperProcess:
         if self.is_running:
             return
         java, jars = find_java(), find_jars()
-        self._make_directory()
+        try:
+            (self.directory / "data").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"the directory {self.directory} for ZooKeeper cannot be made: {error}",
+                directory=str(self.directory),
+            ) from error
         wants_any_port = not self.port
         reason = outcome = ""
         for attempt in range(1, START_ATTEMPTS_MAX + 1):
@@ -276,15 +276,6 @@ class ZooKeeperProcess:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
-    def _make_directory(self) -> None:
-        try:
-            (self.directory / "data").mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigurationError(
-                f"the directory {self.directory} for ZooKeeper cannot be made: {error}",
-                directory=str(self.directory),
-            ) from error
-
     def _last_port(self) -> int:
         """The port of the last start in this directory when it is free, else any free one."""
         with contextlib.suppress(OSError, ValueError):
@@ -307,7 +298,7 @@ class ZooKeeperProcess:
         logging = self.directory / "log4j2.properties"
         command = [
             java,
-            f"-Xmx{self._heap_mib}m",
+            f"-Xmx{HEAP_MIB_MAX}m",
             "-Xms32m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
@@ -325,15 +316,13 @@ class ZooKeeperProcess:
             logging.write_text(LOGGING.format(log_path=self.log_path))
             output_path = self.directory / "zookeeper.out"
             with output_path.open("wb") as output, interrupts_deferred():
-                self._process = subprocess.Popen(  # noqa: S603 (built above)
+                self._process = spawn(
                     command,
-                    stdin=subprocess.DEVNULL,
+                    self._environment,
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     cwd=self.directory,
                     pass_fds=(lock,),
-                    start_new_session=True,
-                    env=os.environ | self._environment,
                 )
         finally:
             os.close(lock)
@@ -365,7 +354,6 @@ class ZooKeeperProcess:
         )
 
     def _failed_start(self) -> str:
-        """The reason why a process does not serve."""
         if self.is_running:
             seconds = self._start_timeout_seconds
             return f"did not serve on {self.connect_string} within {seconds:g} s"

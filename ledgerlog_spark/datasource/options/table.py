@@ -38,7 +38,6 @@ class Option:
         attribute: Name of the field.
         use: Its purpose.
         parse: Converts text to the value; raises ValueError with the valid values.
-        meaning: For the documentation.
         unit: Unit of the value; may be empty.
         default: The value when it is not given.
     """

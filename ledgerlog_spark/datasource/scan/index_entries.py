@@ -28,7 +28,7 @@ from ledgerlog_spark.protocol.leader.entry import LeaderEntryHeader, decode_entr
 
 if TYPE_CHECKING:
     from ledgerlog_spark.datasource.scan.task import ScanTask
-    from ledgerlog_spark.log.blocking.logs import BlockingLogs, BlockingRangeReader
+    from ledgerlog_spark.log.blocking.logs import BlockingLogs
 
 INDEXES_AHEAD_MAX = 32
 
@@ -59,7 +59,11 @@ def read_indexes(
             readers = log.begin_ranges(places, password=password)
             try:
                 for scanned, reader in zip(some, readers, strict=True):
-                    if (payload := _index_payload(reader)) is not None:
+                    try:
+                        payload = next(iter(reader))[0].payload
+                    except DataLossError as error:
+                        _report("index entry lost, its range is read whole", error)
+                    else:
                         index = _decoded(scanned, schemas[name, scanned.schema_id], payload)
                         indexes[scanned.ledger_id, scanned.index_entry_id] = index
             finally:
@@ -116,15 +120,6 @@ def with_needed_entries(logs: BlockingLogs, task: ScanTask, password: bytes) -> 
 
     parts = map(needed, task.ranges)
     return replace(task, ranges=tuple(part for part in parts if part is not None))
-
-
-def _index_payload(reader: BlockingRangeReader) -> Any:
-    try:
-        for entries in reader:
-            return entries[0].payload
-    except DataLossError as error:
-        _report("index entry lost, its range is read whole", error)
-    return None
 
 
 def _report(event: str, error: DataLossError) -> None:

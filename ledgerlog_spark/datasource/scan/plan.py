@@ -45,7 +45,6 @@ class LogScan:
     """One log of the plan. The snapshot does not change during the scan.
 
     Attributes:
-        snapshot: The version to read, with the items that overlap it.
         history: Retained versions, rising; has the commit times of rows.
         ledgers: Metadata by ledger id. The state does not matter: a listed range is read to its
             end, also in an open ledger.
@@ -81,13 +80,7 @@ class ScanPartition:
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """All tasks of a scan.
-
-    Attributes:
-        partitions: One for each task, in the order of the rows.
-        versions: Version read, by log name.
-        ledgers: Metadata of the ledgers that are read, by id.
-    """
+    """All tasks of a scan, in the order of the rows; versions by log name, ledgers by id."""
 
     partitions: tuple[ScanPartition, ...]
     versions: Mapping[str, int]
@@ -106,7 +99,11 @@ def plan(logs: Sequence[LogScan], options: SourceOptions, *, parallelism: int = 
             before they begin.
         DataLossError: Rows within the offsets were truncated, and `fail_on_data_loss` is set.
     """
-    needed = list(_needed(_listed(logs, options)))
+    needed = []
+    for log, item, listed in _listed(logs, options):
+        span = log.spans.get(listed.ledger_id)
+        if (part := needed_part(listed, _index_of(log, item), span)) is not None:
+            needed.append((log, item, part))
     limits = _Limits.of([scanned for _, _, scanned in needed], options, parallelism)
     pieces = [
         piece
@@ -155,14 +152,6 @@ def _listed(logs: Sequence[LogScan], options: SourceOptions) -> list[_Listed]:
                 logs=tuple(strangers),
             )
     return [(log, item, scanned) for log in logs for scanned, item in _ranges_of(log, options)]
-
-
-def _needed(wanted: Sequence[_Listed]) -> Iterator[_Listed]:
-    """The same ranges without the entries that are known to be outside of the scan."""
-    for log, item, scanned in wanted:
-        span = log.spans.get(scanned.ledger_id)
-        if (part := needed_part(scanned, _index_of(log, item), span)) is not None:
-            yield log, item, part
 
 
 def _index_of(log: LogScan, item: Item) -> RangeIndex | None:

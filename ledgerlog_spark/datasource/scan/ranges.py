@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate
 
 from ledgerlog_spark.arrow.stream_codec import IndexedEntry
@@ -30,17 +31,11 @@ class ScanRange:
     """Consecutive entries with rows of one listed range, for one task.
 
     Attributes:
-        log: Name of the log.
-        ledger_id: The ledger.
-        first_entry_id: Inclusive.
         last_entry_id: Inclusive; never the index entry.
         rows: Estimated number of rows: exact when the range was not split, or by its index.
         size_bytes: Estimated payload bytes: exact when the range is read whole, or by its index.
-        schema_id: Schema of the stored rows.
         range_offset: Offset of the listed range's first row. The first row of an entry counts from
-            there.
-        start_offset: First offset of the scan.
-        end_offset: First offset after the scan.
+            there. The offsets after it are those of the scan.
         commit_times: For each commit with rows in the range, rising: the offset after the commit's
             last row (the last one at or after `end_offset`), and the time in ms since the epoch,
             None when the history no longer has it. Empty without a history, and when each entry has
@@ -49,7 +44,6 @@ class ScanRange:
             NO_ENTRY when all are.
         entry_rows: Rows of the listed range that the entries hold, half-open; the task checks it.
             None when they are unknown before the entries are read.
-        form: The form of the entries.
         is_searched: In a leader log: first find the entries that hold the rows, by reading a few of
             their headers.
     """
@@ -76,7 +70,6 @@ class RangeIndex:
     """The index of one listed range.
 
     Attributes:
-        first_entry_id: The range's first record batch.
         row_edges: Row of the range that each entry begins with, then how many rows there are.
         byte_edges: Payload bytes before each entry, then of all of them.
     """
@@ -111,7 +104,7 @@ class RangeIndex:
                 f"does not cover entries {scanned.first_entry_id} to {scanned.last_entry_id}, "
                 f"which log {scanned.log!r} lists"
             )
-        start_row, end_row = _rows_wanted(scanned)
+        start_row, end_row = _wanted_rows(scanned)
         first = max(first, bisect_right(self.row_edges, start_row) - 1)
         end = min(end, bisect_left(self.row_edges, end_row))
         return self.part(scanned, first, end) if first < end else None
@@ -119,7 +112,7 @@ class RangeIndex:
     def part(self, scanned: ScanRange, first: int, end: int) -> ScanRange:
         """The entries at the places [first, end) of the listed range, as a part of `scanned`."""
         rows = self.row_edges[first], self.row_edges[end]
-        start_row, end_row = _rows_wanted(scanned)
+        start_row, end_row = _wanted_rows(scanned)
         return replace(
             scanned,
             first_entry_id=self.first_entry_id + first,
@@ -131,12 +124,10 @@ class RangeIndex:
         )
 
 
-def _rows_wanted(scanned: ScanRange) -> tuple[int, int]:
+def _wanted_rows(scanned: ScanRange) -> tuple[int, int]:
     """The rows of the listed range that are part of the scan, half-open."""
-    return (
-        scanned.start_offset - scanned.range_offset,
-        scanned.end_offset - scanned.range_offset,
-    )
+    first = scanned.range_offset
+    return scanned.start_offset - first, scanned.end_offset - first
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +135,6 @@ class EntrySpan:
     """Consecutive entries of a listed range.
 
     Attributes:
-        first_entry_id: Inclusive.
         last_entry_id: Inclusive; below the first when there is none.
         rows: Rows of the range that they hold, half-open; None when not all edges were seen.
     """
@@ -153,25 +143,20 @@ class EntrySpan:
     last_entry_id: int
     rows: tuple[int, int] | None
 
-    def of(self, scanned: ScanRange) -> ScanRange | None:
-        """The range with these entries alone, None without any."""
-        if self.last_entry_id < self.first_entry_id:
-            return None
-        return replace(
-            scanned,
-            first_entry_id=self.first_entry_id,
-            last_entry_id=self.last_entry_id,
-            entry_rows=self.rows,
-            is_searched=False,
-        )
-
 
 def needed_part(
     scanned: ScanRange, index: RangeIndex | None, span: EntrySpan | None
 ) -> ScanRange | None:
     """The part of a range that a scan needs, as far as that is known; None when it needs none."""
     if scanned.is_searched:
-        return scanned if span is None else span.of(scanned)
+        if span is None:
+            return scanned
+        first, last = span.first_entry_id, span.last_entry_id
+        found = replace(
+            scanned, first_entry_id=first, last_entry_id=last, entry_rows=span.rows,
+            is_searched=False,
+        )  # fmt: skip
+        return found if last >= first else None
     if index is None or scanned.index_entry_id == NO_ENTRY:
         return scanned
     return index.needed(scanned)
@@ -182,13 +167,7 @@ def entries_between(scanned: ScanRange, header_of: HeaderOf) -> EntrySpan:
 
     `header_of` is not called twice for one entry.
     """
-    seen: dict[int, LeaderEntryHeader] = {}
-
-    def header(entry_id: int) -> LeaderEntryHeader:
-        if entry_id not in seen:
-            seen[entry_id] = header_of(entry_id)
-        return seen[entry_id]
-
+    header = cache(header_of)
     first, first_header = _find(scanned, scanned.start_offset, header)
     last, last_header = _find(scanned, scanned.end_offset - 1, header)
     if last_header is None:

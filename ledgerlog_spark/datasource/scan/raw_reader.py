@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.arrow.conform import Conformer
+from ledgerlog_spark.arrow.spark_types import arrow_schema_of
+from ledgerlog_spark.datasource.case_rule import reject_unknown_raw_columns, task_ignores_case
+from ledgerlog_spark.datasource.cluster import client_of, password_in
+from ledgerlog_spark.datasource.options.values import SourceOptions
 
 BATCH_SIZE_BYTES = 4 << 20
 BATCH_ROWS_MAX = 32_768
@@ -32,16 +34,12 @@ class RawReader(DataSourceReader):
     """
 
     def __init__(self, uri: str, options: SourceOptions, schema_json: str) -> None:
-        """A reader of the ledger that the options name."""
         self._uri = uri
         self._options = options
         self._schema_json = schema_json
 
     def partitions(self) -> Sequence[InputPartition]:
         """Entries of about equal number for each task."""
-        from ledgerlog_spark.arrow.spark_types import arrow_schema_of
-        from ledgerlog_spark.datasource.case_rule import reject_unknown_raw_columns
-
         reject_unknown_raw_columns(arrow_schema_of(self._schema_json))
         with self._open() as ledger:
             last = ledger.last_add_confirmed
@@ -62,18 +60,12 @@ class RawReader(DataSourceReader):
         return self._read(partition)
 
     def _open(self) -> Any:
-        from ledgerlog_spark.datasource.cluster import client_of, password_in
-
         assert self._options.ledger_id is not None, "a raw reader is made for a ledger"
         return client_of(self._uri).open_ledger(
             self._options.ledger_id, password=password_in(self._options.password_file)
         )
 
     def _read(self, partition: RawPartition) -> Iterator[pa.RecordBatch]:
-        from ledgerlog_spark.arrow.conform import Conformer
-        from ledgerlog_spark.arrow.spark_types import arrow_schema_of
-        from ledgerlog_spark.datasource.case_rule import task_ignores_case
-
         target = arrow_schema_of(self._schema_json)
         conformer = Conformer(target, ignores_case=task_ignores_case())
         ids: list[int] = []
@@ -95,8 +87,6 @@ class RawReader(DataSourceReader):
 
 
 def _raw_batch(ledger_id: int, ids: list[int], payloads: list[bytes]) -> pa.RecordBatch:
-    import pyarrow as pa
-
     return pa.record_batch(
         {
             "ledger_id": pa.repeat(pa.scalar(ledger_id, pa.int64()), len(ids)),

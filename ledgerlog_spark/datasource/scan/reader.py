@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from ledgerlog_spark.datasource.options.values import SourceOptions
-    from ledgerlog_spark.datasource.scan.task import ScanTask
+from ledgerlog_spark.arrow.spark_types import arrow_schema_of
+from ledgerlog_spark.datasource.case_rule import task_ignores_case
+from ledgerlog_spark.datasource.cluster import logs_at, password_in
+from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.scan.planning import tasks_of
+from ledgerlog_spark.datasource.scan.task import ScanTask
+from ledgerlog_spark.datasource.scan.task_rows import task_rows
 
 
 class LogPartition(InputPartition):
-    """One task of a scan, with everything that the task needs.
-
-    Attributes:
-        task: What to read.
-        password: Password of the ledgers.
-    """
+    """One task of a scan, with the password of its ledgers."""
 
     def __init__(self, task: ScanTask, password: bytes) -> None:
         self.task = task
@@ -36,10 +34,7 @@ class BatchReader(DataSourceReader):
     def __init__(
         self, uri: str, options: SourceOptions, schema_json: str, *, parallelism: int = 1
     ) -> None:
-        """Takes the schema that Spark wants, as JSON.
-
-        `parallelism` is 1 when the session's is unknown.
-        """
+        """`schema_json` is the schema that Spark wants; unknown `parallelism` is 1."""
         self._parallelism = parallelism
         self._uri = uri
         self._options = options
@@ -47,10 +42,6 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The plan of the scan, one partition for each task."""
-        from ledgerlog_spark.arrow.spark_types import arrow_schema_of
-        from ledgerlog_spark.datasource.cluster import logs_at, password_in
-        from ledgerlog_spark.datasource.scan.planning import tasks_of
-
         password = password_in(self._options.password_file)
         tasks = tasks_of(
             logs_at(self._uri),
@@ -74,11 +65,6 @@ def rows_of_partition(
     uri: str, partition: LogPartition, schema_json: str, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task of a scan or of a stream, as Arrow batches."""
-    from ledgerlog_spark.arrow.spark_types import arrow_schema_of
-    from ledgerlog_spark.datasource.case_rule import task_ignores_case
-    from ledgerlog_spark.datasource.cluster import logs_at
-    from ledgerlog_spark.datasource.scan.task_rows import task_rows
-
     return task_rows(
         logs_at(uri),
         partition.task,

@@ -30,13 +30,10 @@ JOINED_SIZE_BYTES_MAX = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class ScanTask:
-    """All input of a task, sent from the driver.
+    """All input of a task, sent from the driver; log ids are by the name of the log.
 
     Attributes:
-        ranges: What to read, in order.
-        log_ids: Ids of the logs, by name.
         schemas: Schema messages of the ranges' rows, by log and schema id.
-        include_metadata: Whether the scan's schema has the metadata columns.
         ledgers: Records of ledgers that the driver has read, by id. The task reads the others, and
             reads these once more when they are outdated.
     """
@@ -51,20 +48,13 @@ class ScanTask:
 def read_batches(
     task: ScanTask, target: pa.Schema, read_entries: ReadEntries, *, ignores_case: bool = True
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a task, in order, in batches of the schema `target`.
-
-    Raises:
-        WireFormatError: An entry does not match the log's list.
-        SchemaMismatchError: Stored rows cannot become the target's.
-        LedgerLogError: As `read_entries`.
-    """
+    """The rows of a task, in order, in batches of the schema `target`; errors as of `task_rows`."""
     conformer = Conformer(target, ignores_case=ignores_case)
-    batches = (
+    return joined(
         conformer.conform(batch)
         for scanned in task.ranges
         for batch in _range_batches(task, scanned, target, read_entries)
     )
-    return joined(batches)
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -192,10 +182,10 @@ def _times_of(
     rows = sum(count for count, _ in entries)
     if all(time_ms is not None for _, time_ms in entries):
         return _repeated((count, 1_000 * (time_ms or 0)) for count, time_ms in entries).cast(kind)
-    behind = first + rows
+    rows_end = first + rows
     pieces = []
-    for end, time_ms in (*scanned.commit_times, (behind, None)):
-        count = min(end, behind) - first
+    for end, time_ms in (*scanned.commit_times, (rows_end, None)):
+        count = min(end, rows_end) - first
         if count > 0:
             micros = None if time_ms is None else time_ms * 1000
             pieces.append(pa.repeat(pa.scalar(micros, kind), count))
@@ -207,8 +197,5 @@ def _repeated(runs: Iterable[tuple[int, int]]) -> pa.Array:
     """Each number as often as given; loops over entries, so it makes no Arrow value for each."""
     numbers = array("q")
     for count, number in runs:
-        if count == 1:
-            numbers.append(number)
-        else:
-            numbers.extend(array("q", (number,)) * count)
+        numbers.extend(array("q", (number,)) * count)
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])

@@ -43,14 +43,8 @@ def task_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a task, in order, in batches of the schema `target`.
 
-    Args:
-        logs: The logs of the cluster.
-        task: What to read.
-        target: The schema that Spark wants.
-        password: Password of the ledgers.
-        fail_on_data_loss: False skips the rest of a range after a lost entry, and reports it in the
-            worker's log.
-        ignores_case: False fails on a column that the log has only in another case.
+    `fail_on_data_loss` False skips the rest of a range after a lost entry, and reports it in the
+    worker's log. `ignores_case` False fails on a column that the log has only in another case.
 
     Raises:
         DataLossError: Listed rows that no bookie has.
@@ -91,7 +85,6 @@ class CommittedEntries(Closing):
     """
 
     def __init__(self, logs: BlockingLogs, task: ScanTask, password: bytes) -> None:
-        """Sends no request yet."""
         self._logs = logs
         self._log_ids = task.log_ids
         self._password = password

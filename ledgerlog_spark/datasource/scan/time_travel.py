@@ -6,10 +6,11 @@ their append, which is in their entry and never decreases from one entry to the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.datasource.options.starting_offsets import (
+    Offsets,
     absolute_ms,
     ending_offset_at,
     offset_at,
@@ -25,8 +26,6 @@ from ledgerlog_spark.protocol.log.state.records import Item, LogKind
 
 if TYPE_CHECKING:
     from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
-
-Offsets = Mapping[str, int] | str
 
 
 def requested_version(logs: BlockingLogs, log: BlockingLog, options: SourceOptions) -> int | None:
@@ -53,14 +52,13 @@ def requested_offsets(
     start, end = options.starting_offsets, options.ending_offsets
     if options.starting_timestamp is not None:
         moment_ms = _absolute_ms(logs, options.starting_timestamp)
-        strategy = options.starting_offsets_by_timestamp_strategy
         start = {
             scan.snapshot.name: start_or_else(
                 scan.snapshot.name,
                 first_offset_at(logs, scan, moment_ms, password),
                 end_offset=scan.snapshot.interval.end_offset,
                 newest_ms=_newest_ms(scan),
-                strategy=strategy,
+                strategy=options.starting_offsets_by_timestamp_strategy,
             )
             for scan in scans
         }
@@ -78,12 +76,9 @@ def first_offset_at(
         return offset_at(scan.history, moment_ms)
     for item in scan.snapshot.items:
         if item.newest_ms >= moment_ms:
+            name, log_id = scan.snapshot.name, scan.snapshot.log_id
             header_of = header_reader(
-                logs,
-                scan.snapshot.name,
-                scan.snapshot.log_id,
-                ledger_id=item.ledger_id,
-                password=password,
+                logs, name, log_id, ledger_id=item.ledger_id, password=password
             )
             found = _first_entry_at(item, moment_ms, header_of)
             return max(found, scan.snapshot.interval.start_offset)

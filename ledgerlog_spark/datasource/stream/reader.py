@@ -7,12 +7,16 @@ pickled to the tasks and reads. The input of a task is in its partition.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from ledgerlog_spark.datasource.cluster import client_of, password_in
+from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.scan.reader import LogPartition, rows_of_partition
 from ledgerlog_spark.datasource.stream.admission import Limits
+from ledgerlog_spark.datasource.stream.position import json_of, offsets_of
+from ledgerlog_spark.datasource.stream.source import LedgerStream
 from ledgerlog_spark.errors import LedgerLogError
 
 try:
@@ -25,12 +29,6 @@ try:
     )
 except ImportError as missing:
     raise ImportError("streams need Spark 4.2 or later, as all of ledgerlog does") from missing
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import InputPartition
-
-    from ledgerlog_spark.datasource.options.values import SourceOptions
-    from ledgerlog_spark.datasource.stream.source import LedgerStream
 
 
 class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -60,14 +58,10 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint begins."""
-        from ledgerlog_spark.datasource.stream.position import json_of
-
         return json_of(self._stream.initial())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where the next micro-batch ends; `start` when there is nothing to read."""
-        from ledgerlog_spark.datasource.stream.position import json_of, offsets_of
-
         return json_of(self._stream.latest(offsets_of(start), self._limits(limit)))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
@@ -76,9 +70,6 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """One partition for each task of a micro-batch."""
-        from ledgerlog_spark.datasource.cluster import password_in
-        from ledgerlog_spark.datasource.stream.position import offsets_of
-
         password = password_in(self._options.password_file)
         tasks = self._stream.tasks(offsets_of(start), offsets_of(end))
         return [LogPartition(task, password) for task in tasks]
@@ -97,8 +88,6 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._opened = None
 
     def _limits(self, limit: ReadLimit) -> Limits | None:
-        from ledgerlog_spark.datasource.stream.admission import Limits
-
         rows, size_bytes = self._options.max_rows_per_trigger, self._options.max_bytes_per_trigger
         if isinstance(limit, ReadAllAvailable):
             return None
@@ -111,12 +100,11 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _stream(self) -> LedgerStream:
         if self._opened is None:
-            from ledgerlog_spark.datasource.cluster import client_of
-            from ledgerlog_spark.datasource.stream.source import LedgerStream
-
-            client = client_of(self._uri)
             self._opened = LedgerStream(
-                client, self._options, self._schema_json, parallelism=self._parallelism
+                client_of(self._uri),
+                self._options,
+                self._schema_json,
+                parallelism=self._parallelism,
             )
         return self._opened
 

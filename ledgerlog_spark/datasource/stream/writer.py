@@ -9,19 +9,22 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from ledgerlog_spark.datasource.case_rule import task_ignores_case
+from ledgerlog_spark.datasource.cluster import client_of
+from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.stream.job import StreamWrite, commit_stream
+from ledgerlog_spark.datasource.write.task import stage_ranges
 from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from ledgerlog_spark.datasource.options.values import SourceOptions
-    from ledgerlog_spark.log.committing.job import Job
-    from ledgerlog_spark.protocol.log.state.records import StagedRange
+from ledgerlog_spark.log.blocking.stream import BlockingStream
+from ledgerlog_spark.log.committing.job import Job
+from ledgerlog_spark.protocol.log.commit.epoch import JobKind
+from ledgerlog_spark.protocol.log.state.records import StagedRange
 
 COMMITTER = "pyspark.sql.worker.python_streaming_sink_runner"
 """The module that runs in the process that commits, and in no other."""
@@ -49,8 +52,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self, uri: str, options: SourceOptions, schema_json: str, *, overwrite: bool
     ) -> None:
         """Check the rows' schema against the log's; the process that commits sends no request."""
-        from ledgerlog_spark.datasource.stream.job import StreamWrite
-
         self._write = StreamWrite(uri, options, schema_json, overwrite)
         self._plan = None if COMMITTER in sys.modules else self._write.plan()
 
@@ -64,12 +65,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
             LocalProtocolError: A row is larger than an entry can be; names its size.
             LedgerLogError: The bookies or ZooKeeper failed; Spark retries the task.
         """
-        from ledgerlog_spark.datasource.case_rule import task_ignores_case
-        from ledgerlog_spark.datasource.cluster import client_of
-        from ledgerlog_spark.datasource.write.task import stage_ranges
-        from ledgerlog_spark.log.blocking.stream import BlockingStream
-        from ledgerlog_spark.protocol.log.commit.epoch import JobKind
-
         if self._plan is None:
             raise LocalProtocolError("this writer can commit, but not write")
         batch = running_batch()
@@ -105,9 +100,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
             ConcurrentCommitError: Another commit conflicts with this batch. Definite.
             CommitUnknownError: The connection to ZooKeeper was lost; restart the query.
         """
-        from ledgerlog_spark.datasource.cluster import client_of
-        from ledgerlog_spark.datasource.stream.job import commit_stream
-
         job: Job = messages[0].job
         strangers = [m for m in messages if m.job != job]
         if strangers or job.batch_id != batchId:
@@ -131,16 +123,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class RunningBatch(NamedTuple):
-    """The micro-batch that this task belongs to.
+    """The micro-batch that this task belongs to."""
 
-    Attributes:
-        query_id: The same for as long as the checkpoint exists.
-        run_id: Id of this start of the query.
-        batch_id: Counts from 0.
-    """
-
-    query_id: str
-    run_id: str
+    query_id: str  # the same for as long as the checkpoint exists
+    run_id: str  # of this start of the query
     batch_id: int
 
 

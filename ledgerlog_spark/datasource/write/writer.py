@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from ledgerlog_spark.datasource.options.values import SourceOptions
-    from ledgerlog_spark.protocol.log.state.records import StagedRange
+from ledgerlog_spark.datasource.case_rule import task_ignores_case
+from ledgerlog_spark.datasource.cluster import client_of, logs_at
+from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.write.job import begin_job
+from ledgerlog_spark.datasource.write.task import stage_ranges
+from ledgerlog_spark.log.blocking.logs import BlockingLog
+from ledgerlog_spark.protocol.log.state.records import StagedRange
 
 _logger = logging.getLogger(__name__)
 
@@ -36,9 +39,6 @@ class BatchWriter(DataSourceArrowWriter):
         self, uri: str, options: SourceOptions, schema_json: str, *, overwrite: bool
     ) -> None:
         """Check the rows' schema against the log's, and begin the job."""
-        from ledgerlog_spark.datasource.cluster import client_of
-        from ledgerlog_spark.datasource.write.job import begin_job
-
         self._uri = uri
         self._compression = options.compression
         self._target_entry_bytes = options.target_entry_bytes
@@ -46,15 +46,11 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRanges:
         """The ranges of one task attempt, acknowledged on their ack quorums when this returns."""
-        from ledgerlog_spark.datasource.case_rule import task_ignores_case
-        from ledgerlog_spark.datasource.cluster import logs_at
-        from ledgerlog_spark.datasource.write.task import stage_ranges
-
         if self._job.is_replay:
             for _ in iterator:  # Spark's rows have to be taken, the log has them already
                 pass
             return StagedRanges(())
-        log = logs_at(self._uri).open_by_id(self._job.log, self._job.log_id)
+        log = self._log()
         return StagedRanges(
             stage_ranges(
                 lambda: log.open_range(self._job),
@@ -75,12 +71,12 @@ class BatchWriter(DataSourceArrowWriter):
             CommitUnknownError: The connection to ZooKeeper was lost; run the job once more with the
                 same `txnAppId` and `txnVersion`.
         """
-        from ledgerlog_spark.datasource.cluster import logs_at
-
         ranges = [staged for message in messages for staged in message.ranges]
-        log = logs_at(self._uri).open_by_id(self._job.log, self._job.log_id)
-        result = log.commit(self._job, ranges, is_last=True)
+        result = self._log().commit(self._job, ranges, is_last=True)
         _logger.info("log %s: %s, version %s", self._job.log, result.status.value, result.version)
+
+    def _log(self) -> BlockingLog:
+        return logs_at(self._uri).open_by_id(self._job.log, self._job.log_id)
 
     def abort(self, messages: Sequence[Any]) -> None:
         """Does nothing: Spark also calls this after a successful commit.
