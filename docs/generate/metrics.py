@@ -169,9 +169,9 @@ EVENTS = {
 
 
 def events_in_code() -> set[str]:
-    """Every event that upkeep writes, as its source has them."""
+    """The names of all events in the source of the upkeep service."""
     source = inspect.getsource(upkeep_service)
-    return set(re.findall(r'(?:_say|_line)\(\s*"(\w+)"', source))
+    return set(re.findall(r'(?:_write|_line)\(\s*"(\w+)"', source))
 
 
 def _upkeep() -> str:

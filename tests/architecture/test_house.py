@@ -15,6 +15,7 @@ from tests.architecture.house.figures import tree_figures
 from tests.architecture.house.imports import circles, edges_within, graph_of, imports_of
 from tests.architecture.house.lines import Lines, lines_of, uses_of_any
 from tests.architecture.house.moves import Moves, moves_in
+from tests.architecture.house.sentences import drawn, sentences_in
 from tests.architecture.house.tics import TICS, Hit, hits, hits_in
 
 MODULE = '''"""Two lines
@@ -169,3 +170,23 @@ def test_hits_of_a_list_of_files_can_be_restricted_to_some_tics(tmp_path: Path) 
         Hit("face", "b.md", 1, "nobody's face, anew"),
         Hit("face", "a.md", 1, "its face"),
     ]
+
+
+def test_sentences_are_drawn_from_prose_and_with_their_places(tmp_path: Path) -> None:
+    source = """The first sentence of this module is here. The second one is on the same line.
+
+    Args:
+        name: Of the file that the function reads.
+    """
+    page = "A page:\n\n- An item.\n- Another item of a list.\n\n| a cell of a table | x |\n"
+    root = tree(tmp_path, {"ledgerlog_spark/m.py": f'"""{source}"""\n', "docs/p.md": page})
+    assert [str(one) for one in sentences_in("m.py", f'"""{source}"""\n')] == [
+        "m.py:1\n    The first sentence of this module is here.",
+        "m.py:1\n    The second one is on the same line.",
+        "m.py:4\n    Of the file that the function reads.",
+    ]
+    texts = {(one.path, one.line): one.text for one in drawn(root, 100, seed=1)}
+    assert texts["docs/p.md", 4] == "Another item of a list."
+    assert texts["docs/p.md", 6] == "a cell of a table"
+    assert drawn(root, 2, seed=7) == drawn(root, 2, seed=7)
+    assert len(drawn(root, 2, seed=7)) == 2

@@ -1,0 +1,63 @@
+"""Sentences at random, for a reader who counts those that need a second reading.
+
+`python -m tests.architecture.house --sentences 40 --seed 1` prints 40 sentences of pages,
+docstrings, comments and messages, each with its place. The same seed draws the same sentences of
+the same texts.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tests.architecture.house.areas import prose_of
+from tests.architecture.house.tics import prose_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+WORDS_MIN: Final = 5
+"""Shorter pieces are headings, names and single words."""
+
+_BLOCK = re.compile(r"\n[ \t]*\n|\n(?=[ \t]*(?:[-*#>|]|\d+\.|\w+:)[ \t])")
+_SENTENCE = re.compile(r"(?<=[.!?:])\**[ \t\n]+(?=[A-Z`*{\[(])|[ \t]+\|[ \t]+")
+_MARKUP = re.compile(r"^[-*#>|\s]+|[|\s]+$|<a id=[^>]*></a>")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence and the line at which its text begins."""
+
+    path: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}\n    {self.text}"
+
+
+def sentences_in(path: str, text: str) -> Iterator[Sentence]:
+    """The sentences of a file's prose, in order; a cell of a table counts as one."""
+    for prose in prose_in(path, text):
+        start = 0
+        for block in _BLOCK.split(prose.text):
+            place = prose.text.index(block, start)
+            start = place + len(block)
+            line = prose.line + prose.text.count("\n", 0, place) * (not prose.is_one_line)
+            for piece in _SENTENCE.split(block):
+                shown = " ".join(_MARKUP.sub("", piece).split())
+                if len(re.findall(r"[A-Za-z]+", shown)) >= WORDS_MIN:
+                    yield Sentence(path, line, shown)
+
+
+def drawn(root: Path, count: int, seed: int) -> list[Sentence]:
+    """`count` different sentences, or all if there are fewer."""
+    found = [
+        sentence
+        for path in prose_of(root)
+        for sentence in sentences_in(path, (root / path).read_text())
+    ]
+    return random.Random(seed).sample(found, min(count, len(found)))
