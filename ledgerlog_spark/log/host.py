@@ -161,7 +161,7 @@ class LogHost:
         self, ledger_id: int, metadata: LedgerMetadata
     ) -> Versioned[LedgerMetadata]:
         """Implements `LogStore.make_ledger`."""
-        return await self.store.make_ledger(self.log_id, ledger_id, metadata)
+        return await self.store.producers.make_ledger(self.log_id, ledger_id, metadata)
 
     def watch_head(self, on_change: OnChange) -> CancelWatch:
         """Implements `LogStore.watch_head`."""
@@ -177,7 +177,7 @@ class LogHost:
         return m.HeadRead(effect.request, outcome, head, now_ms)
 
     async def _read_producer(self, effect: m.ReadProducer) -> m.ProducerRead:
-        outcome, found = await _attempt(self.store.read_producer(self.log_id, effect.app))
+        outcome, found = await _attempt(self.store.producers.read(self.log_id, effect.app))
         outcome, now_ms = await self._time(effect.time, _gone(outcome, found))
         return m.ProducerRead(effect.request, outcome, found, now_ms)
 
@@ -199,7 +199,7 @@ class LogHost:
         return outcome, now_ms
 
     async def _read_registered(self, effect: m.ReadRegistered) -> m.RegisteredRead:
-        outcome, ids = await _attempt(self.store.registered(self.log_id, effect.app))
+        outcome, ids = await _attempt(self.store.producers.registered(self.log_id, effect.app))
         return m.RegisteredRead(effect.request, outcome, tuple(ids or ()))
 
     async def _read_pages(self, effect: m.ReadPages) -> m.PagesRead:
@@ -246,7 +246,7 @@ class LogHost:
 
     async def _write_producer(self, effect: m.WriteProducer) -> m.Written:
         outcome, version = await _attempt(
-            self.store.write_producer(
+            self.store.producers.write(
                 self.log_id,
                 effect.app,
                 effect.producer,
@@ -268,7 +268,7 @@ class LogHost:
 
     async def _staged(self, app: str) -> tuple[tuple[m.StagedRegistration, ...], int]:
         now_ms = await self._clock.now_ms(self.log_id)
-        return tuple(await self.store.staged(self.log_id, app)), now_ms
+        return tuple(await self.store.producers.staged(self.log_id, app)), now_ms
 
     async def _read_registrations(self, effect: m.ReadRegistrations) -> m.RegistrationsRead:
         outcome, found = await _attempt(self._registrations(set(effect.ledger_ids)))
@@ -278,12 +278,12 @@ class LogHost:
         self, wanted: set[int]
     ) -> list[tuple[str, Versioned[ProducerRecord], tuple[int, ...]]]:
         found = []
-        for app in await self.store.producers(self.log_id):
+        for app in await self.store.producers.names(self.log_id):
             # A registration that ends in between makes the write at this record fail.
-            producer = await self.store.read_producer(self.log_id, app)
-            ids = [i for i in await self.store.registered(self.log_id, app) if i in wanted]
+            producer = await self.store.producers.read(self.log_id, app)
+            ids = wanted.intersection(await self.store.producers.registered(self.log_id, app))
             if ids and producer is not None:
-                found.append((app, producer, tuple(ids)))
+                found.append((app, producer, tuple(sorted(ids))))
         return found
 
     async def _touch_pages(self, effect: m.TouchPages) -> m.Written:
@@ -299,7 +299,7 @@ class LogHost:
 
     async def _drop_ledger(self, effect: m.DropLedger) -> m.Written:
         if effect.marked_ms is not None:
-            marked = self.store.marked_ms(self.log_id, effect.ledger_id)
+            marked = self.store.producers.marked_ms(self.log_id, effect.ledger_id)
             outcome, marked_ms = await _attempt(marked)
             if outcome is MetadataOutcome.OK and marked_ms != effect.marked_ms:
                 outcome = MetadataOutcome.CONFLICT
@@ -333,7 +333,7 @@ class LogHost:
             raise
         except LedgerLogError:
             return False
-        await self.store.forget_mark(self.log_id, ledger_id)
+        await self.store.producers.forget_mark(self.log_id, ledger_id)
         return True
 
 

@@ -66,7 +66,7 @@ async def new_log(stores: MetadataStores, name: str = "flights", number: int = 1
 
 async def new_producer(stores: MetadataStores, head: LogHead, app: str = "app") -> Version:
     record = ProducerRecord(epoch=1, runs=("run",))
-    return await stores.logs.write_producer(head.log_id, app, record, None)
+    return await stores.logs.producers.write(head.log_id, app, record, None)
 
 
 async def head_of(stores: MetadataStores, log_id: str) -> Versioned[LogHead]:
@@ -127,7 +127,7 @@ async def test_missing_log_is_not_found(stores: MetadataStores) -> None:
     with pytest.raises(LogNotFoundError):
         await stores.logs.find("nothing")
     assert await stores.logs.read_head("f" * 32) is None
-    assert await stores.logs.read_producer("f" * 32, "app") is None
+    assert await stores.logs.producers.read("f" * 32, "app") is None
     assert list(await stores.logs.names()) == []
 
 
@@ -145,7 +145,7 @@ async def test_head_and_producer_change_together_or_not_at_all(stores: MetadataS
         producer=record,
         producer_version=producer_version,
     )
-    moved = await stores.logs.write_producer(
+    moved = await stores.logs.producers.write(
         head.log_id, "app", ProducerRecord(epoch=2, runs=("run", "later")), producer_version
     )
     with pytest.raises(MetadataVersionError):
@@ -153,7 +153,7 @@ async def test_head_and_producer_change_together_or_not_at_all(stores: MetadataS
     assert (await head_of(stores, head.log_id)) == at
     await stores.logs.write_head(head.log_id, replace(write, producer_version=moved))
     assert (await head_of(stores, head.log_id)).value.token == "1" * 32
-    found = await stores.logs.read_producer(head.log_id, "app")
+    found = await stores.logs.producers.read(head.log_id, "app")
     assert found is not None
     assert found.value == record
     with pytest.raises(MetadataVersionError):
@@ -211,7 +211,7 @@ async def test_clock_of_the_store_is_known_from_the_answers_to_writes_and_never_
     seen_ms = stores.logs.clock_ms()
     version = await new_producer(stores, head)
     for ledger_id in (7, 8):
-        made = await stores.logs.register_ledger(
+        made = await stores.logs.producers.register_ledger(
             head.log_id, "app", 1, version, ledger_id, replace(METADATA, token=ledger_id)
         )
         assert made.value.token == ledger_id
@@ -219,7 +219,7 @@ async def test_clock_of_the_store_is_known_from_the_answers_to_writes_and_never_
         now_ms = await read
         assert 0 < seen_ms <= now_ms
         seen_ms = now_ms
-    created = await stores.logs.created_ms([7, 8, 9])
+    created = await stores.logs.producers.created_ms([7, 8, 9])
     assert created[2] is None
     assert all(made_ms is not None and made_ms <= seen_ms for made_ms in created[:2])
     await stores.logs.write_pages(head.log_id, "4" * 32, [b"page"])
@@ -230,16 +230,18 @@ async def test_clock_of_the_store_is_known_from_the_answers_to_writes_and_never_
 async def test_ledger_and_its_registration_appear_together(stores: MetadataStores) -> None:
     head = await new_log(stores)
     version = await new_producer(stores, head)
-    made = await stores.logs.register_ledger(head.log_id, "app", 1, version, 7, METADATA)
+    made = await stores.logs.producers.register_ledger(head.log_id, "app", 1, version, 7, METADATA)
     assert await stores.ledgers.load(7) == made
-    assert list(await stores.logs.registered(head.log_id, "app")) == [7]
-    older = [await stores.logs.registered_before(head.log_id, "app", epoch) for epoch in (1, 2)]
+    assert list(await stores.logs.producers.registered(head.log_id, "app")) == [7]
+    older = [
+        await stores.logs.producers.registered_before(head.log_id, "app", epoch) for epoch in (1, 2)
+    ]
     assert older == [[], [7]]
-    (staged,) = await stores.logs.staged(head.log_id, "app")
+    (staged,) = await stores.logs.producers.staged(head.log_id, "app")
     assert staged.ledger_id == 7
     assert abs(staged.registered_ms - await stores.logs.now_ms(head.log_id)) < 60_000
     with pytest.raises(LedgerExistsError):
-        await stores.logs.register_ledger(
+        await stores.logs.producers.register_ledger(
             head.log_id, "app", 1, version, 7, replace(METADATA, token=78)
         )
 
@@ -250,10 +252,10 @@ async def test_registration_under_an_old_producer_version_creates_nothing(
     head = await new_log(stores)
     version = await new_producer(stores, head)
     record = ProducerRecord(epoch=2, runs=("run", "later"))
-    await stores.logs.write_producer(head.log_id, "app", record, version)
+    await stores.logs.producers.write(head.log_id, "app", record, version)
     with pytest.raises(MetadataVersionError):
-        await stores.logs.register_ledger(head.log_id, "app", 1, version, 7, METADATA)
-    assert list(await stores.logs.registered(head.log_id, "app")) == []
+        await stores.logs.producers.register_ledger(head.log_id, "app", 1, version, 7, METADATA)
+    assert list(await stores.logs.producers.registered(head.log_id, "app")) == []
     with pytest.raises(LedgerNotFoundError):
         await stores.ledgers.load(7)
 
@@ -264,15 +266,15 @@ async def test_registration_with_an_unknown_outcome_is_settled_by_its_token(
 ) -> None:
     head = await new_log(stores)
     version = await new_producer(stores, head)
-    await stores.logs.register_ledger(head.log_id, "app", 1, version, 6, METADATA)
+    await stores.logs.producers.register_ledger(head.log_id, "app", 1, version, 6, METADATA)
     if lost == "request":
         world.lose_next_request(stores.tree)
     else:
         world.lose_next_reply(stores.tree)
-    made = await stores.logs.register_ledger(head.log_id, "app", 1, version, 7, METADATA)
+    made = await stores.logs.producers.register_ledger(head.log_id, "app", 1, version, 7, METADATA)
     assert made.value.token == 77
     assert (await stores.ledgers.load(7)).version == made.version
-    assert list(await stores.logs.registered(head.log_id, "app")) == [6, 7]
+    assert list(await stores.logs.producers.registered(head.log_id, "app")) == [6, 7]
 
 
 async def test_ledger_whose_registration_ended_before_its_answer_came_is_not_made(
@@ -281,7 +283,7 @@ async def test_ledger_whose_registration_ended_before_its_answer_came_is_not_mad
     """A sweeper that finds a registration too old ends it: what it stood for is never written."""
     head = await new_log(stores)
     version = await new_producer(stores, head)
-    await stores.logs.register_ledger(head.log_id, "app", 1, version, 6, METADATA)
+    await stores.logs.producers.register_ledger(head.log_id, "app", 1, version, 6, METADATA)
     sweeper = await cluster(world)
     sync = stores.tree.sync
 
@@ -289,14 +291,14 @@ async def test_ledger_whose_registration_ended_before_its_answer_came_is_not_mad
         monkeypatch.setattr(stores.tree, "sync", sync)
         record = ProducerRecord(epoch=1, runs=("run",))
         await sweeper.logs.sync()
-        await sweeper.logs.write_producer(head.log_id, "app", record, version, [7])
+        await sweeper.logs.producers.write(head.log_id, "app", record, version, [7])
         await sync(path)
 
     monkeypatch.setattr(stores.tree, "sync", ended_meanwhile)
     world.lose_next_reply(stores.tree)
     with pytest.raises(LedgerExistsError):
-        await stores.logs.register_ledger(head.log_id, "app", 1, version, 7, METADATA)
-    assert [mark.ledger_id for mark in await stores.logs.marked(head.log_id)] == [7]
+        await stores.logs.producers.register_ledger(head.log_id, "app", 1, version, 7, METADATA)
+    assert [mark.ledger_id for mark in await stores.logs.producers.marked(head.log_id)] == [7]
 
 
 @pytest.mark.parametrize("lost", ["nothing", "request", "reply"])
@@ -304,24 +306,24 @@ async def test_ledger_of_a_leader_is_marked_until_the_list_names_it(
     world: World, stores: MetadataStores, lost: str
 ) -> None:
     head = await new_log(stores)
-    await stores.logs.make_ledger(head.log_id, 6, METADATA)
+    await stores.logs.producers.make_ledger(head.log_id, 6, METADATA)
     if lost == "request":
         world.lose_next_request(stores.tree)
     elif lost == "reply":
         world.lose_next_reply(stores.tree)
-    made = await stores.logs.make_ledger(head.log_id, 7, METADATA)
+    made = await stores.logs.producers.make_ledger(head.log_id, 7, METADATA)
     assert await stores.ledgers.load(7) == made
-    marks = await stores.logs.marked(head.log_id)
+    marks = await stores.logs.producers.marked(head.log_id)
     assert [(mark.ledger_id, mark.is_staged, mark.is_made) for mark in marks] == [
         (6, False, True),
         (7, False, True),
     ]
     with pytest.raises(LedgerExistsError):
-        await stores.logs.make_ledger(head.log_id, 7, replace(METADATA, token=78))
+        await stores.logs.producers.make_ledger(head.log_id, 7, replace(METADATA, token=78))
     at = await head_of(stores, head.log_id)
     write = WriteHead("6" * 32, replace(head, token="6" * 32), at.version, listed=(7,))
     await stores.logs.write_head(head.log_id, write)
-    assert [mark.ledger_id for mark in await stores.logs.marked(head.log_id)] == [6]
+    assert [mark.ledger_id for mark in await stores.logs.producers.marked(head.log_id)] == [6]
     listed = await head_of(stores, head.log_id)
     again = WriteHead("7" * 32, replace(head, token="7" * 32), at.version, listed=(7,))
     with pytest.raises(MetadataVersionError):
@@ -331,10 +333,10 @@ async def test_ledger_of_a_leader_is_marked_until_the_list_names_it(
 
 async def test_ledger_that_was_claimed_is_listed_by_nobody(stores: MetadataStores) -> None:
     head = await new_log(stores)
-    await stores.logs.make_ledger(head.log_id, 7, METADATA)
+    await stores.logs.producers.make_ledger(head.log_id, 7, METADATA)
     for ledger_id in (7, 7, 8):
-        await stores.logs.claim_made(head.log_id, ledger_id)
-    (mark,) = await stores.logs.marked(head.log_id)
+        await stores.logs.producers.claim_made(head.log_id, ledger_id)
+    (mark,) = await stores.logs.producers.marked(head.log_id)
     assert (mark.ledger_id, mark.is_staged, mark.is_made) == (7, True, False)
     at = await head_of(stores, head.log_id)
     write = WriteHead("6" * 32, replace(head, token="6" * 32), at.version, listed=(7,))
@@ -342,7 +344,7 @@ async def test_ledger_that_was_claimed_is_listed_by_nobody(stores: MetadataStore
         await stores.logs.write_head(head.log_id, write)
     assert (await head_of(stores, head.log_id)) == at
     await stores.ledgers.delete(7)
-    await stores.logs.forget_mark(head.log_id, 7)
+    await stores.logs.producers.forget_mark(head.log_id, 7)
     with pytest.raises(LedgerNotFoundError):
         await stores.logs.write_head(head.log_id, write)
     assert (await head_of(stores, head.log_id)) == at
@@ -354,13 +356,13 @@ async def test_ledger_that_was_claimed_is_listed_by_nobody(stores: MetadataStore
 
 async def test_log_goes_only_when_nobody_can_make_a_ledger_for_it(stores: MetadataStores) -> None:
     head = await new_log(stores)
-    await stores.logs.make_ledger(head.log_id, 7, METADATA)
+    await stores.logs.producers.make_ledger(head.log_id, 7, METADATA)
     assert not await stores.logs.remove_log(head.log_id)
     assert await stores.logs.read_head(head.log_id) is not None
-    await stores.logs.forget_mark(head.log_id, 7)
+    await stores.logs.producers.forget_mark(head.log_id, 7)
     assert await stores.logs.remove_log(head.log_id)
     with pytest.raises(LogNotFoundError):
-        await stores.logs.make_ledger(head.log_id, 8, METADATA)
+        await stores.logs.producers.make_ledger(head.log_id, 8, METADATA)
     with pytest.raises(LedgerNotFoundError):
         await stores.ledgers.load(8)
 
@@ -382,21 +384,23 @@ async def test_deregistering_bumps_the_producer_and_leaves_a_mark(stores: Metada
     head = await new_log(stores)
     version = await new_producer(stores, head)
     for ledger_id in (7, 8):
-        await stores.logs.register_ledger(head.log_id, "app", 1, version, ledger_id, METADATA)
+        await stores.logs.producers.register_ledger(
+            head.log_id, "app", 1, version, ledger_id, METADATA
+        )
     record = ProducerRecord(epoch=1, runs=("run",))
-    bumped = await stores.logs.write_producer(head.log_id, "app", record, version, [7])
+    bumped = await stores.logs.producers.write(head.log_id, "app", record, version, [7])
     assert bumped != version
-    assert list(await stores.logs.registered(head.log_id, "app")) == [8]
-    again = await stores.logs.write_producer(head.log_id, "app", record, bumped, released=[8])
+    assert list(await stores.logs.producers.registered(head.log_id, "app")) == [8]
+    again = await stores.logs.producers.write(head.log_id, "app", record, bumped, released=[8])
     assert again != bumped
-    assert list(await stores.logs.registered(head.log_id, "app")) == []
-    (mark,) = await stores.logs.marked(head.log_id)
+    assert list(await stores.logs.producers.registered(head.log_id, "app")) == []
+    (mark,) = await stores.logs.producers.marked(head.log_id)
     assert (mark.ledger_id, mark.is_staged) == (7, True)
     with pytest.raises(MetadataVersionError):
-        await stores.logs.register_ledger(head.log_id, "app", 1, version, 9, METADATA)
-    await stores.logs.forget_mark(head.log_id, 7)
-    await stores.logs.forget_mark(head.log_id, 7)
-    assert list(await stores.logs.marked(head.log_id)) == []
+        await stores.logs.producers.register_ledger(head.log_id, "app", 1, version, 9, METADATA)
+    await stores.logs.producers.forget_mark(head.log_id, 7)
+    await stores.logs.producers.forget_mark(head.log_id, 7)
+    assert list(await stores.logs.producers.marked(head.log_id)) == []
 
 
 async def test_unlisting_marks_ledgers_in_the_same_transaction(stores: MetadataStores) -> None:
@@ -404,11 +408,11 @@ async def test_unlisting_marks_ledgers_in_the_same_transaction(stores: MetadataS
     at = await head_of(stores, head.log_id)
     write = WriteHead("6" * 32, replace(head, token="6" * 32), at.version, unlisted=(3, 4))
     await stores.logs.write_head(head.log_id, write)
-    marks = await stores.logs.marked(head.log_id)
+    marks = await stores.logs.producers.marked(head.log_id)
     assert [(mark.ledger_id, mark.is_staged) for mark in marks] == [(3, False), (4, False)]
     with pytest.raises(MetadataVersionError):
         await stores.logs.write_head(head.log_id, replace(write, unlisted=(5,)))
-    assert len(await stores.logs.marked(head.log_id)) == 2
+    assert len(await stores.logs.producers.marked(head.log_id)) == 2
 
 
 async def test_producers_of_any_name_are_kept_apart(stores: MetadataStores) -> None:
@@ -416,14 +420,14 @@ async def test_producers_of_any_name_are_kept_apart(stores: MetadataStores) -> N
     names = ["a/b", "..", "%2E%2E", "ü ber", "app"]
     for epoch, name in enumerate(names):
         record = ProducerRecord(epoch=epoch, runs=(name,))
-        await stores.logs.write_producer(head.log_id, name, record, None)
-    assert list(await stores.logs.producers(head.log_id)) == sorted(names)
+        await stores.logs.producers.write(head.log_id, name, record, None)
+    assert list(await stores.logs.producers.names(head.log_id)) == sorted(names)
     for epoch, name in enumerate(names):
-        found = await stores.logs.read_producer(head.log_id, name)
+        found = await stores.logs.producers.read(head.log_id, name)
         assert found is not None
         assert (found.value.epoch, found.value.runs) == (epoch, (name,))
     with pytest.raises(MetadataVersionError):
-        await stores.logs.write_producer(head.log_id, "app", ProducerRecord(), None)
+        await stores.logs.producers.write(head.log_id, "app", ProducerRecord(), None)
 
 
 async def test_deleted_log_frees_its_name_and_fails_what_was_on_its_way(
@@ -458,17 +462,19 @@ async def test_log_with_a_marked_ledger_is_not_removed(stores: MetadataStores) -
     await new_producer(stores, head)
     assert not await stores.logs.remove_log(head.log_id)
     assert list(await stores.logs.ids()) == [head.log_id]
-    assert list(await stores.logs.producers(head.log_id)) == ["app"], "it goes whole or not at all"
-    assert [mark.ledger_id for mark in await stores.logs.marked(head.log_id)] == [7]
+    assert list(await stores.logs.producers.names(head.log_id)) == ["app"], (
+        "it goes whole or not at all"
+    )
+    assert [mark.ledger_id for mark in await stores.logs.producers.marked(head.log_id)] == [7]
 
 
 async def test_log_with_a_registered_ledger_is_not_removed(stores: MetadataStores) -> None:
     head = await new_log(stores)
     version = await new_producer(stores, head)
-    await stores.logs.register_ledger(head.log_id, "app", 1, version, 7, METADATA)
+    await stores.logs.producers.register_ledger(head.log_id, "app", 1, version, 7, METADATA)
     with pytest.raises(MetadataVersionError):
         await stores.logs.remove_log(head.log_id)
-    assert list(await stores.logs.registered(head.log_id, "app")) == [7]
+    assert list(await stores.logs.producers.registered(head.log_id, "app")) == [7]
 
 
 async def test_members_of_a_queue_come_in_the_order_in_which_they_joined(

@@ -75,11 +75,11 @@ async def look(client: LedgerClient) -> Look:
     producers, still_open = {}, set()
     for name in (COPY, COUNTS):
         log_id = (await logs.open(name)).log_id
-        for app in await logs.store.producers(log_id):
-            found = await logs.store.read_producer(log_id, app)
+        for app in await logs.store.producers.names(log_id):
+            found = await logs.store.producers.read(log_id, app)
             assert found is not None
             producers[name, app] = (found.value.epoch, found.value.current_run)
-            for ledger_id in await logs.store.registered(log_id, app):
+            for ledger_id in await logs.store.producers.registered(log_id, app):
                 try:
                     metadata = await client.ledger_metadata(ledger_id)
                 except LedgerNotFoundError:

@@ -24,11 +24,11 @@ _DRIVER = [
     Mutation(
         "log_host_reads_registrations_before_the_record",
         f"{LOG}/host.py",
-        """producer = await self.store.read_producer(self.log_id, app)
-            ids = [i for i in await self.store.registered(self.log_id, app) if i in wanted]
+        """producer = await self.store.producers.read(self.log_id, app)
+            ids = wanted.intersection(await self.store.producers.registered(self.log_id, app))
 """,
-        """ids = [i for i in await self.store.registered(self.log_id, app) if i in wanted]
-            producer = await self.store.read_producer(self.log_id, app)
+        """ids = wanted.intersection(await self.store.producers.registered(self.log_id, app))
+            producer = await self.store.producers.read(self.log_id, app)
 """,
         "a registration that ended in between is ended again",
         equivalent="the write deletes a node that is gone, and fails as one of an old version does",
@@ -57,10 +57,10 @@ _DRIVER = [
         f"{LOG}/host.py",
         """        except LedgerLogError:
             return False
-        await self.store.forget_mark""",
+        await self.store.producers.forget_mark""",
         """        except LedgerLogError:
             pass
-        await self.store.forget_mark""",
+        await self.store.producers.forget_mark""",
         "a ledger that could not be sealed loses its mark and stays for ever",
     ),
     Mutation(
@@ -69,7 +69,7 @@ _DRIVER = [
         """        try:
             metadata = await self.ledgers.ledger_metadata(ledger_id)
             if not""",
-        """        await self.store.forget_mark(self.log_id, ledger_id)
+        """        await self.store.producers.forget_mark(self.log_id, ledger_id)
         try:
             metadata = await self.ledgers.ledger_metadata(ledger_id)
             if not""",
@@ -146,7 +146,7 @@ _SWEEPER = [
         "sweep_deleted_log_leaves_marked_ledgers",
         f"{LOG}/maintenance/sweeper.py",
         "        ledger_ids |= dict.fromkeys("
-        "m.ledger_id for m in await self._store.marked(log_id))\n",
+        "m.ledger_id for m in await self._producers.marked(log_id))\n",
         "",
         "ledgers of a deleted log that were only marked are never deleted",
     ),
@@ -154,10 +154,10 @@ _SWEEPER = [
         "sweep_deleted_log_reads_marks_first",
         f"{LOG}/maintenance/sweeper.py",
         """        await self._deregister_all(log_id)
-        ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._store.marked(log_id))
+        ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._producers.marked(log_id))
 """,
         "        ledger_ids |= dict.fromkeys("
-        "m.ledger_id for m in await self._store.marked(log_id))\n"
+        "m.ledger_id for m in await self._producers.marked(log_id))\n"
         "        await self._deregister_all(log_id)\n",
         "what was registered is marked after the marks were read, and stays",
     ),

@@ -146,12 +146,12 @@ _LOGS = [
     Mutation(
         "log_is_removed_before_its_producers",
         f"{METADATA}/logs/store.py",
-        """        for app in await self.producers(log_id):
-            found = await self.read_producer(log_id, app)
+        """        for app in await self.producers.names(log_id):
+            found = await self.producers.read(log_id, app)
             if found is not None:
-                await self.delete_producer(log_id, app, found.version)
+                await self.producers.delete(log_id, app, found.version)
 """,
-        """        for app in await self.producers(log_id):
+        """        for app in await self.producers.names(log_id):
             await self._nodes.delete_below(paths.producer(log_id, app))
             await self._nodes.delete(paths.producer(log_id, app))
 """,
@@ -182,7 +182,7 @@ _LOGS = [
     Mutation(
         "unlisted_ledgers_get_no_mark",
         f"{METADATA}/logs/store.py",
-        "        operations += await self._producers.marks(log_id, write.unlisted, LISTED)\n",
+        "        operations += await self.producers.marks(log_id, write.unlisted, LISTED)\n",
         "",
         "ledgers that no version names stay for ever",
     ),

@@ -129,7 +129,9 @@ def test_task_that_is_killed_among_its_rows_leaves_none_of_them(
             os.close(os.open(never, os.O_WRONLY | os.O_NONBLOCK))
     assert values(spark, log_name) == list(range(ROWS))
     found = log()
-    registered = client.run(lambda inner: logs_of(inner).store.registered(found.log_id, APP))
+    registered = client.run(
+        lambda inner: logs_of(inner).store.producers.registered(found.log_id, APP)
+    )
     assert len(set(registered) - set(ledgers(found))) == 1, "the killed attempt wrote nothing"
     assert not found.check(every_entry=True).findings
 

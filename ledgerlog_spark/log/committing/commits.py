@@ -52,6 +52,7 @@ class LogCommits:
         self._name = host.name
         self._log_id = host.log_id
         self._store = host.store
+        self._producers = host.store.producers
         self._ledgers = host.ledgers
 
     async def begin(
@@ -191,7 +192,7 @@ class LogCommits:
         Raises:
             MetadataError: The registrations could not be read.
         """
-        older = await self._store.registered_before(self._log_id, app, epoch)
+        older = await self._producers.registered_before(self._log_id, app, epoch)
         return (await seal_open(older, self._host)).sealed
 
     async def commit(
@@ -290,16 +291,16 @@ class LogCommits:
         """
         assert job.app.startswith(JOB_APP_PREFIX), job.app
         await self._store.sync()
-        if await self._store.read_producer(self._log_id, job.app) is None:
+        if await self._producers.read(self._log_id, job.app) is None:
             return
         while True:
             sweep = StagedSweep(self._name, app=job.app, staging_ttl_ms=-1)
             step = await self._host.run(sweep)
             if step.is_complete:
                 break
-        found = await self._store.read_producer(self._log_id, job.app)
+        found = await self._producers.read(self._log_id, job.app)
         if found is not None:
-            await self._store.delete_producer(self._log_id, job.app, found.version)
+            await self._producers.delete(self._log_id, job.app, found.version)
 
     async def _join(
         self,
@@ -335,7 +336,7 @@ class LogCommits:
                 syncs_first=attempt > 0,  # the registration checks the version that was read
             )
             try:
-                return await self._store.register_ledger(
+                return await self._producers.register_ledger(
                     self._log_id, job.app, joined.epoch, joined.version, ledger_id, metadata
                 )
             except MetadataVersionError:
@@ -365,17 +366,17 @@ class LogCommits:
         with contextlib.suppress(LedgerLogError):
             while len(left) > STEP_LEDGERS_MAX:
                 some, left = left[:STEP_LEDGERS_MAX], left[STEP_LEDGERS_MAX:]
-                version = await self._store.write_producer(
+                version = await self._producers.write(
                     self._log_id, app, after.producer.value, version, *_apart(some, listed)
                 )
-            await self._store.delete_producer(self._log_id, app, version, *_apart(left, listed))
+            await self._producers.delete(self._log_id, app, version, *_apart(left, listed))
 
     async def _forget_idle_job(self, app: str) -> None:
         """Delete such a producer whose commit had nothing to write, unless it owns a ledger."""
         with contextlib.suppress(LedgerLogError):
-            found = await self._store.read_producer(self._log_id, app)
+            found = await self._producers.read(self._log_id, app)
             if found is not None:
-                await self._store.delete_producer(self._log_id, app, found.version)
+                await self._producers.delete(self._log_id, app, found.version)
 
 
 def _apart(ledger_ids: Sequence[int], listed: frozenset[int]) -> tuple[list[int], list[int]]:

@@ -106,6 +106,7 @@ class LogChecker:
         self._name = host.name
         self._log_id = host.log_id
         self._store = host.store
+        self._producers = host.store.producers
         self._ledgers = host.ledgers
 
     async def check(
@@ -138,7 +139,7 @@ class LogChecker:
         if not ledger_ids:
             return ()
         now_ms = await self._store.now_ms(self._log_id)
-        made = await self._store.created_ms(ledger_ids)
+        made = await self._producers.created_ms(ledger_ids)
         return tuple(
             ledger_id
             for ledger_id, created_ms in zip(ledger_ids, made, strict=True)
@@ -148,10 +149,10 @@ class LogChecker:
     async def _known(self) -> _Known:
         own = await self.own_ledgers()
         staged = await self._staged()
-        before = await self._store.marked(self._log_id)
+        before = await self._producers.marked(self._log_id)
         staged |= {mark.ledger_id for mark in before if mark.is_made}
         listed = await self._listed()
-        after = await self._store.marked(self._log_id)
+        after = await self._producers.marked(self._log_id)
         marked = {mark.ledger_id for mark in after if not mark.is_made}
         strangers = tuple(sorted(own - staged - marked - set(listed)))
         return _Known(listed, staged, marked, strangers)
@@ -210,8 +211,8 @@ class LogChecker:
 
     async def _staged(self) -> set[int]:
         found: set[int] = set()
-        for app in await self._store.producers(self._log_id):
-            found.update(await self._store.registered(self._log_id, app))
+        for app in await self._producers.names(self._log_id):
+            found.update(await self._producers.registered(self._log_id, app))
         return found
 
     async def _metadata(self, ledger_id: int) -> LedgerMetadata | None:

@@ -170,7 +170,7 @@ class Sweeper:
         host = LogHost(
             log_id, log_id, store=self._store, ledgers=self._ledgers, random=self._random
         )
-        marked = [mark.ledger_id for mark in await self._store.marked(log_id)]
+        marked = [mark.ledger_id for mark in await self._store.producers.marked(log_id)]
         kept = tuple([i for i in marked if not await host.drop_ledger(i)])
         is_removed = not kept and await self._store.remove_log(log_id)
         deleted = len(marked) - len(kept)
@@ -189,6 +189,7 @@ class _LogSweep:
     ) -> None:
         self._host = host
         self._store = host.store
+        self._producers = host.store.producers
         self._head = head
         self._log_id = head.log_id
         self._clock = clock
@@ -236,8 +237,8 @@ class _LogSweep:
         """End registrations that are too old; only present ones can be due early."""
         ttl_ms = self._properties.staging_ttl_ms
         deregistered, next_due_ms = 0, now_ms + ttl_ms + 1
-        for app in await self._store.producers(self._log_id):
-            staged = await self._store.staged(self._log_id, app)
+        for app in await self._producers.names(self._log_id):
+            staged = await self._producers.staged(self._log_id, app)
             young = [s.registered_ms for s in staged if now_ms - s.registered_ms <= ttl_ms]
             if young:
                 next_due_ms = min(next_due_ms, min(young) + ttl_ms + 1)
@@ -289,11 +290,11 @@ class _LogSweep:
 
     async def _claimed(self, now_ms: int, ttl_ms: int) -> Sequence[MarkedLedger]:
         """The marks, after no leader can list older ledgers any more (LOGS.md#W11)."""
-        marked = await self._store.marked(self._log_id)
+        marked = await self._producers.marked(self._log_id)
         late = [mark for mark in marked if mark.is_made and now_ms - mark.marked_ms > ttl_ms]
         for mark in late:
-            await self._store.claim_made(self._log_id, mark.ledger_id)
-        return await self._store.marked(self._log_id) if late else marked
+            await self._producers.claim_made(self._log_id, mark.ledger_id)
+        return await self._producers.marked(self._log_id) if late else marked
 
     async def _sweep_pages(self, now_ms: int, grace_ms: int) -> int:
         tokens = [
@@ -311,8 +312,8 @@ class _LogSweep:
 
     async def _sweep_producers(self, now_ms: int) -> None:
         sealed: dict[str, int] = {}
-        for app in await self._store.producers(self._log_id):
-            found = await self._store.read_producer(self._log_id, app)
+        for app in await self._producers.names(self._log_id):
+            found = await self._producers.read(self._log_id, app)
             if found is None:
                 continue
             if await self._are_older_closed(app, found.value.epoch):
@@ -326,7 +327,7 @@ class _LogSweep:
         """Close open ledgers of replaced runs, in case no other process could (LOGS.md#P6)."""
         if epoch == 1 or self._due.sealed.get(app) == epoch:
             return True
-        older = await self._store.registered_before(self._log_id, app, epoch)
+        older = await self._producers.registered_before(self._log_id, app, epoch)
         return not (await self._seal(older)).left
 
     async def _seal(self, ledger_ids: Sequence[int]) -> Sealed:
@@ -341,11 +342,11 @@ class _LogSweep:
         is_due = idle_ms > self._properties.txn_retention_ms
         if len(found.value.runs) <= 1 or not is_due:
             return
-        if await self._store.registered(self._log_id, app):
+        if await self._producers.registered(self._log_id, app):
             return
         shrunk = replace(found.value, runs=found.value.runs[-1:])
         with contextlib.suppress(MetadataVersionError):  # it came back to life
-            await self._store.write_producer(self._log_id, app, shrunk, found.version)
+            await self._producers.write(self._log_id, app, shrunk, found.version)
 
     async def _forget_job(self, app: str, found: Versioned[ProducerRecord], now_ms: int) -> None:
         """Delete a producer that was made for one job, `stagingTtlMs` after its last change."""
@@ -354,7 +355,7 @@ class _LogSweep:
             return
         # Refused while a ledger is registered: the job may still be at work.
         with contextlib.suppress(MetadataVersionError):
-            await self._store.delete_producer(self._log_id, app, found.version)
+            await self._producers.delete(self._log_id, app, found.version)
 
     async def sweep_deleted(self) -> Swept:
         """Ledgers first, then the records (LOGS.md#W10); the deletion made every commit fail."""
@@ -372,7 +373,7 @@ class _LogSweep:
         items = await self._items(log_id, self._head)
         ledger_ids = dict.fromkeys(sorted(listed_ledgers(self._head, items)))
         await self._deregister_all(log_id)
-        ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._store.marked(log_id))
+        ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._producers.marked(log_id))
         if self._head.kind is LogKind.LEADER:
             # A leader that died before it listed a ledger left it without an owner (LOGS.md#U19).
             ledger_ids |= dict.fromkeys(sorted(await LogChecker(self._host).own_ledgers()))
@@ -427,15 +428,13 @@ class _LogSweep:
 
     async def _deregister_all(self, log_id: str) -> None:
         """Change every producer record, so that no task can register a ledger unseen afterwards."""
-        for app in await self._store.producers(log_id):
+        for app in await self._producers.names(log_id):
             while True:
-                found = await self._store.read_producer(log_id, app)
+                found = await self._producers.read(log_id, app)
                 if found is None:
                     break
-                ledger_ids = list(await self._store.registered(log_id, app))[:STEP_LEDGERS_MAX]
-                await self._store.write_producer(
-                    log_id, app, found.value, found.version, ledger_ids
-                )
+                ledger_ids = list(await self._producers.registered(log_id, app))[:STEP_LEDGERS_MAX]
+                await self._producers.write(log_id, app, found.value, found.version, ledger_ids)
                 if not ledger_ids:
                     break
 

@@ -73,19 +73,19 @@ class LogProducers:
         self._paths = nodes.paths
         self._ledgers = ledgers
 
-    async def read_producer(self, log_id: str, app: str) -> Versioned[ProducerRecord] | None:
+    async def read(self, log_id: str, app: str) -> Versioned[ProducerRecord] | None:
         """The producer record, None when it does not exist (in this replica)."""
         with contextlib.suppress(NodeMissingError):
             node = await self._tree.get(self._paths.producer(log_id, app))
             return Versioned(decode_producer(node.value), node.version)
         return None
 
-    async def producers(self, log_id: str) -> Sequence[str]:
+    async def names(self, log_id: str) -> Sequence[str]:
         """Names of all producers, sorted."""
         segments = await self._nodes.children(self._paths.producers(log_id))
         return sorted(map(app_of_segment, segments))
 
-    async def write_producer(
+    async def write(
         self,
         log_id: str,
         app: str,
@@ -112,7 +112,7 @@ class LogProducers:
         operations += await self._ended(log_id, app, deregistered, released)
         return version_of((await self._nodes.transact(operations))[0])
 
-    async def delete_producer(
+    async def delete(
         self,
         log_id: str,
         app: str,
@@ -122,7 +122,7 @@ class LogProducers:
     ) -> None:
         """Delete a producer and end its last registrations. Its name must never be used again.
 
-        The ledgers get marks as in `write_producer`.
+        The ledgers get marks as in `write`.
 
         Raises:
             MetadataVersionError: It has another version, or has other registrations. Nothing was

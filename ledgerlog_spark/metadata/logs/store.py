@@ -80,7 +80,11 @@ class PagesNode:
 
 
 class LogStore:
-    """Logs beside the ledgers at one root: names, heads, pages, producers and their ledgers."""
+    """Logs beside the ledgers at one root: names, heads, pages.
+
+    Attributes:
+        producers: Producers of all logs, their ledgers, and marks of ledgers.
+    """
 
     def __init__(self, tree: ZnodeTree, root: str, ledgers: LedgerStore) -> None:
         """Logs of the cluster at `root`; `ledgers` is the store of the same tree and root."""
@@ -88,22 +92,7 @@ class LogStore:
         self._root = root
         self._nodes = nodes = LogNodes(tree, root)
         self._paths = nodes.paths
-        self._producers = producers = LogProducers(nodes, ledgers)
-        # The calls of `LogProducers`: producers and their ledgers.
-        self.read_producer = producers.read_producer
-        self.producers = producers.producers
-        self.write_producer = producers.write_producer
-        self.delete_producer = producers.delete_producer
-        self.registered = producers.registered
-        self.registered_before = producers.registered_before
-        self.staged = producers.staged
-        self.register_ledger = producers.register_ledger
-        self.make_ledger = producers.make_ledger
-        self.claim_made = producers.claim_made
-        self.created_ms = producers.created_ms
-        self.marked = producers.marked
-        self.marked_ms = producers.marked_ms
-        self.forget_mark = producers.forget_mark
+        self.producers = LogProducers(nodes, ledgers)
 
     async def create_log(self, head: LogHead, pages: Sequence[bytes]) -> Versioned[LogHead]:
         """Make a log under `head.name` and `head.log_id`, in one transaction.
@@ -222,10 +211,10 @@ class LogStore:
             return False
         # A task may register a ledger until its producer record is gone, and a new producer may
         # come until the node above is: both are refused by the store when they are not empty.
-        for app in await self.producers(log_id):
-            found = await self.read_producer(log_id, app)
+        for app in await self.producers.names(log_id):
+            found = await self.producers.read(log_id, app)
             if found is not None:
-                await self.delete_producer(log_id, app, found.version)
+                await self.producers.delete(log_id, app, found.version)
         with contextlib.suppress(NodeMissingError):
             await self._tree.delete(paths.producers(log_id))
         # A leader may make a ledger, and another pass mark one that it cannot seal, until there is
@@ -316,8 +305,8 @@ class LogStore:
             operations.append(SetNode(path, record, write.producer_version))
         if write.pages_version is not None:
             operations.append(CheckNode(paths.pages(log_id, write.token), write.pages_version))
-        operations += await self._producers.listings(log_id, write.listed, write.head_version)
-        operations += await self._producers.marks(log_id, write.unlisted, LISTED)
+        operations += await self.producers.listings(log_id, write.listed, write.head_version)
+        operations += await self.producers.marks(log_id, write.unlisted, LISTED)
         return version_of((await self._nodes.transact(operations))[0])
 
     async def touch_pages(self, log_id: str, token: str) -> Version:

@@ -61,7 +61,7 @@ async def unlisted(world: LeaderWorld) -> set[int]:
     head = (await log.state()).head
     listed = {ledger.ledger_id for ledger in head.open_ledgers}
     listed |= {item.ledger_id for item in (await log.snapshot()).items}
-    listed |= {mark.ledger_id for mark in await stores.logs.marked(log.log_id)}
+    listed |= {mark.ledger_id for mark in await stores.logs.producers.marked(log.log_id)}
     return {ledger_id async for ledger_id in client.list_ledgers()} - listed
 
 
@@ -161,7 +161,7 @@ async def test_ledger_of_a_leader_that_died_before_it_was_listed_is_swept(
     leader = await world.lead()
     await leader.append(b"one")
     made = await client.create_registered_ledger(
-        partial(stores.logs.make_ledger, log.log_id), LedgerSpec(Quorum(3, 3, 2))
+        partial(stores.logs.producers.make_ledger, log.log_id), LedgerSpec(Quorum(3, 3, 2))
     )
     if is_listed:
         found = await stores.logs.read_head(log.log_id)

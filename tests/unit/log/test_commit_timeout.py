@@ -44,7 +44,9 @@ async def fails_late(*_: object, **__: object) -> Any:
     raise MetadataUnknownError("no answer")
 
 
-@pytest.mark.parametrize("request_name", ["sync", "read_head", "read_producer", "registered"])
+@pytest.mark.parametrize(
+    "request_name", ["sync", "read_head", "producers.read", "producers.registered"]
+)
 async def test_commit_that_gets_no_answer_to_a_read_ends_in_time_and_happened_not(
     world: LogWorld, request_name: str
 ) -> None:
@@ -52,8 +54,10 @@ async def test_commit_that_gets_no_answer_to_a_read_ends_in_time_and_happened_no
     job = await log.begin(schema=SCHEMA)
     ranges = [await write(log, job, "a")]
     store: Any = log.host.store
-    call = getattr(store, request_name)
-    setattr(store, request_name, never)
+    part, _, request_name = request_name.rpartition(".")
+    requests = getattr(store, part) if part else store
+    call = getattr(requests, request_name)
+    setattr(requests, request_name, never)
     loop = asyncio.get_running_loop()
     began = loop.time()
     with pytest.raises(LogTimeoutError, match="nothing was changed") as failed:
@@ -61,7 +65,7 @@ async def test_commit_that_gets_no_answer_to_a_read_ends_in_time_and_happened_no
     assert 5 <= loop.time() - began < 6
     error = failed.value
     assert (error.definite, error.retriable, error.timeout_ms) == (True, True, 5_000)
-    setattr(store, request_name, call)
+    setattr(requests, request_name, call)
     assert (await log.commit(job, ranges)).status is CommitStatus.COMMITTED
 
 
@@ -135,7 +139,7 @@ async def test_other_changes_have_the_same_deadline(
 async def test_job_that_cannot_begin_ends_in_time(world: LogWorld) -> None:
     log = await world.logs().create("flights")
     store: Any = log.host.store
-    store.write_producer = fails_late
+    store.producers.write = fails_late
     loop = asyncio.get_running_loop()
     began = loop.time()
     with pytest.raises((LogTimeoutError, MetadataUnknownError)) as failed:

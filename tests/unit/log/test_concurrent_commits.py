@@ -80,10 +80,10 @@ class Cluster:
         stores = self.session()
         log = await self.logs(stores).open("flights")
         job: Job = await log.begin()
-        producer = await stores.logs.read_producer(log.log_id, job.app)
+        producer = await stores.logs.producers.read(log.log_id, job.app)
         assert producer is not None
         self._ledger_id += 1
-        await stores.logs.register_ledger(
+        await stores.logs.producers.register_ledger(
             log.log_id, job.app, 1, producer.version, self._ledger_id, METADATA
         )
         staged = StagedRange(self._ledger_id, 1, 9, 9, rows=10, size_bytes=1_000, statistics=b"")

@@ -52,7 +52,7 @@ async def test_records_that_are_truncated_while_they_are_read_are_not_lost(
         assert (await anext(records)).value == b"0"
         log = await world.log()
         await log.truncate(3)
-        gone = {mark.ledger_id for mark in await log.host.store.marked(log.log_id)}
+        gone = {mark.ledger_id for mark in await log.host.store.producers.marked(log.log_id)}
         assert len(gone) == 3
         for ledger_id in gone:
             await world.client().delete_ledger(ledger_id)

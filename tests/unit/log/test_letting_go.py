@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from copy import copy
 from typing import Any
 
 import pytest
@@ -31,12 +32,14 @@ class Between:
     def __init__(self, store: Any, happens: Any) -> None:
         self._store = store
         self._happens = happens
+        self.producers = copy(store.producers)
+        self.producers.marked = self._marked
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def marked(self, log_id: str) -> list[MarkedLedger]:
-        found = await self._store.marked(log_id)
+    async def _marked(self, log_id: str) -> list[MarkedLedger]:
+        found = await self._store.producers.marked(log_id)
         await self._happens()
         return list(found)
 
@@ -69,7 +72,7 @@ async def test_ledger_that_is_marked_anew_while_a_pass_runs_has_its_time_of_grac
     await commit(log, "x", mode=WriteMode.OVERWRITE)
     world.skip(8 * DAY_MS)
     await logs.sweeper().sweep(log.log_id)
-    assert [mark.ledger_id for mark in await logs.store.marked(log.log_id)] == [ledger_id]
+    assert [mark.ledger_id for mark in await logs.store.producers.marked(log.log_id)] == [ledger_id]
     await batch(1)
     world.skip(2 * DAY_MS)
     await logs.sweeper().sweep(log.log_id)
@@ -183,12 +186,12 @@ async def test_all_ledgers_that_a_deleted_log_keeps_have_marks_before_its_list_g
     await logs.sweeper().sweep(log.log_id)
     await log.delete()
     world.skip(2 * DAY_MS)
-    assert await logs.store.marked(log.log_id) == []
+    assert await logs.store.producers.marked(log.log_id) == []
     client: Any = Unsealable(world.client(), set(ledger_ids[:5]))
     sweeper = Logs(store=logs.store, ledgers=client).sweeper()
     for _ in range(2):
         assert (await sweeper.sweep(log.log_id)).ledgers_kept == tuple(ledger_ids[:5])
-        marks = await logs.store.marked(log.log_id)
+        marks = await logs.store.producers.marked(log.log_id)
         assert [mark.ledger_id for mark in marks] == ledger_ids[:5]
     client.ledger_ids.clear()
     assert (await sweeper.sweep(log.log_id)).is_removed
@@ -289,10 +292,10 @@ async def test_marks_are_of_the_newest_time_they_were_made(world: LogWorld) -> N
     log = await logs.create("flights")
     await commit(log, "x")
     first = (await log.snapshot()).items[0].ledger_id
-    assert await logs.store.marked_ms(log.log_id, first) is None
+    assert await logs.store.producers.marked_ms(log.log_id, first) is None
     await commit(log, "y")
     await log.truncate(60)
-    (mark, _) = await logs.store.marked(log.log_id)
+    (mark, _) = await logs.store.producers.marked(log.log_id)
     assert mark.ledger_id == first
-    assert await logs.store.marked_ms(log.log_id, first) == mark.marked_ms
+    assert await logs.store.producers.marked_ms(log.log_id, first) == mark.marked_ms
     assert await payloads(log) == of("y")

@@ -374,9 +374,9 @@ async def test_producers_made_up_for_jobs_are_forgotten_and_their_rows_stay(
     dead = await log.begin(schema=SCHEMA)
     world.skip(8 * DAY_MS)
     await logs.sweeper().sweep(log.log_id)
-    assert list(await logs.store.producers(log.log_id)) == ["nightly"]
-    assert list(await logs.store.registered(log.log_id, "nightly")) == []
-    assert list(await logs.store.marked(log.log_id)) == []
+    assert list(await logs.store.producers.names(log.log_id)) == ["nightly"]
+    assert list(await logs.store.producers.registered(log.log_id, "nightly")) == []
+    assert list(await logs.store.producers.marked(log.log_id)) == []
     for gone in (job, dead):
         with pytest.raises(ProducerFencedError):
             await log.open_range(gone)

@@ -196,7 +196,7 @@ async def test_restore_leaves_no_producer_behind_whether_it_succeeds_or_not(
     await log.restore(0)
     with pytest.raises(VersionNotAvailableError):
         await log.restore(9)
-    assert await logs.store.producers(log.log_id) == ["etl"]
+    assert await logs.store.producers.names(log.log_id) == ["etl"]
 
 
 async def test_merge_reads_the_same_in_every_version_and_leaves_one_ledger_after_the_grace(

@@ -91,17 +91,17 @@ async def test_shrinking_keeps_the_last_run_and_writes_nothing_when_it_is_the_on
     store, sweeper = logs.store, logs.sweeper()
     world.skip(29 * DAY_MS)
     await sweeper.sweep(log.log_id)
-    young = await store.read_producer(log.log_id, "monthly")
+    young = await store.producers.read(log.log_id, "monthly")
     assert young is not None
     assert young.value.runs == ("query/0", "query/1", "query/2")
     world.skip(2 * DAY_MS)
     await sweeper.sweep(log.log_id)
-    shrunk = await store.read_producer(log.log_id, "monthly")
+    shrunk = await store.producers.read(log.log_id, "monthly")
     assert shrunk is not None
     assert shrunk.value == replace(young.value, runs=("query/2",))
     world.skip(31 * DAY_MS)
     await sweeper.sweep(log.log_id)
-    assert await store.read_producer(log.log_id, "monthly") == shrunk
+    assert await store.producers.read(log.log_id, "monthly") == shrunk
 
 
 def join(record: ProducerRecord, run: str, batch_id: int) -> Joined:
@@ -204,7 +204,7 @@ async def test_restore_that_got_through_is_not_an_error_because_its_producer_sta
         raise MetadataUnavailableError("the store went away")
 
     store: Any = log.host.store
-    store.delete_producer = fails
+    store.producers.delete = fails
     assert (await log.restore(1)).version == 3
     assert await payloads(log) == of("x")
 

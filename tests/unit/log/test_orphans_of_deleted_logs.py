@@ -52,7 +52,7 @@ async def test_ledger_that_a_leader_makes_during_the_last_sweep_is_deleted_by_th
     await logs.delete("orders")
     world.skip(2 * DAY_MS)
     store: Any = logs.store
-    place = store if step == "marked" else store._tree
+    place = store.producers if step == "marked" else store._tree
     method, _, node = step.partition(" ")
     call = getattr(place, method)
     made = []
@@ -63,7 +63,7 @@ async def test_ledger_that_a_leader_makes_during_the_last_sweep_is_deleted_by_th
             with contextlib.suppress(LogNotFoundError):
                 made.append(
                     await client.create_registered_ledger(
-                        partial(store.make_ledger, log.log_id),
+                        partial(store.producers.make_ledger, log.log_id),
                         LedgerSpec(Quorum(3, 3, 2)),
                     )
                 )
@@ -87,15 +87,15 @@ async def test_mark_that_another_pass_makes_meanwhile_leaves_the_rest_to_the_nex
     await logs.delete("flights")
     world.skip(2 * DAY_MS)
     store: Any = logs.store
-    marked = store.marked
+    marked = store.producers.marked
 
     async def marked_behind(log_id: str) -> Any:
         found = await marked(log_id)
-        monkeypatch.setattr(store, "marked", marked)
+        monkeypatch.setattr(store.producers, "marked", marked)
         await store._tree.create(store._paths.mark(log_id, 99), b"listed")
         return found
 
-    monkeypatch.setattr(store, "marked", marked_behind)
+    monkeypatch.setattr(store.producers, "marked", marked_behind)
     assert not (await logs.sweeper().sweep(log.log_id)).is_removed
     assert (await logs.sweeper().sweep(log.log_id)).is_removed
 

@@ -74,7 +74,7 @@ async def test_a_process_whose_clock_is_wrong_drops_what_is_due_by_the_stores_an
     await logs.sweeper().sweep(log.log_id)
     assert await payloads(log) == of("x", "y", "z")
     assert (await log.state()).head.oldest_version == 0
-    assert running.app in await logs.store.producers(log.log_id)
+    assert running.app in await logs.store.producers.names(log.log_id)
     world.skip(7 * DAY_MS + 1_000)
     await log.retain()
     await logs.sweeper().sweep(log.log_id)

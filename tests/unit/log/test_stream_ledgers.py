@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from copy import copy
 from typing import Any
 
 import pytest
@@ -148,7 +149,7 @@ async def test_batches_an_hour_apart_meet_ledgers_that_are_sealed_and_let_go(
         assert await is_closed(world, ranges[-1])
     assert len({staged.ledger_id for staged in ranges}) == 4
     assert await payloads(stream.log) == [b"batch %d" % n for n in range(4)]
-    assert not await stream.log.host.store.registered(stream.log.log_id, stream.app)
+    assert not await stream.log.host.store.producers.registered(stream.log.log_id, stream.app)
 
 
 def reap(stream: Stream) -> None:
@@ -382,6 +383,8 @@ class CrossedStore:
         self._store = store
         self._left = {"head": times, "producer": times}
         self._before = before
+        self.producers = copy(store.producers)
+        self.producers.write = self._write_producer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -390,9 +393,9 @@ class CrossedStore:
         await self._cross("head")
         return await self._store.write_head(*arguments)
 
-    async def write_producer(self, *arguments: Any) -> Any:
+    async def _write_producer(self, *arguments: Any) -> Any:
         await self._cross("producer")
-        return await self._store.write_producer(*arguments)
+        return await self._store.producers.write(*arguments)
 
     async def _cross(self, what: str) -> None:
         if self._left[what]:

@@ -74,7 +74,7 @@ class CutOff:
         store = self.world.logs().store
         (log_id,) = await store.ids()
         for ledger_id in ledger_ids:
-            await store.claim_made(log_id, ledger_id)
+            await store.producers.claim_made(log_id, ledger_id)
 
     async def swept(self, ledger_ids: Sequence[int]) -> None:
         """Passes of upkeep elsewhere deleted them."""
@@ -102,7 +102,7 @@ async def test_a_roll_goes_on_in_another_ledger(world: LeaderWorld, how: str) ->
     assert await leader.close() == 2
     assert await world.values() == [b"before", b"behind"]
     (log_id,) = await late.store.ids()
-    assert list(await late.store.marked(log_id)) == []
+    assert list(await late.store.producers.marked(log_id)) == []
 
 
 @pytest.mark.parametrize("how", ["claimed", "swept"])
@@ -142,7 +142,7 @@ async def test_a_mark_that_this_replica_does_not_have_yet_is_looked_for_again() 
     assert at is not None
     assert isinstance(behind.tree, MemoryTree)
     behind.tree.hold_reads()
-    await leaders.logs.make_ledger(head.log_id, 7, METADATA)
+    await leaders.logs.producers.make_ledger(head.log_id, 7, METADATA)
     write = WriteHead(token(6), replace(head, token=token(6)), at.version, listed=(7,))
     await behind.logs.write_head(head.log_id, write)
-    assert list(await leaders.logs.marked(head.log_id)) == []
+    assert list(await leaders.logs.producers.marked(head.log_id)) == []

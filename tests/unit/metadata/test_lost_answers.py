@@ -49,14 +49,14 @@ async def new_producer(stores: MetadataStores) -> Version:
     """Beside a ledger, so that the directory of records is there."""
     await stores.ledgers.create(6, metadata_of(6))
     record = ProducerRecord(epoch=1, runs=("run",))
-    return await stores.logs.write_producer(token(1), "app", record, None)
+    return await stores.logs.producers.write(token(1), "app", record, None)
 
 
 async def make(stores: MetadataStores, how: str, version: Version) -> None:
     if how == "made":
-        await stores.logs.make_ledger(token(1), 7, metadata_of(7))
+        await stores.logs.producers.make_ledger(token(1), 7, metadata_of(7))
     else:
-        await stores.logs.register_ledger(token(1), "app", 1, version, 7, metadata_of(7))
+        await stores.logs.producers.register_ledger(token(1), "app", 1, version, 7, metadata_of(7))
 
 
 async def test_of_a_log_that_was_made(stores: MetadataStores) -> None:

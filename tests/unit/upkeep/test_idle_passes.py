@@ -88,12 +88,12 @@ class Cluster:
     ) -> None:  # fmt: skip
         kind = JobKind.STREAM if app else JobKind.BATCH
         job = await log.begin(app=app, batch_id=batch_id, kind=kind)
-        producer = await self.stores.logs.read_producer(log.log_id, job.app)
+        producer = await self.stores.logs.producers.read(log.log_id, job.app)
         assert producer is not None
         staged = []
         for number in range(ranges + unlisted):
             self._ledger_id += 1
-            await self.stores.logs.register_ledger(
+            await self.stores.logs.producers.register_ledger(
                 log.log_id,
                 job.app,
                 producer.value.epoch,
@@ -112,10 +112,10 @@ class Cluster:
     async def one_ledger(self, log: Log, ranges: int) -> None:
         """Many ranges, all in one ledger: they cost the store next to nothing to make."""
         job = await log.begin()
-        producer = await self.stores.logs.read_producer(log.log_id, job.app)
+        producer = await self.stores.logs.producers.read(log.log_id, job.app)
         assert producer is not None
         self._ledger_id += 1
-        await self.stores.logs.register_ledger(
+        await self.stores.logs.producers.register_ledger(
             log.log_id, job.app, 1, producer.version, self._ledger_id, METADATA
         )
         size = {"rows": 10, "size_bytes": LARGE_BYTES, "statistics": b""}
@@ -200,8 +200,8 @@ def test_job_that_is_committed_for_good_leaves_no_producer_behind(run: Any) -> N
         before = await cluster.counted(cluster.commit(log, 3, is_last=False))
         after = await cluster.counted(cluster.commit(log, 3, unlisted=1))
         assert after - before == Counter(transact=2, stat=1), "the ledger, its mark, the end"
-        assert len(await cluster.stores.logs.producers(log.log_id)) == 2
-        (mark,) = await cluster.stores.logs.marked(log.log_id)
+        assert len(await cluster.stores.logs.producers.names(log.log_id)) == 2
+        (mark,) = await cluster.stores.logs.producers.marked(log.log_id)
         assert mark.is_staged
         swept = await cluster.logs.sweeper().sweep(log.log_id)
         assert swept.ledgers_deleted == 1
@@ -219,7 +219,7 @@ def test_job_without_rows_leaves_no_producer_behind(run: Any) -> None:
         after = await cluster.counted(cluster.commit(log, 0))
         assert after - before == Counter(get=1, transact=1)
         await cluster.commit(log, 0, unlisted=1)  # a task is perhaps still at work
-        assert len(await cluster.stores.logs.producers(log.log_id)) == 2
+        assert len(await cluster.stores.logs.producers.names(log.log_id)) == 2
 
     run(work)
 
@@ -228,8 +228,8 @@ def test_job_of_many_ledgers_is_forgotten_in_steps(run: Any) -> None:
     async def work(cluster: Cluster) -> None:
         log = await cluster.logs.create("batches")
         await cluster.commit(log, 2_500)
-        assert list(await cluster.stores.logs.producers(log.log_id)) == []
-        assert list(await cluster.stores.logs.marked(log.log_id)) == []
+        assert list(await cluster.stores.logs.producers.names(log.log_id)) == []
+        assert list(await cluster.stores.logs.producers.marked(log.log_id)) == []
 
     run(work)
 
@@ -238,7 +238,7 @@ def test_named_producer_stays_after_its_commit(run: Any) -> None:
     async def work(cluster: Cluster) -> None:
         log = await cluster.logs.create("batches")
         await cluster.commit(log, 1, app="nightly")
-        assert list(await cluster.stores.logs.producers(log.log_id)) == ["nightly"]
+        assert list(await cluster.stores.logs.producers.names(log.log_id)) == ["nightly"]
 
     run(work)
 

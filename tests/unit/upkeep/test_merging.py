@@ -124,7 +124,7 @@ async def test_merge_of_what_was_truncated_meanwhile_comes_to_nothing(world: Row
     done = await merger.merge()
     assert (done.ledgers, done.lost) == (0, 1)
     assert await numbers(log) == list(range(30, 60))
-    producers = await world.logs().store.producers(log.log_id)
+    producers = await world.logs().store.producers.names(log.log_id)
     assert len(producers) == 6
     await world.logs().sweeper().sweep(log.log_id)
     assert (await log.check()).orphans == ()

@@ -33,7 +33,7 @@ def shrink_forgets_the_last_run(patch: pytest.MonkeyPatch) -> None:
         idle_ms = now_ms - found.value.time_ms
         if found.value.runs and idle_ms > self._properties.txn_retention_ms:
             shrunk = replace(found.value, runs=())
-            await self._store.write_producer(self._log_id, app, shrunk, found.version)
+            await self._store.producers.write(self._log_id, app, shrunk, found.version)
 
     patch.setattr(_LogSweep, "_shrink", shrink)
 
@@ -61,10 +61,10 @@ def deleted_log_is_removed_from_its_leaves(patch: pytest.MonkeyPatch) -> None:
 
     async def remove(self: LogStore, log_id: str) -> bool:
         paths = self._paths
-        for app in await self.producers(log_id):
-            found = await self.read_producer(log_id, app)
+        for app in await self.producers.names(log_id):
+            found = await self.producers.read(log_id, app)
             if found is not None:
-                await self.delete_producer(log_id, app, found.version)
+                await self.producers.delete(log_id, app, found.version)
         await self._nodes.delete(paths.producers(log_id))
         for name in await self._nodes.children(paths.log(log_id)):
             path = f"{paths.log(log_id)}/{name}"
@@ -115,21 +115,21 @@ def open_ledgers_are_deleted(patch: pytest.MonkeyPatch) -> None:
 
     async def drop(self: LogHost, ledger_id: int) -> None:
         await self.ledgers.delete_ledger(ledger_id)
-        await self.store.forget_mark(self.log_id, ledger_id)
+        await self.store.producers.forget_mark(self.log_id, ledger_id)
 
     patch.setattr(LogHost, "drop_ledger", drop)
 
 
 def released_ledgers_get_no_mark(patch: pytest.MonkeyPatch) -> None:
     """A job that is forgotten leaves the ledgers that it did not commit to nobody."""
-    delete = LogProducers.delete_producer
+    delete = LogProducers.delete
 
     async def unmarked(
         self: Any, log_id: str, app: str, version: Any, gone: Any = (), released: Any = ()
     ) -> None:
         await delete(self, log_id, app, version, (), (*gone, *released))
 
-    patch.setattr(LogProducers, "delete_producer", unmarked)
+    patch.setattr(LogProducers, "delete", unmarked)
 
 
 def unlisted_ledgers_get_no_mark(patch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def registration_ignores_the_producer(patch: pytest.MonkeyPatch) -> None:
     register = LogProducers.register_ledger
 
     async def unchecked(self: Any, log_id: str, app: str, epoch: int, _: Any, *more: Any) -> Any:
-        found = await self.read_producer(log_id, app)
+        found = await self.read(log_id, app)
         assert found is not None
         return await register(self, log_id, app, epoch, found.version, *more)
 

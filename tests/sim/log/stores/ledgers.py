@@ -44,7 +44,7 @@ async def produce(process: StoreProcess) -> None:
             if not apps:
                 apps.append(f"app-{next(world.numbers)}")
                 record = ProducerRecord(epoch=1, runs=("run",))
-                await process.logs.write_producer(log_id, apps[-1], record, None)
+                await process.logs.producers.write(log_id, apps[-1], record, None)
             else:
                 await what(process, asked, log_id, random.choice(apps))
 
@@ -62,13 +62,13 @@ async def end_registrations(process: StoreProcess) -> None:
 
 async def _register(process: StoreProcess, asked: Asked, log_id: str, app: str) -> None:
     world = process.world
-    found = await process.logs.read_producer(log_id, app)
+    found = await process.logs.producers.read(log_id, app)
     if found is None:
         return
     ledger_id = next(world.numbers)
     epoch = found.value.epoch
     try:
-        await process.logs.register_ledger(
+        await process.logs.producers.register_ledger(
             log_id, app, epoch, found.version, ledger_id, metadata_of(ledger_id)
         )
     except NOT_MADE as error:
@@ -100,22 +100,24 @@ async def _end(process: StoreProcess, asked: Asked, log_id: str, app: str) -> No
     """As the sweeper, or as a run that takes over."""
     del asked
     world, random = process.world, process.world.random
-    found = await process.logs.read_producer(log_id, app)
+    found = await process.logs.producers.read(log_id, app)
     if found is None:
         return
-    ended = [i for i in await process.logs.registered(log_id, app) if random.random() < 0.5]
+    ended = [
+        i for i in await process.logs.producers.registered(log_id, app) if random.random() < 0.5
+    ]
     staged = [i for i in ended if i not in world.listed]
     is_deleted = world.is_deleted(log_id)  # whoever removes it deals with what is listed
     listed = [i for i in ended if i in world.listed and not is_deleted]
     record = replace(found.value, epoch=found.value.epoch + random.randint(0, 1))
-    await process.logs.write_producer(log_id, app, record, found.version, staged, listed)
+    await process.logs.producers.write(log_id, app, record, found.version, staged, listed)
 
 
 async def _before(process: StoreProcess, asked: Asked, log_id: str, app: str) -> None:
     del asked
     world = process.world
     epoch = world.random.randint(1, 4)
-    for ledger_id in await process.logs.registered_before(log_id, app, epoch):
+    for ledger_id in await process.logs.producers.registered_before(log_id, app, epoch):
         path = world.paths.registration(log_id, app, ledger_id)
         of = next(int(data) for data in world.seen(path, 0) if data is not None)
         world.require(of < epoch, f"ledger {ledger_id} of epoch {of} is not older than {epoch}")
@@ -123,10 +125,10 @@ async def _before(process: StoreProcess, asked: Asked, log_id: str, app: str) ->
 
 async def _forget(process: StoreProcess, asked: Asked, log_id: str, app: str) -> None:
     del asked
-    found = await process.logs.read_producer(log_id, app)
+    found = await process.logs.producers.read(log_id, app)
     if found is not None and process.world.random.random() < 0.3:
         process.world.apps[log_id] = [each for each in process.world.apps[log_id] if each != app]
-        await process.logs.delete_producer(log_id, app, found.version)
+        await process.logs.producers.delete(log_id, app, found.version)
 
 
 async def lead(process: StoreProcess) -> None:
@@ -145,7 +147,7 @@ async def _make(process: StoreProcess, asked: Asked, log_id: str) -> None:
     del asked
     mark = world.paths.mark(log_id, ledger_id)
     try:
-        await process.logs.make_ledger(log_id, ledger_id, metadata_of(ledger_id))
+        await process.logs.producers.make_ledger(log_id, ledger_id, metadata_of(ledger_id))
     except NOT_MADE as error:
         _refused(process, ledger_id, mark, error)
         raise
@@ -207,7 +209,7 @@ async def _claim(process: StoreProcess, asked: Asked, log_id: str) -> None:
     del asked
     made = _made(process, log_id)
     if made:
-        await process.logs.claim_made(log_id, process.world.random.choice(made[-4:]))
+        await process.logs.producers.claim_made(log_id, process.world.random.choice(made[-4:]))
 
 
 async def _unlist(process: StoreProcess, asked: Asked, log_id: str) -> None:
@@ -223,7 +225,7 @@ async def _unlist(process: StoreProcess, asked: Asked, log_id: str) -> None:
 
 async def _drop(process: StoreProcess, asked: Asked, log_id: str) -> None:
     del asked
-    for mark in await process.logs.marked(log_id):
+    for mark in await process.logs.producers.marked(log_id):
         if not mark.is_made:
             await process.ledgers.delete(mark.ledger_id)
-            await process.logs.forget_mark(log_id, mark.ledger_id)
+            await process.logs.producers.forget_mark(log_id, mark.ledger_id)

@@ -135,17 +135,17 @@ async def _drop_some(process: StoreProcess, log_id: str) -> None:
     A deleted log lists nothing any more, so each pass deletes the same ones of its list.
     """
     world, logs = process.world, process.logs
-    for app in await logs.producers(log_id):
-        while (found := await logs.read_producer(log_id, app)) is not None:
-            ended = await logs.registered(log_id, app)
+    for app in await logs.producers.names(log_id):
+        while (found := await logs.producers.read(log_id, app)) is not None:
+            ended = await logs.producers.registered(log_id, app)
             staged = [i for i in ended if i not in world.listed]
             listed = [i for i in ended if i in world.listed]
-            await logs.write_producer(log_id, app, found.value, found.version, staged, listed)
+            await logs.producers.write(log_id, app, found.value, found.version, staged, listed)
             if not ended or world.random.random() < 0.2:
                 break
-    for mark in await logs.marked(log_id):
+    for mark in await logs.producers.marked(log_id):
         await process.ledgers.delete(mark.ledger_id)
-        await logs.forget_mark(log_id, mark.ledger_id)
+        await logs.producers.forget_mark(log_id, mark.ledger_id)
     for ledger_id in sorted(world.listed):
         if world.ledgers[ledger_id] == log_id:
             await process.ledgers.delete(ledger_id)
