@@ -450,9 +450,8 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
 
 _LIST_REPLIES: tuple[type[ListReply], ...] = (Synced, HeadRead, PagesRead, PagesWritten, Written)
 _CALLS = (AppendRequested, RollRequested, CloseRequested)
-_IGNORED_AFTER_THE_END = (
-    LedgerSealed, CloseAnswered, TimerFired, EntriesConfirmed, LedgerBroken, HeadChanged, GiveUp,
-)  # fmt: skip
+_OF_LEDGERS = (LedgerSealed, CloseAnswered, EntriesConfirmed, LedgerBroken)
+_AFTER_THE_END = (TimerFired, HeadChanged, GiveUp)
 _OPENS = (
     *on_each(_LIST_REPLIES, LeaderLog._on_list_reply),
     on(LedgerSealed, LeaderLog._on_list_reply),
@@ -487,8 +486,9 @@ LEADER_TABLE: Table[LeaderLog, LeaderEffect] = {
         on(CloseRequested, LeaderLog._on_close_requested),
     ),
     LeaderPhase.CLOSING: row(*_LEADS, refused=_CALLS),
-    LeaderPhase.CLOSED: row(*_LATE, ignored=_IGNORED_AFTER_THE_END, refused=_CALLS),
-    LeaderPhase.STOPPED: row(*_LATE, ignored=_IGNORED_AFTER_THE_END, refused=_CALLS),
+    # A leader closes only once the replies to all its requests came, but for its looks at the head.
+    LeaderPhase.CLOSED: row(ignored=(Synced, HeadRead, *_AFTER_THE_END), refused=_CALLS),
+    LeaderPhase.STOPPED: row(*_LATE, ignored=(*_OF_LEDGERS, *_AFTER_THE_END), refused=_CALLS),
 }
 """Phases x events of a leader."""
 LeaderLog.table = LEADER_TABLE

@@ -118,6 +118,13 @@ class SimLeader:
         self.tell(lm.GiveUp(leader_end.left("log", end_offset=self.machine.end_offset)))
         self.world.require(self.has_ended, f"leader {self.number} goes on after it was given up")
 
+    def leave(self) -> None:
+        """The client is closed after its leader ended: nothing is left to do."""
+        if self.is_closed or self.stopped is not None:
+            left = lm.GiveUp(leader_end.left("log", end_offset=self.machine.end_offset))
+            effects = self.machine.handle(left)
+            self.world.require(not effects, f"leader {self.number} goes on after its end")
+
     def append(self, records: int) -> None:
         """One entry, if the window has room."""
         if self.is_free and self.machine.can_add:
@@ -199,7 +206,8 @@ class SimLeader:
 
     def _perform(self, effect: Any) -> None:
         if type(effect) is self._leaves_at:
-            self.world.later(self.world.extra.randint(1, 40), self.give_up)
+            longest = self.world.extra.choice((3, 40))
+            self.world.later(self.world.extra.randint(1, longest), self.give_up)
         match effect:
             case lm.AppendEntry():
                 self._order(effect)

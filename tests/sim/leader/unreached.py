@@ -47,8 +47,6 @@ UNMARKED = "ledgers of older versions, which have no mark: tests/unit/log/test_l
 LONG = "ids that are used up: tests/contract/test_metadata_ledgers.py"
 
 REASONS: dict[str, str] = {
-    "LEADER_TABLE.CLOSED.*": LATE,
-    "LEADER_TABLE.STOPPED.*": LATE,
     "*/leader.py:Leader.leave": CANCELLED,
     "*:*.__repr__": PEOPLE,
     "*/errors.py:_happened": PEOPLE,
@@ -76,6 +74,7 @@ REASONS: dict[str, str] = {
     "*/ledger_entries.py:entry_holding": "gaps, which are violations here: test_leader",
     "*/ledger_entries.py:EntryCursor.*": LOSS,
     "*/ledger_entries.py:RecordCursor.take": "entries that are passed over whole: test_leader",
+    "*/newest_view.py:view.*": "transactional logs: tests/sim/log",
     "*/open_ends.py:*": LOSS,
     "*/log/records.py:*": CALLER,
     "*/record_reader.py:RecordReader.*": "truncation and loss while it reads: test_leader",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tests.sim.leader.ledgers import Entry, SimLedger
 
 GRACE_MS = 400
-LEFT_AT = (CreateLedger, CloseLedger, m.DropLedger, m.ReadHead, m.WriteHead)
+LEFT_AT = (CreateLedger, CloseLedger, m.DropLedger, m.ReadHead, m.ReadPages, m.WriteHead)
 WATCH_MS_MAX = 30
 """From a change of the head to a leader's hearing of it."""
 
@@ -233,7 +233,11 @@ class LeaderWorld(World):
     # --- actors ---
 
     def life(self, leader: SimLeader, appends: int) -> Actor:
-        """Open, append, and end somehow."""
+        """Open, append, and end somehow; then the client is closed."""
+        yield from self._leadership(leader, appends)
+        leader.leave()
+
+    def _leadership(self, leader: SimLeader, appends: int) -> Actor:
         random = self.random
         fate = random.random()
         leader.start()
