@@ -11,13 +11,7 @@ from typing import Any, Final, Protocol
 
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.transport.deadlines import Deadlines
-from ledgerlog_spark.transport.pending import (
-    Pending,
-    PendingBatch,
-    PendingRead,
-    PendingRun,
-    check_ids,
-)
+from ledgerlog_spark.transport.pending import Pending, PendingBatch, PendingRead, PendingRun
 from ledgerlog_spark.transport.port import (
     AddRun,
     CancelWatch,
@@ -34,7 +28,7 @@ from ledgerlog_spark.transport.port import (
     WriteLac,
 )
 from ledgerlog_spark.transport.prepared_run import PreparedRun
-from ledgerlog_spark.wire.requests import checked_key
+from ledgerlog_spark.wire.requests import check_ids, checked_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
-from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, Code
 from ledgerlog_spark.wire.opcodes import Flag, Opcode
 from ledgerlog_spark.wire.requests import encode_batch_read, encode_read
@@ -45,16 +44,6 @@ def worst(one: Code, other: Code) -> Code:
     outcome, because part of the run may be stored; then refusals by the bookie.
     """
     return one if _WEIGHTS[one] >= _WEIGHTS[other] else other
-
-
-def check_ids(*ids: int) -> None:
-    """Check that the ids and LACs of a request are not negative.
-
-    Raises:
-        LocalProtocolError: One is.
-    """
-    if min(ids) < 0:
-        raise LocalProtocolError(f"ids start at 0, got {min(ids)}")
 
 
 class Pending(ABC):

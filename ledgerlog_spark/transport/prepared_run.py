@@ -6,11 +6,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from ledgerlog_spark.errors import LocalProtocolError
-from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, RUN_ENTRIES_MAX
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
 from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 from ledgerlog_spark.wire.opcodes import Flag
 from ledgerlog_spark.wire.requests import (
     add_run_size_bytes,
+    check_run,
     checked_key,
     encode_add_head,
     encode_add_run_head,
@@ -70,17 +71,7 @@ class PreparedRun:
     def _check(self) -> None:
         request, count = self.request, len(self.lengths)
         checked_key(request.master_key)
-        if not 1 <= count <= RUN_ENTRIES_MAX or count != len(request.entry_ids):
-            raise LocalProtocolError(
-                f"a run has 1 to {RUN_ENTRIES_MAX} entries, got {count} entries and "
-                f"{len(request.entry_ids)} ids",
-                ledger_id=request.ledger_id,
-            )
-        if request.ledger_id < 0 or request.entry_ids[0] < 0:
-            raise LocalProtocolError(
-                f"ledger {request.ledger_id}, entry {request.entry_ids[0]}: ids start at 0",
-                ledger_id=request.ledger_id,
-            )
+        check_run(request.ledger_id, request.entry_ids, self.lengths)
         frame_size_bytes = add_run_size_bytes(count, self.size_bytes, is_listed=True)
         if max(self.lengths) > ENTRY_SIZE_BYTES_MAX or frame_size_bytes > FRAME_SIZE_BYTES_MAX:
             raise LocalProtocolError(

@@ -27,7 +27,7 @@ from ledgerlog_spark.wire.opcodes import (
     number_of,
     packet_header,
 )
-from ledgerlog_spark.wire.requests import AuthMessage, RefusedRequest
+from ledgerlog_spark.wire.requests import AuthMessage, RefusedRequest, check_size
 from ledgerlog_spark.wire.stored_batch import LENGTH_SIZE_BYTES, StoredBatch
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _decode_auth(view: memoryview) -> AuthMessage:
 
 
 def _decode_add(view: memoryview) -> AddAnswer:
-    _exactly(view, _PLAIN_BODY_SIZE_BYTES, Opcode.ADD)
+    check_size(view, _PLAIN_BODY_SIZE_BYTES, Opcode.ADD)
     _, number, ledger_id, entry_id = _FIELDS.unpack(view)
     return AddAnswer(code_of(number), ledger_id, entry_id)
 
@@ -187,13 +187,13 @@ def _decode_add_run(view: memoryview) -> AddRunAnswer:
     if len(view) == _PLAIN_BODY_SIZE_BYTES:
         _, number, ledger_id, entry_id = _FIELDS.unpack(view)
         return AddRunAnswer(code_of(number), ledger_id, entry_id, None)
-    _exactly(view, _NUMBERED_BODY_SIZE_BYTES, Opcode.ADD_RUN)
+    check_size(view, _NUMBERED_BODY_SIZE_BYTES, Opcode.ADD_RUN)
     _, number, ledger_id, entry_id, request_id = _NUMBERED_FIELDS.unpack(view)
     return AddRunAnswer(code_of(number), ledger_id, entry_id, request_id)
 
 
 def _decode_tell_lac(view: memoryview) -> TellLacAnswer:
-    _exactly(view, _PLAIN_BODY_SIZE_BYTES, Opcode.TELL_LAC)
+    check_size(view, _PLAIN_BODY_SIZE_BYTES, Opcode.TELL_LAC)
     _, number, ledger_id, lac = _FIELDS.unpack(view)
     return TellLacAnswer(code_of(number), ledger_id, lac)
 
@@ -212,15 +212,6 @@ def _decode_batch_read(view: memoryview) -> BatchReadAnswer:
     if code is Code.OK:
         entries = StoredBatch(view[_NUMBERED_BODY_SIZE_BYTES:])
     return BatchReadAnswer(code, ledger_id, entry_id, request_id, entries)
-
-
-def _exactly(view: memoryview, size_bytes: int, opcode: Opcode) -> None:
-    if len(view) != size_bytes:
-        raise WireFormatError(
-            f"an answer to {opcode.name} takes {size_bytes} bytes, the frame has {len(view)}",
-            opcode=int(opcode),
-            size_bytes=len(view),
-        )
 
 
 _DECODERS: dict[int, Callable[[memoryview], Answer]] = {

@@ -10,11 +10,12 @@ its own bookie ever writes it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import BookieInfo
-from ledgerlog_spark.wire.protobuf.binary import encode_bytes, encode_number, fields_of
+from ledgerlog_spark.wire.protobuf.binary import Field, encode_bytes, encode_number, fields_of
 
 OPERATIONS_PROPERTY: Final = "ledgerlog.ops"
 OPERATIONS: Final = ("ADD_RUN/1", "TELL_LAC/1")
@@ -91,25 +92,15 @@ def _encode_endpoint(endpoint_id: str, host: str, port: int, protocol: str) -> b
 
 
 def _decode_endpoint(message: bytes) -> _Endpoint:
-    host, protocol, port = "", "", 0
-    for field in fields_of(message):
-        match field.number:
-            case 2:
-                port = field.as_int64()
-            case 3:
-                host = field.as_text()
-            case 4:
-                protocol = field.as_text()
-            case _:
-                pass
-    return _Endpoint(protocol, host, port)
+    fields = {field.number: field for field in fields_of(message)}
+    port = fields[2].as_int64() if 2 in fields else 0  # noqa: PLR2004 - drawn above
+    return _Endpoint(_text(fields, 4), _text(fields, 3), port)
 
 
 def _decode_property(message: bytes) -> tuple[str, str]:
-    key = value = ""
-    for field in fields_of(message):
-        if field.number == 1:
-            key = field.as_text()
-        elif field.number == 2:  # noqa: PLR2004 - drawn above
-            value = field.as_text()
-    return key, value
+    fields = {field.number: field for field in fields_of(message)}
+    return _text(fields, 1), _text(fields, 2)
+
+
+def _text(fields: Mapping[int, Field], number: int) -> str:
+    return fields[number].as_text() if number in fields else ""

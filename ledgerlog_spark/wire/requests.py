@@ -163,17 +163,8 @@ def encode_add_run_head(
     flags: int = 0,  # RECOVERY_ADD and HIGH_PRIORITY in recovery
 ) -> bytes:
     """Everything of an ADD_RUN frame before its stored entries."""
+    check_run(ledger_id, entry_ids, lengths)
     count = len(entry_ids)
-    if not 1 <= count <= RUN_ENTRIES_MAX or len(lengths) != count:
-        raise LocalProtocolError(
-            f"a run has 1 to {RUN_ENTRIES_MAX} entries and one length for each, got {count} ids "
-            f"and {len(lengths)} lengths",
-            ledger_id=ledger_id,
-        )
-    if ledger_id < 0 or entry_ids[0] < 0:
-        raise LocalProtocolError(
-            f"ledger {ledger_id}, entry {entry_ids[0]}: ids start at 0", ledger_id=ledger_id
-        )
     if isinstance(entry_ids, range) and 1 <= entry_ids.step < 1 << 31:
         stride, ids = entry_ids.step, b""
     elif count == 1:
@@ -194,6 +185,17 @@ def encode_add_run_head(
     return head + ids + pack(f">{count}i", *lengths)
 
 
+def check_run(ledger_id: int, entry_ids: Sequence[int], lengths: Sequence[int]) -> None:
+    """Raise LocalProtocolError unless these can be the entries of a run."""
+    if not 1 <= len(entry_ids) <= RUN_ENTRIES_MAX or len(lengths) != len(entry_ids):
+        raise LocalProtocolError(
+            f"a run has 1 to {RUN_ENTRIES_MAX} entries and one length for each, got "
+            f"{len(entry_ids)} ids and {len(lengths)} lengths",
+            ledger_id=ledger_id,
+        )
+    check_ids(ledger_id, entry_ids[0])
+
+
 def with_request_id(add_run_head: bytes, request_id: int) -> bytes:
     """What `encode_add_run_head` gives for the same run under another request id."""
     end = _RUN_REQUEST_ID_OFFSET + _I64.size
@@ -211,12 +213,7 @@ def encode_read(
     ledger_id: int, entry_id: int, *, fence_key: bytes | None = None, flags: int = 0
 ) -> bytes:
     """A READ frame; with `fence_key` it fences the ledger."""
-    if ledger_id < 0 or entry_id < NO_ENTRY:
-        raise LocalProtocolError(
-            f"cannot read entry {entry_id} of ledger {ledger_id}: ids start at 0",
-            ledger_id=ledger_id,
-            entry_id=entry_id,
-        )
+    check_ids(ledger_id, entry_id, entry_id_min=NO_ENTRY)
     if fence_key is None:
         return _READ.pack(20, packet_header(Opcode.READ, flags), ledger_id, entry_id)
     header = packet_header(Opcode.READ, flags | Flag.FENCE)
@@ -234,13 +231,7 @@ def encode_batch_read(
     flags: int = 0,
 ) -> bytes:
     """A BATCH_READ frame."""
-    if ledger_id < 0 or first_entry_id < 0:
-        raise LocalProtocolError(
-            f"cannot read a batch from entry {first_entry_id} of ledger {ledger_id}: ids start "
-            "at 0",
-            ledger_id=ledger_id,
-            entry_id=first_entry_id,
-        )
+    check_ids(ledger_id, first_entry_id)
     key = b"" if fence_key is None else checked_key(fence_key)
     if key:
         flags |= Flag.FENCE
@@ -258,12 +249,7 @@ def encode_batch_read(
 
 def encode_tell_lac(ledger_id: int, last_add_confirmed: int, master_key: bytes) -> bytes:
     """A TELL_LAC frame."""
-    if ledger_id < 0 or last_add_confirmed < 0:
-        raise LocalProtocolError(
-            f"cannot announce entry {last_add_confirmed} of ledger {ledger_id}: ids start at 0",
-            ledger_id=ledger_id,
-            entry_id=last_add_confirmed,
-        )
+    check_ids(ledger_id, last_add_confirmed)
     header = packet_header(Opcode.TELL_LAC)
     key = checked_key(master_key)
     return _TELL_LAC.pack(40, header, ledger_id, last_add_confirmed, key)
@@ -272,6 +258,16 @@ def encode_tell_lac(ledger_id: int, last_add_confirmed: int, master_key: bytes) 
 def encode_auth(message: bytes, version: int = VERSION) -> bytes:
     """An AUTH frame; a bookie's answer has the same layout."""
     return Struct(">iI").pack(4 + len(message), packet_header(Opcode.AUTH, 0, version)) + message
+
+
+def check_ids(ledger_id: int, entry_id: int = 0, *, entry_id_min: int = 0) -> None:
+    """Raise LocalProtocolError unless a request can have these ids, or this LAC."""
+    if ledger_id < 0 or entry_id < entry_id_min:
+        raise LocalProtocolError(
+            f"ledger {ledger_id}, entry {entry_id}: ids start at 0",
+            ledger_id=ledger_id,
+            entry_id=entry_id,
+        )
 
 
 def checked_key(master_key: bytes) -> bytes:
@@ -323,7 +319,8 @@ def _refused(
     return RefusedRequest(version, opcode, ledger_id, entry_id, request_id, code)
 
 
-def _exactly(view: memoryview, size_bytes: int, opcode: Opcode) -> None:
+def check_size(view: memoryview, size_bytes: int, opcode: Opcode) -> None:
+    """Check the size of a request or answer whose size is fixed."""
     if len(view) != size_bytes:
         raise WireFormatError(
             f"{opcode.name} takes {size_bytes} bytes here, the frame has {len(view)}",
@@ -347,7 +344,7 @@ def _decode_add(view: memoryview, version: int, flags: int) -> AddRequest | Refu
 
 def _decode_read(view: memoryview, version: int, flags: int) -> ReadRequest | RefusedRequest:
     is_fencing = bool(flags & Flag.FENCE)
-    _exactly(view, 40 if is_fencing else 20, Opcode.READ)
+    check_size(view, 40 if is_fencing else 20, Opcode.READ)
     ledger_id, entry_id = _IDS.unpack_from(view, _IDS_OFFSET)
     if ledger_id < 0 or entry_id < NO_ENTRY:
         return _refused(view, version, Opcode.READ)
@@ -359,7 +356,7 @@ def _decode_batch_read(
     view: memoryview, version: int, flags: int
 ) -> BatchReadRequest | RefusedRequest:
     is_fencing = bool(flags & Flag.FENCE)
-    _exactly(view, 60 if is_fencing else 40, Opcode.BATCH_READ)
+    check_size(view, 60 if is_fencing else 40, Opcode.BATCH_READ)
     ledger_id, entry_id, request_id, count, size = _BATCH_FIELDS.unpack_from(view, _IDS_OFFSET)
     if ledger_id < 0 or entry_id < 0:
         return _refused(view, version, Opcode.BATCH_READ)
@@ -368,7 +365,7 @@ def _decode_batch_read(
 
 
 def _decode_tell_lac(view: memoryview, version: int, flags: int) -> TellLacRequest | RefusedRequest:
-    _exactly(view, 40, Opcode.TELL_LAC)
+    check_size(view, 40, Opcode.TELL_LAC)
     ledger_id, lac, key = _TELL_LAC_FIELDS.unpack_from(view, _IDS_OFFSET)
     if ledger_id < 0 or lac < 0:
         return _refused(view, version, Opcode.TELL_LAC)

@@ -45,22 +45,25 @@ HIERARCHICAL: Final = Layout("org.apache.bookkeeper.meta.HierarchicalLedgerManag
 """The tree of the paths here; what ledgerlog writes, and Apache's default."""
 
 
-def ledger_path(ledger_id: int) -> str:
-    """The path below the ledgers root, starting with a slash."""
+def ledger_path(ledger_id: int, *, is_long: bool = False) -> str:
+    """The path below the ledgers root, starting with a slash; `is_long` for nineteen digits."""
     if not 0 <= ledger_id <= LEDGER_ID_MAX:
         raise WireFormatError(f"ledger id {ledger_id} is not in 0 to {LEDGER_ID_MAX}")
-    if ledger_id < LONG_FROM_LEDGER_ID:
+    if ledger_id < LONG_FROM_LEDGER_ID and not is_long:
         digits = f"{ledger_id:010d}"
         return f"/{digits[:2]}/{digits[2:6]}/L{digits[6:]}"
     digits = f"{ledger_id:019d}"
     return f"/{digits[:3]}/{digits[3:7]}/{digits[7:11]}/{digits[11:15]}/L{digits[15:]}"
 
 
-def ledger_id_of(path: str) -> int:
-    """The ledger id whose path below the root is `path`."""
+def ledger_id_of(path: str, *, is_long: bool = False) -> int:
+    """The ledger id whose path below the root is `path`; with `is_long` its long path too."""
     match = _SHORT.fullmatch(path) or _LONG.fullmatch(path)
     if match is not None:
         ledger_id = int("".join(match.groups()))
-        if ledger_id <= LEDGER_ID_MAX and ledger_path(ledger_id) == path:
+        if ledger_id <= LEDGER_ID_MAX and path in {
+            ledger_path(ledger_id),
+            ledger_path(ledger_id, is_long=is_long),
+        }:
             return ledger_id
     raise WireFormatError(f"{path!r} is not the path of a ledger", path=path)

@@ -9,7 +9,6 @@ from ledgerlog_spark.errors import ConfigurationError, MetadataFormatError, Wire
 from ledgerlog_spark.metadata.tree import NodeMissingError, ZnodeTree
 from ledgerlog_spark.wire.znodes import (
     HIERARCHICAL,
-    LEDGER_ID_MAX,
     Layout,
     ledger_id_of,
     ledger_path,
@@ -27,7 +26,6 @@ SHORT_LEVELS: Final = tuple(map(re.compile, ("[0-9]{2}", "[0-9]{4}", "L[0-9]{4}"
 LONG_LEVELS: Final = tuple(
     map(re.compile, ("[0-9]{3}", "[0-9]{4}", "[0-9]{4}", "[0-9]{4}", "L[0-9]{4}"))
 )
-_LONG_PATH = re.compile(r"/([0-9]{3})/([0-9]{4})/([0-9]{4})/([0-9]{4})/L([0-9]{4})")
 
 
 class LedgerLayout:
@@ -42,19 +40,12 @@ class LedgerLayout:
 
     def path(self, ledger_id: int) -> str:
         """The path below the root, with a slash in front."""
-        path = ledger_path(ledger_id)
-        if self._is_long:
-            digits = f"{ledger_id:019d}"
-            path = f"/{digits[:3]}/{digits[3:7]}/{digits[7:11]}/{digits[11:15]}/L{digits[15:]}"
-        return path
+        return ledger_path(ledger_id, is_long=self._is_long)
 
     def ledger_id(self, path: str) -> int:
         """The ledger at a path below the root."""
-        match = _LONG_PATH.fullmatch(path) if self._is_long else None
-        if match is not None and int("".join(match.groups())) <= LEDGER_ID_MAX:
-            return int("".join(match.groups()))
         try:
-            return ledger_id_of(path)
+            return ledger_id_of(path, is_long=self._is_long)
         except WireFormatError as error:
             raise MetadataFormatError(
                 f"{path} below the ledgers root is not a ledger: {error}", path=path

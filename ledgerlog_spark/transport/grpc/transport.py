@@ -15,9 +15,13 @@ from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport.deadlines import Deadlines
 from ledgerlog_spark.transport.grpc.bookie import GrpcBookie, GrpcRequest, time_out
-from ledgerlog_spark.transport.pending import check_ids
 from ledgerlog_spark.transport.prepared_run import PreparedRun
-from ledgerlog_spark.wire.requests import checked_key, encode_batch_read, encode_read
+from ledgerlog_spark.wire.requests import (
+    check_ids,
+    checked_key,
+    encode_batch_read,
+    encode_read,
+)
 
 if TYPE_CHECKING:
     from ledgerlog_spark.transport import port

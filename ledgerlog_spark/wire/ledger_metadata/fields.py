@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 from itertools import pairwise
+from typing import TypeVar
 
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import (
@@ -14,6 +16,8 @@ from ledgerlog_spark.model import (
     LedgerState,
     Quorum,
 )
+
+E = TypeVar("E", bound=IntEnum)
 
 
 @dataclass(slots=True)
@@ -41,15 +45,18 @@ class LedgerFields:
         ack_quorum = self.write_quorum if self.ack_quorum is None else self.ack_quorum
         quorum = Quorum(self.ensemble_size, self.write_quorum, ack_quorum)
         self._check_fragments(self.ensemble_size)
-        state = _state_of(self.state)
+        state = _member_of(LedgerState, "ledger state", self.state)
         last_entry_id, length = self._end(state)
+        digest_type = DigestType.CRC32C
+        if self.digest_type is not None:
+            digest_type = _member_of(DigestType, "digest type", self.digest_type)
         return LedgerMetadata(
             quorum=quorum,
             fragments=tuple(self.fragments),
             state=state,
             last_entry_id=last_entry_id,
             length=length,
-            digest_type=_digest_type_of(self.digest_type),
+            digest_type=digest_type,
             password=self.password or b"",
             has_password=self.password is not None,
             created_ms=-1 if self.created_ms is None else self.created_ms,
@@ -82,17 +89,8 @@ class LedgerFields:
         return last_entry_id, length
 
 
-def _state_of(number: int | None) -> LedgerState:
-    for state in LedgerState:
-        if state == number:
-            return state
-    raise WireFormatError(f"unknown ledger state {number}")
-
-
-def _digest_type_of(number: int | None) -> DigestType:
-    if number is None:
-        return DigestType.CRC32C
-    for digest_type in DigestType:
-        if digest_type == number:
-            return digest_type
-    raise WireFormatError(f"unknown digest type {number}")
+def _member_of(kind: type[E], what: str, number: int | None) -> E:
+    for member in kind:
+        if member == number:
+            return member
+    raise WireFormatError(f"unknown {what} {number}")

@@ -25,7 +25,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.model import NO_ENTRY, Fragment, LedgerMetadata
 from ledgerlog_spark.wire.ledger_metadata.fields import LedgerFields
 from ledgerlog_spark.wire.ledger_metadata.lines import decode_lines
-from ledgerlog_spark.wire.ledger_metadata.text import decode_text
+from ledgerlog_spark.wire.ledger_metadata.text import as_binary
 from ledgerlog_spark.wire.protobuf.binary import (
     Field,
     decode_varint,
@@ -117,9 +117,13 @@ def _decode_binary(body: bytes) -> LedgerFields:
         raise WireFormatError(
             f"a message of {size} bytes is announced, {len(body) - offset} bytes follow"
         )
+    return _decode_message(body[offset:])
+
+
+def _decode_message(message: bytes) -> LedgerFields:
     fields = LedgerFields()
     unknown: list[bytes] = []
-    for field in fields_of(body[offset:]):
+    for field in fields_of(message):
         setter = _SETTERS.get(field.number)
         if setter is None:
             unknown.append(field.raw)
@@ -181,6 +185,6 @@ _SETTERS: dict[int, Callable[[LedgerFields, Field], None]] = {
 }
 _DECODERS: dict[int, Callable[[bytes], LedgerFields]] = {
     1: decode_lines,
-    2: decode_text,
+    2: lambda body: _decode_message(as_binary(body)),
     3: _decode_binary,
 }
