@@ -52,8 +52,8 @@ class BookieSettings(BaseSettings):
     Attributes:
         directories: Where entries are stored; created if missing. This version takes one.
         bookie_id: Stable name; defaults to `advertised_address:port`.
-        port: TCP port of the data plane; 0 takes a free one and then needs `bookie_id`.
-        grpc_port: Port of the control service; 0 takes a free one, which is registered.
+        port: TCP port of the data plane; 0 selects a free port and requires `bookie_id`.
+        grpc_port: Port of the control service; 0 selects a free port, which is registered.
         metrics_port: Port of the metrics text for Prometheus; not served by default.
         bind_address: IP address that all servers listen on.
         advertised_address: Address that is registered for clients; defaults to `bind_address`.
@@ -67,9 +67,9 @@ class BookieSettings(BaseSettings):
         in_flight_bytes_max: Bound of all bytes held for peers: received bytes, complete frames or
             not, and unsent answers. Each connection has 128 KiB of its own; the rest is shared.
         connections_max: Maximum number of data connections; a further one replaces an idle one.
-        stall_timeout_ms: A connection is closed if its peer takes no answer, or sends less than
-            16 KiB of a frame, in this time; much sooner while other connections wait for the
-            memory that it holds. One frame may take ten times as long in all.
+        stall_timeout_ms: A connection is closed if in this time its peer accepts no answer, or
+            sends less than 16 KiB of a frame. While other connections wait for its memory, the time
+            is much shorter. One frame may take ten times as long in all.
         first_request_timeout_ms: A connection that began no request is closed after this time.
         watches_max: Maximum number of watches of last adds confirmed, for readers that wait for
             new entries.

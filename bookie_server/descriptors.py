@@ -19,7 +19,7 @@ LIMIT_MIN: Final = 128
 LIMIT_ADVISED: Final = 2_048
 """From here on a bookie with default settings accepts all its connections; `doctor` checks it."""
 LIMIT_UNLIMITED: Final = 1 << 20
-"""Stands for the limit where the system sets none."""
+"""Used as the limit if the system sets none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class DescriptorBudget:
 
 
 def raise_limit(connections_max: int) -> int:
-    """Raise the soft limit of open files as far as useful and allowed; returns it."""
+    """Raise the soft limit of open files, up to the useful and allowed number; returns it."""
     soft, hard = (_finite(limit) for limit in resource.getrlimit(resource.RLIMIT_NOFILE))
     wanted = min(hard, connections_max + CALLERS_MAX + FILES_MAX + RESERVED)
     if wanted > soft:

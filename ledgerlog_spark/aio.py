@@ -15,8 +15,8 @@ async def connect(uri: str | None = None, *, settings: ClientSettings | None = N
     Close it, or use it in an `async with` statement.
 
     Args:
-        uri: Such as `zk://127.0.0.1:2181/ledgers`; None takes the environment variable
-            `LEDGERLOG_METADATA_SERVICE_URI`, else `zk://localhost:2181/ledgers`.
+        uri: Such as `zk://127.0.0.1:2181/ledgers`; None means the environment variable
+            `LEDGERLOG_METADATA_SERVICE_URI`, or `zk://localhost:2181/ledgers` if it is not set.
         settings: Time-outs and limits; None for the defaults.
 
     Raises:

@@ -1,8 +1,8 @@
 """Calls of functions that belong to a user or another part, such as a user's `on_change`.
 
 An exception of such a function is a mistake of its owner. It must neither stop the caller nor be
-lost: it is reported to the event loop's exception handler, as asyncio does with its own callbacks,
-and logged there unless the program set another handler.
+lost: it is reported to the event loop's exception handler, as for asyncio's own callbacks. The
+    default handler logs it.
 """
 
 from __future__ import annotations

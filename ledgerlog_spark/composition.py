@@ -18,7 +18,7 @@ from ledgerlog_spark.transport.v2.transport import V2Transport
 
 
 def service_uri(*given: str | None) -> str:
-    """The metadata service URI: the first of those given, else the environment's, else the default.
+    """The metadata service URI: the first given one, or that of the environment, or the default.
 
     Only the environment of this process counts. A variable that was set after the JVM started does
     not exist in Spark's Python processes.
@@ -65,8 +65,8 @@ def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -
     """A blocking client of the cluster at `uri`; close it, or use it in a `with` statement.
 
     Args:
-        uri: Such as `zk://127.0.0.1:2181/ledgers`; None takes the environment variable
-            `LEDGERLOG_METADATA_SERVICE_URI`, else `zk://localhost:2181/ledgers`.
+        uri: Such as `zk://127.0.0.1:2181/ledgers`; None means the environment variable
+            `LEDGERLOG_METADATA_SERVICE_URI`, or `zk://localhost:2181/ledgers` if it is not set.
         settings: Timeouts and limits.
 
     Raises:

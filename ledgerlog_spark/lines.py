@@ -30,12 +30,12 @@ class LogLines(io.TextIOBase):
     written, because the pipe has no reader or the disk is full, are dropped as well.
 
     Args:
-        descriptor: Where the lines go. It may block or not; it is not closed.
-        report: Makes the line that reports how many were dropped.
+        descriptor: Where the lines go. It may be blocking or not, and is never closed.
+        report: Creates the line with the number of dropped lines.
 
     Attributes:
         dropped: Lines that were dropped so far.
-        is_read_by_nobody: The pipe that they go to was closed at its other end.
+        is_read_by_nobody: The other end of their pipe was closed.
     """
 
     def __init__(self, descriptor: int, report: Callable[[int], str]) -> None:
@@ -75,7 +75,7 @@ class LogLines(io.TextIOBase):
         return self._descriptor
 
     def drain(self, timeout_seconds: float | None = DRAIN_SECONDS) -> bool:
-        """Wait until all lines are written; False if they were not in time, which may be None."""
+        """Wait until all lines are written; False after the timeout, which may be None."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: not self._waiting and not self._is_writing, timeout_seconds

@@ -210,7 +210,9 @@ class LedgerMetadata:
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a log, of one record for ever. Positions of one log are ordered by offset.
+    """The position of one record in a log.
+
+    Positions of one log are ordered by offset.
 
     Attributes:
         log_id: Id of the log; a later log of the same name has another id.
@@ -226,7 +228,7 @@ class Position:
     entry_id: int = field(default=NO_ENTRY, compare=False)
 
     def __lt__(self, other: object) -> bool:
-        """Whether it comes before; positions of different logs cannot be compared."""
+        """Whether it is before `other`; positions of different logs cannot be compared."""
         if not isinstance(other, Position) or other.log_id != self.log_id:
             return NotImplemented
         return self.offset < other.offset

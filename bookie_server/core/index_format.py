@@ -59,7 +59,7 @@ class LedgerTotal:
 
 
 class Totals(Sequence[LedgerTotal]):
-    """The totals of an index, sorted by ledger; kept as bytes, as there may be 100,000."""
+    """The totals of an index, sorted by ledger; kept as bytes because there may be 100,000."""
 
     __slots__ = ("_data", "_found")
 
@@ -77,7 +77,7 @@ class Totals(Sequence[LedgerTotal]):
     def __getitem__(self, number: slice) -> list[LedgerTotal]: ...
 
     def __getitem__(self, number: int | slice) -> LedgerTotal | list[LedgerTotal]:
-        """Return one total, or those of a slice."""
+        """Return one total, or the totals of a slice."""
         if isinstance(number, slice):
             return [self[each] for each in range(*number.indices(len(self)))]
         if not 0 <= number < len(self):
@@ -111,7 +111,7 @@ class IndexHead:
     blocks_start: int  # offset of the first block in the body
 
     def total_of(self, ledger_id: int) -> LedgerTotal | None:
-        """Return the total of a ledger, or None if the file holds nothing of it."""
+        """Return the total of a ledger, or None if the file has no entry of it."""
         return self.totals.of(ledger_id)
 
     def block_of(self, ledger_id: int, entry_id: int) -> int | None:

@@ -69,7 +69,7 @@ class HeldLedger:
 
     @property
     def is_lac_known(self) -> bool:
-        """Whether no damaged entry may have carried a larger LAC than `lac`."""
+        """Whether it is certain that no damaged entry had a larger LAC than `lac`."""
         return self.lac >= self.lac_bound
 
     @property

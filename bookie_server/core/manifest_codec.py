@@ -33,7 +33,7 @@ class FileState(Enum):
     OPEN = "open"
     """Replayed from its first record."""
     FINISHED = "finished"
-    """Its index is read; records beyond `data_end` are never looked at."""
+    """Its index is read; records after `data_end` are never read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,9 +101,9 @@ def judge(
 def _hides_a_record(gap: Gap, scan: FileScan, synced: int, following: FileScan | None) -> bool:
     """Return whether the gap must contain a synced record of unknown contents.
 
-    It need not if only the finish record is missing, which adds nothing to the others. The
-    following file then starts with the sequence after it or, where its header was found, with the
-    sequence that is expected in the gap.
+    If only the finish record is missing, this is not needed: that record adds nothing to the
+    others. The following file then starts with the sequence after it or, where its header was
+    found, with the sequence that is expected in the gap.
     """
     if gap.record is not None or gap.sequence > synced:
         return False

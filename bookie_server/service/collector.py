@@ -1,8 +1,8 @@
 """Garbage collection: deletes the entries of deleted ledgers.
 
 A ledger is dropped only if three conditions hold, in this order. It was held before the listing
-began; otherwise a ledger created meanwhile would seem deleted. The listing does not contain it. A
-lookup by its id after a sync finds no metadata; otherwise a stale listing would delete a new
+began. Otherwise a ledger that was created later would seem deleted. The listing does not contain
+it. A lookup by its id after a sync finds no metadata; otherwise a stale listing would delete a new
 ledger. A ledger whose state is unknown stays until the next pass (PROTOCOL.md#F6).
 
 A ledger whose metadata no longer names this bookie keeps its entries here.
@@ -109,7 +109,7 @@ class Collector:
         return Collected(is_whole=True, ledgers_held=len(held), ledgers_dropped=dropped)
 
     async def _look_up(self, unlisted: Sequence[int]) -> Sequence[int]:
-        """Return those that are deleted; absence from a listing is no proof."""
+        """Return the deleted ledgers; absence from a listing is no proof."""
         return await self._listing.deleted(unlisted)
 
     async def _drop_deleted(self, unlisted: Sequence[int]) -> int:

@@ -107,7 +107,7 @@ class AddPath:
         """Compare a run whose ids may be held; answer from the stored copy, or store the run."""
         state = self._shared.state_of(request.ledger_id)
         durable: Future[Code] = self._tasks.future()
-        # Queued copies count as held once they are durable.
+        # Queued copies count as held after they are durable.
         covered = state.last_ticket
         self._journal.when_durable(covered, partial(resolve, durable))
         await durable

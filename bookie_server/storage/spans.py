@@ -20,7 +20,7 @@ class Spans:
         self.extend(spans)
 
     def extend(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Add spans in ascending order, none of which begins before the present ones."""
+        """Add spans in ascending order that begin after the present ones."""
         ids = self._ids
         for first, last in spans:
             if ids and first <= ids[-1] + 1:

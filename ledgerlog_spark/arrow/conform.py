@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Conformer:
-    """Converts batches to `target`. It decides how once for each incoming schema.
+    """Converts batches to `target`. The conversion is planned once for each incoming schema.
 
     Attributes:
         target: The schema of every batch returned.
@@ -192,7 +192,7 @@ def _decoded(array: pa.DictionaryArray, *, then: Convert) -> pa.Array:
 
 
 def _checked(convert: Convert, field: pa.Field, column: str) -> Convert:
-    """The conversion, and an error on nulls where the field has none."""
+    """The conversion; raises on nulls in a field that is not nullable."""
     return convert if field.nullable else partial(_without_nulls, convert, column=column)
 
 
@@ -258,7 +258,7 @@ def _list_array(array: pa.Array, *, wanted: pa.DataType, convert: Convert) -> pa
 def _map_array(
     array: pa.MapArray, *, wanted: pa.DataType, key: Convert, value: Convert
 ) -> pa.MapArray:
-    # Not through a list of structs: Arrow makes none of null structs whose fields are not null.
+    # Not through a list of structs: Arrow cannot build null structs whose fields are not nullable.
     ends = array.offsets
     lengths = pc.subtract(ends.slice(1), ends.slice(0, len(array)))
     mask = array.is_null() if array.null_count else None

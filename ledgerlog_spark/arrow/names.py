@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 
 def place_of(name: str, names: Sequence[str]) -> int | None:
-    """The place of the same name, else of the first that differs only in case, else None."""
+    """The index of the same name, or of the first name that differs only in case, or None."""
     if name in names:
         return names.index(name)
     lower = name.lower()
@@ -18,7 +18,7 @@ def place_of(name: str, names: Sequence[str]) -> int | None:
 
 
 def first_double(names: Iterable[str]) -> tuple[str, str] | None:
-    """The first two names that are equal to Spark; None when there are none."""
+    """The first two names that Spark treats as equal; None when all differ."""
     seen: dict[str, str] = {}
     for name in names:
         if name.lower() in seen:

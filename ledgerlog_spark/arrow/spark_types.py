@@ -121,7 +121,7 @@ def _nested_type_of(data_type: dict[str, Any], column: str) -> pa.DataType:
         return pa.list_(_field("element", element, nullable=data_type["containsNull"]))
     if kind == "map":
         key = arrow_type_of(data_type["keyType"], f"{column}.key")
-        if pa.types.is_null(key):  # `map()`; Arrow has no key that is never null and always void
+        if pa.types.is_null(key):  # `map()`; in Arrow a key of type null cannot be non-nullable
             raise _unsupported(f"{column}.key", "void")
         value = arrow_type_of(data_type["valueType"], f"{column}.value")
         return pa.map_(

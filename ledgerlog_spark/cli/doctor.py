@@ -32,7 +32,7 @@ from ledgerlog_spark.model import BookieInfo
 
 PACKAGES = ("crc32c", "grpcio", "kazoo", "lz4", "pyarrow", "pyspark", "uvloop")
 CLUSTER_BYTES_MIN = 2 << 30
-"""For a local cluster; each bookie keeps the `free_bytes_min` of its settings free."""
+"""For a local cluster, in which each bookie keeps `free_bytes_min` bytes free."""
 CONNECT_TIMEOUT_SECONDS = 2.0
 ADVICE_INDENT = 10
 

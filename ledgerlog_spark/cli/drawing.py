@@ -50,9 +50,10 @@ def draw_ledgers(
     """Draws one block for each ledger: one row for each bookie, one column for a few entries.
 
     A coloured cell: the bookie holds the entries. A hatched red cell: it held them and was killed.
-    A mark under a column is an ensemble change: other bookies hold the entries from there on.
+    A mark under a column shows an ensemble change: later entries are on other bookies.
 
-    `marks` None takes blocks, or ASCII where standard output has no other characters.
+    With `marks` None, the picture has block characters, or ASCII if standard output supports no
+    others.
     """
     marks = marks or (ASCII if console.options.ascii_only else BLOCKS)
     names = max([len(b) for b in bookies] + [8]) + 2

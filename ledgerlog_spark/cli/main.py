@@ -90,7 +90,7 @@ def main(interruptible: AbstractContextManager[object] | None = None) -> NoRetur
     errors = Console(stderr=True, emoji=False)
     try:
         with interruptible or contextlib.nullcontext():
-            # Out of standalone mode a command's typer.Exit comes back as the returned code.
+            # Outside of standalone mode, the code of a command's typer.Exit is returned.
             code = app(standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         errors.print("[yellow]interrupted[/]")
@@ -108,7 +108,7 @@ def main(interruptible: AbstractContextManager[object] | None = None) -> NoRetur
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        # An error of usage from click; typer exports no common base class of them. Its message is
+        # A usage error of click; typer exports no common base class of these errors. Its message is
         # empty after the help that a group prints when no command is given.
         if message := error.format_message():
             _complain(errors, "usage", message)

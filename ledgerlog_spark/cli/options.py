@@ -41,12 +41,12 @@ def group(meaning: str, example: str) -> typer.Typer:
         help=meaning,
         epilog=f"Example: {example}",
         no_args_is_help=True,
-        callback=lambda: None,  # without it, typer makes a group of one command that command
+        callback=lambda: None,  # without it, typer replaces a group of one command by that command
     )
 
 
 def chosen_uri(given: str) -> str:
-    """The given URI, else that of the cluster in `.ledgerlog`, else the usual one."""
+    """The given URI, or that of the cluster in `.ledgerlog`, or the default."""
     if given:
         return given
     members = Members.load(LOCAL_DIRECTORY.absolute())

@@ -105,7 +105,7 @@ class AppendQueue:
         size_bytes: Their payload bytes.
         in_flight: Runs that were sent and are not acknowledged, oldest first. The owner removes a
             run when it is acknowledged.
-        refusal: Makes the error of each further append; None while appends are accepted.
+        refusal: Creates the error of each further append; None while appends are accepted.
         listener: Completes the futures of `add` and `add_batch`; None for asyncio futures.
     """
 
@@ -169,7 +169,7 @@ class AppendQueue:
 
         Args:
             payload: The payload.
-            at_once: Send it in this call, if the window allows; else at the end of this turn.
+            at_once: Send it in this call if the window allows, otherwise at the end of this turn.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._exceeds(BACKLOGS_MAX):
@@ -269,7 +269,7 @@ class AppendQueue:
             _wake(self._room)
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
-        """Give futures their results, in order; they are of runs that left `in_flight`."""
+        """Set the results of futures, in order, for runs that were removed from `in_flight`."""
         if self.listener is not None:
             self.listener.complete(results)
         else:
@@ -287,7 +287,7 @@ class AppendQueue:
 
         Args:
             error: The error of appends that may have been stored.
-            unknown: Places in `in_flight` of the runs that may have been stored; None for all.
+            unknown: Indexes in `in_flight` of the runs that may have been stored; None for all.
         """
         assert self.refusal is not None
         self._stop_linger()

@@ -57,7 +57,7 @@ class LedgerClient:
 
     Attributes:
         services: The transport and the stores, shared by all handles; `log/` uses them too.
-        ends_first: Objects that leave before this client is closed; see `Users.add`.
+        ends_first: Objects that must be closed before this client; see `Users.add`.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class LedgerClient:
             explicit_lac: Whenever the writer is idle, it writes its last add confirmed to bookies,
                 through their control service, so that readers see its last entry within 100 ms
                 without another append. Kept as custom metadata `ledgerlog.lac`.
-            changes_ensemble: Replace failed bookies; else the first failure ends the handle.
+            changes_ensemble: Replace failed bookies; if false, the first failure ends the handle.
 
         Raises:
             ConfigurationError: A bad argument, before any I/O.
@@ -133,7 +133,7 @@ class LedgerClient:
         Args:
             create: Creates the metadata, and the nodes that belong to it.
             spec: Describes the new ledger.
-            ledger_id: One of `new_ledger_ids`, which is used up by this; None draws one.
+            ledger_id: One of `new_ledger_ids`, which cannot be used again; None draws one.
             listener: Receives the progress of the handle; None for callers on the event loop.
             on_failed: Gets the reason why appends are no longer accepted, unless the handle is
                 closed.
@@ -191,14 +191,13 @@ class LedgerClient:
     ) -> ReadHandle:
         """A handle for reading a ledger in any state. Never fences, changes nothing.
 
-        Its end is never before one that this client saw, as long as that is among the last 10,000.
+        Its end is never before an end that this client has seen, for the last 10,000 ledgers.
 
         Args:
             ledger_id: Id of the ledger.
             password: The password that the ledger was created with.
-            is_listed: Only ranges that a durable list names will be read: no bookie gets a request
-                for the last add confirmed, which is then NO_ENTRY, or the value that this client
-                saw before.
+            is_listed: Only ranges that a durable list names will be read. So the last add confirmed
+                is not read from bookies: it is NO_ENTRY, or the value that this client saw before.
             may_be_outdated: The metadata may be up to 60 s old, as this client read it; reads that
                 find it outdated load it again.
 
@@ -264,7 +263,7 @@ class LedgerClient:
         Raises:
             ConfigurationError: No ledger can have that id.
             MetadataUnavailableError: Not deleted.
-            MetadataUnknownError: Perhaps deleted; delete it again.
+            MetadataUnknownError: It may have been deleted; delete it again.
         """
         self.check_open()
         await self.services.ledgers.delete(checked_ledger_id(ledger_id))
@@ -292,7 +291,7 @@ class LedgerClient:
     async def recent_records(self, ledger_ids: Iterable[int]) -> dict[int, LedgerMetadata]:
         """Metadata that is at most 60 s old, without ledgers that do not exist.
 
-        Only the first ledgers whose metadata fits into 16 MiB: further ones are not read.
+        Only the first ledgers whose metadata fits into 16 MiB are read.
 
         Raises:
             MetadataUnavailableError: One could not be read.
@@ -422,7 +421,7 @@ class LedgerClient:
         return loaded
 
     async def _load(self, ledger_id: int, *, sync_first: bool = False) -> Versioned[LedgerMetadata]:
-        """The metadata; "not found" only after a sync, because any replica may lag."""
+        """The metadata; "not found" is raised only after a sync, because a replica may lag."""
         self.check_open()
         checked_ledger_id(ledger_id)
         store = self.services.ledgers

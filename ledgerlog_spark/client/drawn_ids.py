@@ -1,7 +1,7 @@
 """Ledger ids that a client drew from the store; each is used for one ledger, once.
 
-An entry does not identify which of two ledgers of one id it belongs to. So an id is never reused,
-also after its ledger was deleted: recovery of the second ledger would find entries of the first
+If two ledgers had the same id, their entries could not be distinguished. So an id is never reused,
+even after its ledger was deleted: recovery of the second ledger would find entries of the first
 that a bookie has not deleted yet.
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 DRAWN_MAX = 4_096
-"""Ids that wait to be used; beyond it the oldest are given up."""
+"""Maximum number of unused ids; beyond it the oldest are dropped."""
 
 
 class DrawnIds:

@@ -149,13 +149,13 @@ def error_from_read(ledger_id: int, failed: ReadFailed) -> errors.LedgerLogError
 
 
 def error_for_unsent(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLogError:
-    """The exception for an append that came after the writer had stopped: nothing was sent."""
+    """The exception for an append to a stopped writer: nothing was sent."""
     subject = f"nothing was sent: ledger {ledger_id}"
     return _build_failed(subject, ledger_id, failed, definite=True, retriable=False)
 
 
 def outcome_of(error: errors.LedgerLogError) -> MetadataOutcome | None:
-    """The outcome for a machine of an error of the metadata port; None for another kind."""
+    """The outcome that a machine gets for an error of the metadata port; None for other errors."""
     for kind, outcome in OUTCOMES.items():
         if isinstance(error, kind):
             return outcome
@@ -163,7 +163,7 @@ def outcome_of(error: errors.LedgerLogError) -> MetadataOutcome | None:
 
 
 def _said(codes: Mapping[str, str]) -> str:
-    """The answer of each bookie, for a message; of many only the last ones, which failed last."""
+    """The answer of each bookie, for a message; if there are many, only the last failures."""
     said = [f"{bookie_id}: {code}" for bookie_id, code in codes.items()]
     more = ["..."] if len(said) > BOOKIES_SAID_MAX else []
     return f" ({', '.join([*more, *said[-BOOKIES_SAID_MAX:]])})" if said else ""

@@ -9,7 +9,7 @@ from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import PASSWORD_SIZE_BYTES_MAX
 
 FILE_SIZE_BYTES_MAX = 2 * PASSWORD_SIZE_BYTES_MAX
-"""With line ends; only one byte more is read, to detect a larger file."""
+"""Includes line ends; one more byte is read, to detect a larger file."""
 
 
 def password_from_file(

@@ -15,7 +15,7 @@ SIZE_BYTES_MAX = 16 << 20
 """Memory of the kept metadata: of some 10,000 ledgers when they have few fragments."""
 
 AGE_MAX_S = 60.0
-"""Bookies that were replaced get the first request for no longer than this."""
+"""For at most this time, a replaced bookie gets the first request."""
 
 RECORD_SIZE_BYTES = 1_200
 FRAGMENT_SIZE_BYTES = 250
@@ -27,7 +27,7 @@ class RecentRecords:
     """Metadata by ledger id, in 16 MiB at most; the oldest is dropped first.
 
     Metadata names the bookies that were to store the entries. Outdated metadata costs requests to
-    bookies that do not have them any more; it never makes an entry absent (LOGS.md#R4).
+    bookies that no longer have the entries. It never makes an entry absent (LOGS.md#R4).
 
     Attributes:
         size_bytes: Memory of the kept metadata, as `memory_size_bytes` estimates it.

@@ -41,9 +41,9 @@ class ClientSettings:
         linger_ms: How long a small append waits for others while `runs_in_flight_min` runs are in
             flight; with fewer in flight it never waits.
         runs_in_flight_min: See `linger_ms`.
-        entries_in_flight_min: The same for the entries of a leader log. With more entries in flight
-            each becomes slower, by more than is gained: large entries make a log fast, and full
-            ones never wait.
+        entries_in_flight_min: The same for the entries of a leader log. More entries in flight make
+            each of them slower, and the log not faster: large entries make a log fast, and full
+            entries never wait.
         close_timeout_ms: How long the close of a ledger waits for the metadata store, after its
             appends have ended; and how long the roll of a leader log waits for its ledger's close.
         open_timeout_ms: Time limit to become the leader of a log: to seal open ledgers of an

@@ -35,7 +35,7 @@ def reject_unknown_columns(
 ) -> None:
     """Raise unless each column and field of a scan exists in some log, in any case.
 
-    A log without columns may get any column. If there is one among the logs, every name is
+    A log without columns may get any column. If the logs include one without columns, every name is
     accepted.
     """
     known: dict[str, str] = dict.fromkeys(METADATA_COLUMNS, "") if include_metadata else {}

@@ -37,7 +37,8 @@ def client_of(uri: str) -> BlockingLogClient:
             client = None
         if client is None:
             client = _clients[uri] = connect(uri)
-            # Spark collects garbage after every task; modules imported by now never become garbage.
+            # Spark collects garbage after every task; the modules that are imported now never
+            # become garbage.
             gc.freeze()
         return client
 

@@ -60,7 +60,7 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
     if isinstance(spark, SparkSession.Builder):
         _configure_builder(spark, metadata_service_uri)
     elif _is_of_connect(spark, "SparkSession.Builder"):
-        # The other settings of a builder belong to the start of the server, which is over.
+        # The other settings of a builder are used only when the server starts, which is over.
         for key, value in RUN_TIME.items():
             spark.config(key, value)  # type: ignore[attr-defined]
     elif _is_of_connect(spark, "SparkSession"):
@@ -79,7 +79,7 @@ def _configure_builder(builder: Any, uri: str | None) -> None:
 
     for key, value in {**RUN_TIME, **AT_START}.items():
         builder.config(key, value)
-    if SparkContext._active_spark_context is not None:  # noqa: SLF001 - there is no public look
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001 - no public function returns it
         _logger.warning(
             "A Spark session runs already: its %s and %s cannot be changed any more.",
             PYTHON_VARIABLE,
@@ -150,7 +150,7 @@ def _expect_replacement(session: SparkSession) -> None:
     Spark warns at every registration and at the start of every stream; nothing else logs there.
     """
     try:
-        jvm = session.sparkContext._jvm  # noqa: SLF001 - there is no public way to one logger
+        jvm = session.sparkContext._jvm  # noqa: SLF001 - no public function returns this logger
         log4j = jvm.org.apache.logging.log4j
         log4j.core.config.Configurator.setLevel(REGISTRATION_LOGGER, log4j.Level.ERROR)
     except (AttributeError, TypeError):  # another logging library

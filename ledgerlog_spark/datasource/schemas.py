@@ -46,7 +46,7 @@ def scan_schema(
 ) -> str:
     """The schema of a scan, as JSON.
 
-    `logs` are name and schema record of each log; None for a log without rows so far.
+    `logs` has the name and schema record of each log; None for a log without rows.
     """
     schemas = [(name, spark_schema(stored)) for name, stored in logs if stored is not None]
     if not schemas:

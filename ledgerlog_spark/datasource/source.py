@@ -27,9 +27,9 @@ class LedgerDataSource(DataSource):
     """Reads and writes logs; reads raw ledgers.
 
     Attributes:
-        configured_service_uri: Set by `configure(spark)` for its session, else None.
-        configured_parallelism: Tasks that the session runs at once, as `configure(spark)` found it;
-            else 1.
+        configured_service_uri: Set by `configure(spark)` for its session, otherwise None.
+        configured_parallelism: Tasks that the session runs concurrently, determined by
+            `configure(spark)`; otherwise 1.
     """
 
     configured_service_uri: ClassVar[str | None] = None
@@ -81,7 +81,7 @@ class LedgerDataSource(DataSource):
         return BatchReader(uri, read, rows, parallelism=self.configured_parallelism)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        """A streaming reader; with bad options one that fails with their error when it is used.
+        """A streaming reader; with invalid options, its first use raises their error.
 
         Spark 4.3 hides an error that is raised here: it raises an UnboundLocalError instead.
         """
@@ -108,14 +108,14 @@ class LedgerDataSource(DataSource):
     def streamWriter(  # noqa: N802 (Spark's name)
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        """A writer of one micro-batch; Spark also makes one to commit it."""
+        """A writer of one micro-batch; Spark creates another one to commit it."""
         from ledgerlog_spark.datasource.stream.writer import StreamWriter
 
         of_write = self._of_write(schema, overwrite=overwrite, streams=True)
         return StreamWriter(*of_write, overwrite=overwrite)
 
     def _with_table_options(self, schema: StructType) -> dict[str, str]:
-        """The given options; with those of the table when no given option names what to read."""
+        """The given options, and those of the table if none of them names a log or ledger."""
         from ledgerlog_spark.datasource.options.sql_table import table_options_in
 
         given = dict(self.options)

@@ -43,10 +43,10 @@ class StartingBookie:
         port: int,
         environment: dict[str, str],
     ) -> None:
-        """Makes no process yet; port 0 takes a free one.
+        """Starts no process yet; port 0 selects a free port.
 
-        The output goes to a file beside the directory, whose name ends with `.log`: a directory
-        with anything else in it is not a bookie's.
+        The output is written to a file beside the directory, with the ending `.log`, because a
+        bookie accepts only a directory without other files.
         """
         self._id = bookie_id
         self._log_path = directory.with_suffix(".log")
@@ -93,7 +93,7 @@ class StartingBookie:
         return RunningBookie(process, int(addresses["port"]), addresses.get("grpc_port"))
 
     def abandon(self) -> None:
-        """End the process immediately; does nothing if it has ended, or was never made."""
+        """End the process immediately; does nothing if it has ended, or was never started."""
         process = self._process
         if process is not None:
             process.kill()

@@ -111,7 +111,7 @@ class Cluster:
         started: list[str] = []
         with locked_directory(self.directory):
             self.refresh()
-            # If one were replaced, it would take the end of its pipe for the end of this process.
+            # A replaced one would mistake the end of its pipe for the end of this process.
             if owned and not self.members.running and not self._environment:
                 self._guardian = Guardian(self.directory, is_temporary=self._is_temporary)
             before = len(self.members.bookies)
@@ -258,7 +258,7 @@ class Cluster:
         self.members.put(member.started_as(server.pid, server.port))
 
     def _port_of_zookeeper(self, member: Member) -> int | None:
-        """Its last port, else the usual one, else any. Running bookies use the last port."""
+        """Its last port, which running bookies use, or the default port, or any free port."""
         if any(bookie.state != "down" for bookie in self.members.bookies):
             return member.port
         return next((p for p in (member.port, USUAL_PORT) if p and port_is_free(p)), None)
@@ -266,7 +266,7 @@ class Cluster:
     def _start_bookies(
         self, ids: list[str], started: list[str], on_progress: Callable[[str], None]
     ) -> None:
-        """Start them in parallel; add the id of each that serves to `started`."""
+        """Start them in parallel; when one serves, add its id to `started`."""
         starting: dict[str, StartingBookie] = {}
         try:
             for member_id in ids:
@@ -433,7 +433,7 @@ def local_cluster(
     Args:
         bookies: Number of bookies, at least 1. With one more than an ensemble, writing continues on
             three copies when one of them is lost.
-        directory: Where the data stay; None takes a temporary one that is removed at the end.
+        directory: Directory of the data; None creates a temporary one that is removed at the end.
         upkeep: Whether a process merges and sweeps logs, and applies their retention.
 
     Raises:

@@ -1,7 +1,7 @@
 """Makes child processes, and defers Ctrl-C meanwhile.
 
 KeyboardInterrupt is raised in the main thread at any point: inside `Popen`, between the fork and
-the assignment, it would leave a process that this program has no reference to.
+the assignment, it would leave a process without a reference in this program.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Member:
         grpc_port: Port of the control service, None where there is none.
         pid: Process id of its last start, 0 before the first.
         started: Start time of that process by the kernel, seconds since the epoch.
-        directory: Where it keeps its data.
+        directory: Directory of its data.
     """
 
     role: str

@@ -165,8 +165,9 @@ class ZooKeeperProcess:
     ) -> None:
         """Starts nothing yet.
 
-        Without `port` it takes that of the directory's last start when it is free, else any.
-        Session timeouts may be 2 to 20 ticks. `environment` is added to that of this process.
+        Without `port`, it uses the port of the last start in the directory if that is free, or any
+        other. Session timeouts may be 2 to 20 ticks. `environment` is added to that of this
+        process.
         """
         if port is not None and not 0 < port < 65_536:  # noqa: PLR2004 (TCP ports)
             raise ConfigurationError(f"port must be 1 to 65535, got {port}", port=port)
@@ -253,7 +254,7 @@ class ZooKeeperProcess:
     def pause(self) -> None:
         """Stop the process with SIGSTOP: its sockets stay open, and clients get no response.
 
-        Returns when all its threads stand: on a busy machine that takes a while.
+        Returns when all its threads have started, which takes a while on a busy machine.
         """
         self._send(signal.SIGSTOP)
         if self._process is not None:
@@ -277,7 +278,7 @@ class ZooKeeperProcess:
                 self._process.send_signal(number)
 
     def _last_port(self) -> int:
-        """The port of the last start in this directory when it is free, else any free one."""
+        """The port of the last start in this directory if it is free, or any free one."""
         with contextlib.suppress(OSError, ValueError):
             text = (self.directory / "zoo.cfg").read_text()
             port = int(re.findall(r"^clientPort=(\d+)$", text, re.MULTILINE)[-1])
@@ -384,7 +385,7 @@ class ZooKeeperProcess:
         """Whether this very process answers on the port.
 
         Two servers that start at the same time may both find a port free. The slower one ends when
-        it cannot bind, but before that, the faster one's answer could be taken for its own.
+        it cannot bind. Before that, an answer of the faster one could be mistaken for its answer.
         """
         assert self._process is not None
         try:
@@ -404,7 +405,7 @@ class ZooKeeperProcess:
 def port_is_free(port: int) -> bool:
     """Whether a server could listen on a port of the loopback interface now."""
     with socket.socket() as probe:
-        # As the server does: connections of an earlier one in TIME_WAIT do not count.
+        # As the server does: connections of an earlier server in TIME_WAIT do not matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

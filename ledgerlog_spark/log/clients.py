@@ -67,18 +67,18 @@ class LogClient(LedgerClient):
 
         Args:
             name: 1 to 200 of letters, digits, `.`, `_` and `-`.
-            lead: Become the leader: an earlier one can append no more. Without it nothing is
-                changed.
+            lead: Become the leader; an earlier leader can then append nothing more. Without it
+                nothing is changed.
             create_if_missing: With `lead`, make the log if it does not exist: of records, or with a
                 schema, of rows.
-            properties: Of a new log, by option name, such as `rollBytes`; the others have their
-                defaults. An existing log has to have the given properties.
+            properties: Properties of a new log, by option name, such as `rollBytes`; the others
+                have their defaults. An existing log has to have the given properties.
             schema: With `lead`, the schema of the rows to append. An existing log has to have its
                 columns already; without it the rows have the columns of the log.
 
         Raises:
-            ConfigurationError: A bad name, property or schema, before any I/O. Or the log exists
-                with other properties; nothing was changed.
+            ConfigurationError: A bad name, property or schema, before any I/O. An option is wrong,
+                or the log exists with other properties; nothing was changed.
             LogNotFoundError: It does not exist, and is not to be made.
             MetadataError: There is no cluster at the path of the service URI.
             LogKindError: With `lead`: a transactional log; with a schema also one of records.

@@ -1,6 +1,6 @@
 """Places where a process can be killed or stopped, for tests of the state that this leaves.
 
-`reach(name)` stands in the code between two steps that a crash may separate. It does nothing unless
+`reach(name)` is called between two steps that a crash may separate. It does nothing unless
 the environment variable `LEDGERLOG_FAILPOINT` names it when the process starts:
 
 - `commit.before_multi`: SIGKILL of the own process the first time that the place is reached;
@@ -36,7 +36,7 @@ NAMES = {
     "commit.after_multi": "the commit's transaction passed, and was not reported to Spark",
     "sweep.unlisted": "the head forgot old items, and their ledgers are marked",
     "sweep.deregistered": "registrations have ended, and nothing was deleted",
-    "sweep.pages_touched": "no commit can name these pages any more, and they are there",
+    "sweep.pages_touched": "no commit can name these pages any more, and they still exist",
     "sweep.ledger_sealed": "a ledger that nothing names is sealed, and still there",
     "sweep.ledger_deleted": "a ledger is deleted, and its mark is still there",
 }

@@ -1,7 +1,7 @@
 """Runs the log's machines against a log store: the host of `protocol/log/`.
 
 One request at a time, one reply for each. Errors of the store become outcomes. Any other error ends
-the machine, as a bug does.
+the machine, like a bug.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class LogHost:
 
         Args:
             machine: The machine to run to its end.
-            timeout_ms: Limit of the whole run. None leaves the machine its own bounds: each
-                request has a deadline, and the number of attempts is bounded.
+            timeout_ms: Limit of the whole run. With None, only the limits of the machine apply:
+                each request has a deadline, and the number of attempts is bounded.
 
         Raises:
             LocalProtocolError: The client was closed.
@@ -312,8 +312,8 @@ class LogHost:
     async def drop_ledger(self, ledger_id: int, *, may_seal: bool = True) -> bool:
         """Seal and delete a ledger that no version can list any more, then delete its mark.
 
-        It is sealed first, so that a writer that still exists stops. False when it is kept, because
-        it could not be sealed, or is open and `may_seal` is false.
+        It is sealed first, so that a writer that still exists stops. Returns False if it is kept,
+        because it could not be sealed, or is open and `may_seal` is false.
 
         Raises:
             MetadataUnavailableError: The store cannot be reached; the ledger is kept.

@@ -108,7 +108,7 @@ class Log:
         return await self.host.run(StateMachine(self.name, is_fresh=is_fresh))
 
     async def snapshot(self, version: int | None = None) -> LogSnapshot:
-        """One version whole; the newest when none is named. Errors as of `state`.
+        """One complete version; by default the newest. Errors as of `state`.
 
         A leader log has no versions. Its snapshot ends with the records that are readable now. Each
         open ledger is an item that ends at its last add confirmed.
@@ -165,7 +165,7 @@ class Log:
             password: The ledger's password.
 
         Raises:
-            NeedsOperatorError: Less than the listed entries could be found. Not closed.
+            NeedsOperatorError: Not all listed entries could be found. Not closed.
             LedgerRecoveryError: Too few bookies answered. Not closed.
         """
         if (await self.host.ledgers.ledger_metadata(ledger_id)).is_closed:

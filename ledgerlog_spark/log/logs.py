@@ -65,7 +65,7 @@ class Logs:
             ConfigurationError: A bad name or property; nothing was done.
             LogExistsError: The name is taken.
             SchemaMismatchError: The schema is too large to be stored.
-            MetadataUnknownError: The outcome is unknown; open it, or create it once more.
+            MetadataUnknownError: The outcome is unknown; open the log, or create it again.
         """
         check_log_name(name)
         stored = new_properties(properties)
@@ -146,7 +146,7 @@ class Logs:
         return await self.store.names()
 
     async def now_ms(self) -> int:
-        """The store's clock, by which versions are dated; never ahead of it.
+        """An estimate of the store's clock, which dates versions; never ahead of that clock.
 
         Raises:
             MetadataError: There is no cluster at the root, or the store failed.
@@ -169,7 +169,7 @@ class Logs:
         await (await self.open(name)).delete()
 
     async def owner(self, ledger_id: int) -> str | None:
-        """Name of the living log that may list the ledger, None when there is none.
+        """Name of the existing log that may list the ledger, None when there is none.
 
         Raises:
             LedgerNotFoundError: No such ledger.
@@ -185,7 +185,7 @@ class Logs:
             password: The ledger's password.
 
         Raises:
-            NeedsOperatorError: Less than the listed entries could be found. Not closed.
+            NeedsOperatorError: Not all listed entries could be found. Not closed.
             LedgerRecoveryError: Too few bookies answered. Not closed.
             LedgerNotFoundError: No such ledger.
         """

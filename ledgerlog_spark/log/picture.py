@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 COLOURS = ("#2a9d8f", "#457b9d", "#8d6a9f", "#bc8034", "#5f7f4e", "#3d6b8c")
 GONE_COLOUR = "#d62828"
 LEDGERS_MAX = 200
-"""Most ledgers that are drawn; of a longer log the newest ones."""
+"""Maximum number of ledgers in the picture; the newest ones of a longer log."""
 
 _WIDTH, _ROW, _GAP, _TOP, _BAR_MIN = 900, 26, 6, 40, 2.0
 _CHARACTER = 7.5

@@ -56,7 +56,7 @@ class Follower(Protocol):
 
     @property
     def error(self) -> LedgerLogError | None:
-        """The reason why it ended by itself, None at a ledger's end and before."""
+        """The error that ended it, None at a ledger's end and before."""
 
     def cancel(self) -> None:
         """Stop following."""
@@ -71,7 +71,7 @@ class LedgerReaderHandle(Protocol):
 
     @property
     def last_add_confirmed(self) -> int:
-        """Last entry known to be acknowledged, NO_ENTRY if none; once closed, the last at all."""
+        """Last entry known to be acknowledged, NO_ENTRY if none; the last entry if closed."""
 
     @property
     def is_closed(self) -> bool:
@@ -84,7 +84,7 @@ class LedgerReaderHandle(Protocol):
         """Entries from the last update of following, from the first on; perhaps fewer, or none."""
 
     async def refresh(self) -> int:
-        """Bring both up to date once."""
+        """Update both once."""
 
     def read_batches(
         self,
@@ -156,7 +156,7 @@ class Ledgers(Protocol):
         """
 
     def ends_first(self, user: EndsFirst) -> None:
-        """Let `user` leave before the client is closed, unless nothing else refers to it by then.
+        """Close `user` before the client is closed, unless nothing else refers to it then.
 
         Raises:
             LocalProtocolError: The client is closed, or being closed.

@@ -42,14 +42,14 @@ TURN_MS = 2_000
 """After this time without a change at its place, others remove the first in the queue."""
 
 LEAVE_MS_MAX = 1_000
-"""Limit for leaving the queue: a change that is over, or out of time, waits for no outage."""
+"""Time limit for leaving the queue: after a change has ended, it does not wait for an outage."""
 
 WAIT_MS_MAX = 60_000
 """Limit of the whole wait for a turn; then the writer competes."""
 
 
 class _OverdueError(Exception):
-    """A turn did not come in time."""
+    """The wait for a turn took too long."""
 
 
 class Retries:
@@ -92,7 +92,7 @@ class Retries:
         self._began = loop.time()
 
     async def end(self) -> None:
-        """Leave the queue, if the writer is in it, so that others wait no longer for it."""
+        """Leave the queue if the writer is in it, so that others do not wait for it."""
         name, self._name = self._name, None
         if name is not None:
             # Otherwise others remove it, or the session ends.

@@ -3,7 +3,7 @@
 All methods of stores are coroutines on the client's event loop. Reads may be stale until `sync`. A
 write raises `MetadataVersionError` (definite) after a conflict, `MetadataUnavailableError`
 (definite) when nothing was sent, and `MetadataUnknownError` (not definite) when the connection was
-lost after sending: the caller finds out the outcome and never guesses.
+lost after sending: the caller determines the outcome and never guesses.
 """
 
 from __future__ import annotations

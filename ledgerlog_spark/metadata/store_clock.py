@@ -1,9 +1,9 @@
 """Estimates the store's clock without a request each time (LOGS.md#G12).
 
 The store dates each write by its own clock, and the answer contains the date. The time since then
-comes from a clock of this machine that only measures durations. So a wrong wall clock changes
-nothing, and the estimate is never ahead of the store, because an answer comes after the write that
-it dates.
+is measured by a clock of this machine that only measures durations. So a wrong wall clock changes
+nothing. The estimate is never ahead of the store, because an answer arrives after the write that it
+dates.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class StoreClock:
         self._noted_ns = 0
 
     def note(self, store_ms: int) -> None:
-        """Add the store's date of a write whose answer has come.
+        """Add the store's time of a write that was answered.
 
-        The newest answer counts, even if it is lower: it came from another server of the store, or
+        The newest answer counts, even if it is lower: it is from another server of the store, or
         the store's clock was set.
         """
         self._store_ms = store_ms

@@ -11,10 +11,10 @@ Every write ends in one of four ways, on every tree:
 - `MetadataUnavailableError`: definite, nothing was sent;
 - `MetadataUnknownError`: it was sent, and it may have happened or may still happen.
 
-Reads may be stale until `sync`. Those of one tree never go back, also when its session is replaced:
-each server gets the newest transaction id that was seen, and a server without it refuses. A
-read whose reply is lost is repeated until the tree's own deadline, so it ends with a value or with
-`MetadataUnavailableError`. Nothing waits for ever.
+Reads may be stale until `sync`. The reads of one tree never go back, also when its session is
+replaced: each server gets the newest transaction id that was seen, and refuses the session if it
+does not have that transaction. A read whose reply is lost is repeated until the tree's own
+deadline, so it ends with a value or with `MetadataUnavailableError`. Nothing waits for ever.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ NodeOperation = CheckNode | CreateNode | SetNode | DeleteNode
 class ZnodeTree(Session, Protocol):
     """One session with a tree of nodes. All methods are called on the event loop it belongs to.
 
-    While the connection stands, requests are carried out in the order in which their coroutines
+    As long as a connection lasts, requests are executed in the order in which their coroutines
     first ran. Paths are absolute, without a slash at the end.
     """
 
@@ -238,7 +238,7 @@ class ZnodeTree(Session, Protocol):
     def watch(self, path: str, on_change: OnChange) -> CancelWatch:
         """Call `on_change` after the node is made, changed or deleted, or a session was replaced.
 
-        Changes close together may be reported once, and a call may come without a change. A read
+        Changes close together may be reported once, and a call may happen without a change. A read
         begun after this method returned, or from within `on_change`, misses nothing that a later
         call would not report.
         """
@@ -247,7 +247,7 @@ class ZnodeTree(Session, Protocol):
         """Call `on_change` after children were made or deleted; promises as of `watch`."""
 
     async def until_gone(self, path: str) -> bool:
-        """Wait, with one request, until the node is gone or may have changed; leaves no watch.
+        """Wait, with one request, until the node may have changed; leaves no watch.
 
         It waits for as long as nothing happens, so callers give it a deadline.
 

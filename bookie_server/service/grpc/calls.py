@@ -1,10 +1,10 @@
 """Bounds of the calls of the control service, applied before a call's handler runs.
 
-A call gets one of a bounded number of places, shared fairly among connections. While it may still
-receive a request, it also has a place of a second kind, because the library may hold one request
-for each such call. A call with a single request has to receive it within REQUEST_SECONDS_MAX, which
-bounds the time that an unfinished request holds memory. A streaming call has its own bounds
-(`service/grpc/stream.py`).
+A call gets one of a bounded number of places, shared fairly among connections. A call that may
+still receive a request also needs a place of a second kind, because the library may hold one
+request for each such call. A call with a single request has to receive it within
+REQUEST_SECONDS_MAX, which bounds the time that an unfinished request holds memory. A streaming call
+has its own bounds (`service/grpc/stream.py`).
 
 A call keeps its place until its replies are sent. The library keeps a reply that a client does not
 take, so ending such a call means closing its connection (`service/grpc/stuck_calls.py`).

@@ -1,6 +1,6 @@
 """One gRPC stream: bounded requests, and replies sent as they are ready.
 
-An append whose body is large comes in parts (`more_size_bytes` of control.proto).
+A large body of an append arrives in parts (`more_size_bytes` of control.proto).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Reply = TypeVar("Reply")
 
 
 class BadStreamError(Exception):
-    """Requests of a stream cannot be delimited, or do not come in time; its call ends."""
+    """The requests of a stream are malformed, or do not arrive in time; its call ends."""
 
     def __init__(self, message: str, *, is_late: bool = False) -> None:
         super().__init__(message)
@@ -139,7 +139,7 @@ class ReplyStream(Generic[Request, Reply]):
         try:
             requests = aiter(requests)
             while True:
-                # Take the place first: a request that waits for one is not counted yet.
+                # Take the place first, because a request that waits for a place is not counted yet.
                 await self._wait_for_place()
                 request = None if self._has_ended else await anext(requests, None)
                 if request is None or self._has_ended:
@@ -155,7 +155,7 @@ class ReplyStream(Generic[Request, Reply]):
             self.end()
 
     async def _with_rest(self, rest: Awaitable[None], taken: Taken) -> None:
-        """Wait for the rest of a request; the taken bytes are given back if it does not come."""
+        """Wait for the rest of a request; the taken bytes are given back if it does not arrive."""
         self._incomplete = taken
         try:
             await rest
@@ -247,7 +247,7 @@ class Turns:
 
 
 def size_bytes_of(request: pb.AppendRequest) -> int:
-    """Return the size of the body of an append, including parts that have not come."""
+    """Return the size of the body of an append, including parts that have not arrived."""
     if max(len(request.entry_ids), len(request.lengths)) > RUN_ENTRIES_MAX:
         # Parsed lists take many times their size on the wire.
         raise BadStreamError(f"a run has {RUN_ENTRIES_MAX} entries at most")

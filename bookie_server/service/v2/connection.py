@@ -304,7 +304,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     def _waits_for_itself(self, share: Share) -> bool:
         """Return whether a share holds nothing but the memory of the next request.
 
-        Its bytes would come back only with that request, which would wait for them for ever.
+        Its bytes would be released only with that request, which would wait for them forever.
         """
         has_more = self.open_requests or share.unsent_bytes or share is self.shares.writes
         return not has_more and share.held_bytes > share.reserve_bytes

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MOVED_BYTES_MIN: Final = 16_384
-"""Fewer bytes than this between two looks are no progress of a peer that owes more."""
+"""Fewer bytes than this between two checks are no progress if more are due."""
 
 FRAME_STALLS_MAX: Final = 10
 """Stall time-outs that one frame may take in all, however steadily it is sent."""

@@ -1,9 +1,9 @@
 """The memory that one connection receives into, counted in its shares of the lanes.
 
 A chunk counts from its first use until another one has replaced it and every request in it is
-answered. While a lane has plenty, chunks are as large as is fast; else they have just the size of a
-frame. A frame larger than the connection's own reserve gets memory for all of it before its rest is
-received. So no connection waits for memory while it holds memory that others need.
+answered. While a lane has plenty of room, chunks have the fastest size. Otherwise they have the
+size of a frame. A frame larger than the connection's own reserve gets memory for all of it before
+its rest is received. So no connection waits for memory while it holds memory that others need.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ReceiveMemory:
 
     @property
     def is_beyond_reserve(self) -> bool:
-        """Whether it is larger than the connection's own, while no request in it is open."""
+        """Whether it exceeds the connection's reserve although no request in it is open."""
         buffer = self.frames.buffer
         return len(buffer) > ADDS_RESERVE_BYTES and not buffer.unanswered
 

@@ -124,7 +124,7 @@ class V2Server:
 
 
 def is_full(open_count: int, connections_max: int, *, is_known_host: bool) -> bool:
-    """Return whether a new connection has to take another one's place."""
+    """Return whether a new connection must replace another one."""
     if is_known_host:
         return open_count >= connections_max
     return open_count >= connections_max - connections_max // KNOWN_HOSTS_PART
@@ -135,8 +135,8 @@ def to_replace(
 ) -> PeerConnection | None:
     """Return the idle connection whose place a new one gets; None when all of them are busy.
 
-    Chosen are first those of peers that never had a request answered (an unknown host gets no other
-    place), then those of the host with most connections, then the one that was silent longest.
+    The first choice are peers without an answered request (an unknown host gets no other place),
+    then the host with most connections, then the connection that was silent longest.
     """
     of_host = Counter(connection.host for connection in connections)
     return min(

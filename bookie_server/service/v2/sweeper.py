@@ -1,10 +1,10 @@
-"""Closes connections that hold bytes which others need and make no progress.
+"""Closes connections that make no progress and hold bytes that others need.
 
 Every second the sweeper checks all connections. It closes those whose peers took no answer, or
 sent no part of a frame, for `stall_timeout_ms`, and those that never sent a request. A frame that
-comes steadily may take ten times as long. While a lane is full the sweeper checks more often, and a
-peer has a quarter of a second to make progress. Of the connections that made none it closes those
-that hold most of the lane, until a quarter of the lane is free and no share waits.
+arrives steadily may take ten times as long. While a lane is full the sweeper checks more often, and
+a peer has a quarter of a second to make progress. It closes the connections without progress that
+hold most of the lane, until a quarter of the lane is free and no share waits.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class HeldFiles:
     def adding(self, file: FinishedFile) -> Iterator[None]:
         """Add a file with a larger id than all others; yields after each slice.
 
-        It becomes findable slice by slice; until the end another index has to cover its ledgers.
+        It becomes findable slice by slice. Until the end, another index must cover its ledgers.
         """
         yield from self._count(file)
         self._files[file.entry.file_id] = file

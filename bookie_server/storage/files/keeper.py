@@ -173,8 +173,8 @@ class FileKeeper:
     async def _finish_full(self) -> None:
         """Write and sync the full file's index, if there is a full file.
 
-        The index is encoded, and its ledgers are looked up, in slices. Adds, reads and drops go on
-        in between. A drop meanwhile may leave pieces in it, which its tombstone covers.
+        The index is encoded, and its ledgers are looked up, in slices. Adds, reads and drops
+        continue in between. A drop meanwhile may leave pieces in it, which its tombstone covers.
         """
         full = self.full
         if full is None:
@@ -322,7 +322,7 @@ class FileKeeper:
         """
         dead = self.finished.dead(self._health.files_in_doubt)
         for file in dead:
-            # Nothing in it can be found any more; the slot counts until the commit.
+            # Its entries can no longer be found; the slot counts until the commit.
             self.finished.remove(file)
             self._freed.append(file.entry.slot)
             self._pinned[file.entry.slot] = file.handle

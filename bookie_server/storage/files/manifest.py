@@ -179,8 +179,8 @@ class ManifestStore:
         """Write the states of `ids`, then changed ones, which `taken` gets; returns the end."""
         if offset == 0:
             await file.truncate(0)
-        # Each round is shorter than the one before, unless changes come as fast as they are
-        # written; then the last turn takes the rest.
+        # Each round is shorter than the previous one, unless changes arrive as fast as they are
+        # written. In that case the last turn writes the rest.
         rounds_left = 2 + 2 * ((len(states) + len(states.changed)) // UNITS_PER_TURN)
         while True:
             changed, states.changed = states.changed, set()

@@ -57,7 +57,7 @@ BLOCKS_CACHED_MAX = 512
 KEPT_BUFFER_FACTOR = 4
 """A recent body is copied if its receive buffer is more times larger."""
 RECORD_COST_BYTES = 512
-"""Bytes that a record counts beside its body: small ones take more memory than their bytes."""
+"""Overhead of a record in memory, beside the bytes of its body."""
 
 
 class Found(NamedTuple):
@@ -317,7 +317,7 @@ class Reader:
 
     async def _held(self, ledger_id: int, count_max: int) -> Spans:
         tombstone = self._tombstone_of(ledger_id)
-        # In one turn: an entry that moves between files meanwhile is in one of them.
+        # In one turn: an entry that moves between files is then always in one of them.
         opened = [file.index.pieces_of(ledger_id) for file in self._keeper.opened]
         finished = list(self._keeper.finished.holding(ledger_id))
         runs = [await self._spans_of(pieces, tombstone) for pieces in opened]

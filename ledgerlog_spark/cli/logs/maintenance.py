@@ -58,7 +58,7 @@ def _bar(as_json: bool) -> Progress:
 
 
 def _existing(client: BlockingLogClient, names: Sequence[str] | None) -> list[str] | None:
-    """The names, after a check that these logs exist; None stands for all logs."""
+    """The names, after a check that these logs exist; None means all logs."""
     return [opened(client, name).name for name in names] if names else None
 
 
@@ -77,7 +77,7 @@ def _to_merge(client: BlockingLogClient, names: Sequence[str] | None) -> list[st
 def _held(
     client: BlockingLogClient, work: Callable[[LedgerClient], Coroutine[Any, Any, list[T] | None]]
 ) -> list[T]:
-    """The results of the work; ends the command if another process holds the lease all the time."""
+    """The results of the work; ends the command if another process keeps the lease."""
     from ledgerlog_spark.upkeep.upkeep import holder
 
     done = client.run(work)

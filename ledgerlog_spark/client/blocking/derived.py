@@ -52,7 +52,7 @@ class BlockingHandle(Blocking[A_co]):
 
     @abstractmethod
     def _forked(self) -> LocalProtocolError:
-        """The error of a call in another process than the one that made the twin."""
+        """The error of a call in a process that did not create the twin."""
 
 
 class Closing(ABC):

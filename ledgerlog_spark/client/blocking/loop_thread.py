@@ -48,7 +48,8 @@ class LoopThread:
         An interrupt (Ctrl-C) cancels the coroutine.
 
         Raises:
-            LocalProtocolError: Called from the loop's own thread, which would wait for itself.
+            LocalProtocolError: The call was made on the loop's own thread, which would wait for
+                itself.
         """
         if threading.current_thread() is self._thread:
             work.close()

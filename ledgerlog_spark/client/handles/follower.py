@@ -50,8 +50,8 @@ class LedgerFollower:
     """Keeps a read handle's end up to date until it is cancelled or the ledger is closed.
 
     Attributes:
-        error: Why it stopped by itself, None while it follows or when the ledger was closed. Errors
-            of the metadata store's own state are retried and not reported here.
+        error: The error that stopped it; None while it follows, or when the ledger was closed.
+            Errors of the metadata store's own state are retried and not reported here.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class LedgerFollower:
             self._timer = self._loop.call_later(pause_ms / 1e3, self._watch_or_ask)
 
     def _watch_or_ask(self) -> None:
-        """Try the next bookie; read headers of entries as well: no bookie may have the service."""
+        """Try the next bookie, and read headers of entries in case no bookie has the service."""
         self._watch_lac()
         if self._asking is None:
             self._asking = self._loop.create_task(self._ask())

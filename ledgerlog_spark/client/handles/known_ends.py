@@ -26,7 +26,7 @@ OPEN = -1
 
 
 class _End(NamedTuple):
-    """Of one ledger: the last add confirmed, the length if closed, and the LAC of its entries."""
+    """The known end of one ledger: last add confirmed, length if closed, and LAC of its entries."""
 
     last_entry_id: int = NO_ENTRY
     length: int = OPEN

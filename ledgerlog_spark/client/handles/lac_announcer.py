@@ -30,7 +30,7 @@ EXPLICIT_LAC = b"explicit"
 """Custom metadata of a ledger whose writer announces: readers request the announced LAC."""
 
 QUICK_SECONDS = 0.002
-"""A writer with a shorter last pause is about to append again, which announces as well. It sends
+"""If the last pause was shorter, the writer probably appends soon, which also announces. It sends
 nothing then to a herald that supports only writes, not notifications."""
 
 ATTEMPTS_MAX = 8

@@ -126,7 +126,7 @@ class ReadHandle:
         return self._last_add_confirmed
 
     async def reload(self) -> None:
-        """Read the metadata again, and nothing else.
+        """Reload the metadata only.
 
         Raises:
             LedgerNotFoundError: The ledger was deleted.
@@ -249,7 +249,7 @@ class ReadHandle:
 
         Args:
             first_entry_id: At least 0.
-            last_entry_id: None reads up to `last_add_confirmed`, which may be nothing.
+            last_entry_id: None reads up to `last_add_confirmed`; the result may be empty.
             is_listed: A durable list of the caller shows that the range was acknowledged, so the
                 bound of `last_add_confirmed` does not apply.
             place: Bounds the memory of this and other reads together. Without its turn a read waits
@@ -426,7 +426,7 @@ class _Range:
                 return ()
             self._waits += 1
             self._waiting = asyncio.get_running_loop().create_future()
-            await forever(self._waiting, "the machine goes on or ends, or `_on_stall` ends it")
+            await forever(self._waiting, "the machine continues or ends, or `_on_stall` ends it")
         batch = self._batches.popleft()
         if self._place is not None:
             self._place.handed_size_bytes = batch.size_bytes

@@ -134,7 +134,7 @@ class MachineHost(EventQueue[Event]):
 
         Args:
             done: Gets the result.
-            stalled: Makes the error of a machine that gets no more replies, from a description.
+            stalled: Creates the error of a machine that gets no more replies, from a description.
         """
         stall_ms = self._services.settings.stall_ms
 

@@ -46,7 +46,8 @@ class EventQueue(ABC, Generic[E]):
     An error of the machine, or of performing an effect, ends the machine.
 
     Attributes:
-        crash: Why the machine is never called again: a bug, or an error that no machine can handle.
+        crash: The error after which the machine is never called: a bug, or an error that it cannot
+            handle.
         is_stopped: Events are no longer accepted.
     """
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StallWatch:
-    """Checks periodically whether replies came; on the event loop's thread."""
+    """Checks periodically whether replies arrived; on the event loop's thread."""
 
     def __init__(
         self, replies: Callable[[], int], on_stall: Callable[[], None], stall_ms: int

@@ -3,8 +3,9 @@
 Spark passes a table's options to a Python source only once, when `CREATE TABLE` reads the columns.
 The source's answer becomes the table's schema in the catalog, and every later scan of the table
 passes this schema back. So the options are kept in the metadata of the first column, under a key
-that Spark 4.3 removes from the columns that a scan shows: nothing that is made from the table (a
-query, a view, a file, another table) has it. Older versions copy it, so no table is made there.
+that Spark 4.3 removes from the columns that a scan shows: no object that is created from the table
+(a query, a view, a file, another table) has it. Older versions copy it, so tables cannot be created
+there.
 
 A write gets the options of the statement and the schema of its rows. That schema belongs to a
 query, so nothing in it is used. Spark passes neither the table's name nor its options. So the log

@@ -164,7 +164,7 @@ def checked_offset(
     version: int | None,
     fail_on_data_loss: bool,
 ) -> int:
-    """The offset, if a read can begin or end there; else the first row, if the options allow that.
+    """The offset if a read can begin or end there, or the first row if the options allow it.
 
     `start` and `end` are those of the version that is read; a leader log has no version.
     """

@@ -378,7 +378,7 @@ def _is_of_table(lowered: Mapping[str, str]) -> bool:
 def table_options(options: Mapping[str, str]) -> dict[str, str]:
     """The options that a table keeps: those of this source and the log's name, in lower case.
 
-    Empty when no table is made: options of `load` must not travel with its rows.
+    Empty when no table is created: options of `load` must not be stored with its rows.
     """
     lowered = {key.lower(): value for key, value in options.items()}
     if not _is_of_table(lowered):

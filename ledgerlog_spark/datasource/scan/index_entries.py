@@ -75,7 +75,7 @@ def read_indexes(
 def find_span(
     logs: BlockingLogs, scanned: ScanRange, *, log_id: str, password: bytes
 ) -> EntrySpan | None:
-    """Where in a leader log's range the wanted rows are; None when an entry is lost."""
+    """The entries of a leader log's range with the wanted rows; None when an entry is lost."""
     header_of = header_reader(
         logs, scanned.log, log_id, ledger_id=scanned.ledger_id, password=password
     )

@@ -95,7 +95,7 @@ def plan(logs: Sequence[LogScan], options: SourceOptions, *, parallelism: int = 
     cuts by size alone.
 
     Raises:
-        ConfigurationError: Offsets name a log that is not read, lie beyond the log's end, or end
+        ConfigurationError: Offsets name a log that is not read, are after the log's end, or end
             before they begin.
         DataLossError: Rows within the offsets were truncated, and `fail_on_data_loss` is set.
     """

@@ -117,7 +117,7 @@ def _schema_of(scanned: ScanRange, schemas: Mapping[int, bytes]) -> bytes:
 
 
 def _records(logs: BlockingLogs, partitions: Sequence[ScanPartition]) -> dict[int, LedgerMetadata]:
-    """Small records of the ledgers to read; ledgers that several tasks read come first."""
+    """Small metadata of the ledgers to read; ledgers that several tasks read come first."""
     readers = Counter(
         ledger_id
         for partition in partitions

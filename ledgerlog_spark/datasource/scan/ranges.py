@@ -40,8 +40,8 @@ class ScanRange:
             last row (the last one at or after `end_offset`), and the time in ms since the epoch,
             None when the history no longer has it. Empty without a history, and when each entry has
             its own time.
-        index_entry_id: The entry to read first, because it shows which of the entries are needed;
-            NO_ENTRY when all are.
+        index_entry_id: The entry that shows which entries are needed, and is read first; NO_ENTRY
+            when all are needed.
         entry_rows: Rows of the listed range that the entries hold, half-open; the task checks it.
             None when they are unknown before the entries are read.
         is_searched: In a leader log: first find the entries that hold the rows, by reading a few of
@@ -70,7 +70,8 @@ class RangeIndex:
     """The index of one listed range.
 
     Attributes:
-        row_edges: Row of the range that each entry begins with, then how many rows there are.
+        row_edges: First row of each entry, counted from the start of the range, and finally the
+            number of rows.
         byte_edges: Payload bytes before each entry, then of all of them.
     """
 
@@ -135,8 +136,8 @@ class EntrySpan:
     """Consecutive entries of a listed range.
 
     Attributes:
-        last_entry_id: Inclusive; below the first when there is none.
-        rows: Rows of the range that they hold, half-open; None when not all edges were seen.
+        last_entry_id: Inclusive; smaller than the first entry if there is no entry.
+        rows: Their rows in the range, half-open; None if not all borders are known.
     """
 
     first_entry_id: int
@@ -147,7 +148,7 @@ class EntrySpan:
 def needed_part(
     scanned: ScanRange, index: RangeIndex | None, span: EntrySpan | None
 ) -> ScanRange | None:
-    """The part of a range that a scan needs, as far as that is known; None when it needs none."""
+    """The part of a range that a scan needs, as far as known; None when it needs nothing."""
     if scanned.is_searched:
         if span is None:
             return scanned

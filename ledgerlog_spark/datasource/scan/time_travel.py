@@ -71,7 +71,7 @@ def requested_offsets(
 def first_offset_at(
     logs: BlockingLogs, scan: LogScan, moment_ms: int, password: bytes
 ) -> int | None:
-    """Offset of the first row that came at `moment_ms` or later, None when there is none yet."""
+    """Offset of the first row of `moment_ms` or later, None when there is none yet."""
     if scan.snapshot.kind is LogKind.TRANSACTIONAL:
         return offset_at(scan.history, moment_ms)
     for item in scan.snapshot.items:

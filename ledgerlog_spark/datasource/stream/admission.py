@@ -1,8 +1,9 @@
 """Decides how many of the unread rows one micro-batch takes.
 
-Pure. A batch takes at most `maxRowsPerTrigger` rows, and at most `maxBytesPerTrigger` bytes, of
-which each row counts its share of its range. But it always takes about one entry, so that a stream
-continues with any limits. Several logs share a limit evenly; the rest of one goes to the others.
+Pure. A batch takes at most `maxRowsPerTrigger` rows and at most `maxBytesPerTrigger` bytes. The
+bytes of a row are its share of its range. But it always takes about one entry, so that a stream
+continues with any limits. Several logs share a limit evenly. If one does not use its part, the
+others use it.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def admitted(backlogs: Sequence[Backlog], limits: Limits) -> dict[str, int]:
 
 
 def even_shares(wanted: Sequence[int], total: int) -> list[int]:
-    """Each at most its wanted number, as even as possible; the sum is `total` or all wanted.
+    """Parts as even as possible, each at most its wanted number; the sum is `total` or less.
 
     Two logs that get less than they want differ by at most one.
     """

@@ -38,7 +38,7 @@ class StreamPlan(NamedTuple):
 
     Attributes:
         plan: Plan of the batch. None when this process planned batches for a log that was deleted,
-            and no log has its name: the query decides whether a new one is made.
+            and no log has its name. The query then decides whether a new log is created.
         is_made_again: This process planned batches for another log of that name before.
     """
 
@@ -99,7 +99,7 @@ class StreamWrite(NamedTuple):
     def _state(self, client: BlockingLogClient) -> LogState | None:
         """The log's state. An append needs only its schema, which the commit checks once more.
 
-        None when the known log was deleted, no log has its name, and one could be made.
+        None when the known log was deleted, no log has its name, and one may be created.
         """
         name = self.options.target
         log_id = _log_ids.get((self.uri, name))

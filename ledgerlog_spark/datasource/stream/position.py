@@ -1,8 +1,8 @@
-"""Where a stream begins, its offsets as Spark keeps them, and whether it can continue.
+"""The start of a stream, its offsets as Spark stores them, and whether it can continue.
 
 Spark keeps the end of a batch as `{log: {"id": log id, "offset": next row}}`. The offset survives
 merging, because rows are never renumbered. The id detects a log that was deleted and replaced.
-Spark does not keep where the first batch began: after a crash it requests that once more. So the
+Spark does not store the start of the first batch: after a crash it requests it again. So the
 answer has to be the same, or has to be stored as the end of a batch of no rows.
 
 An error of a stream that cannot continue states what happened, what it means for the rows, and what
@@ -66,7 +66,7 @@ def offsets_of(value: Any) -> dict[str, LogOffset]:
 
 
 def json_of(offsets: Mapping[str, LogOffset]) -> dict[str, Any]:
-    """The offsets as Spark keeps them: equal offsets make equal text, which Spark compares."""
+    """The offsets as Spark stores them: equal offsets give equal text, which Spark compares."""
     return {
         name: {"id": offsets[name].log_id, "offset": offsets[name].offset}
         for name in sorted(offsets)
@@ -190,7 +190,7 @@ def _reject_overwrite(view: LogView, offset: int, accepted_version: int | None) 
 def overwrite_behind(
     versions: Sequence[VersionInterval], offset: int, accepted_version: int | None
 ) -> VersionInterval | None:
-    """The first version that replaced rows before its own, from `offset` on and not accepted yet.
+    """The first version that replaced rows from `offset` on and is not accepted yet.
 
     A version that begins exactly at the offset counts: the stream has read the rows that it
     replaced. A version that replaced no row does not count.

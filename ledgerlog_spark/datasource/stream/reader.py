@@ -53,7 +53,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stream.fix_ends()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The limit of bytes. Spark accepts only one limit, so the limit of rows holds with it."""
+        """The limit of bytes. Spark accepts only one limit, so the limit of rows is part of it."""
         return ReadMaxBytes(self._options.max_bytes_per_trigger)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -61,7 +61,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return json_of(self._stream.initial())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where the next micro-batch ends; `start` when there is nothing to read."""
+        """The end of the next micro-batch; `start` when there is nothing to read."""
         return json_of(self._stream.latest(offsets_of(start), self._limits(limit)))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name

@@ -80,7 +80,7 @@ class StreamSchemas:
 
 
 def new_columns_notice(name: str, columns: Sequence[str]) -> str:
-    """What to do about columns that came after the query began."""
+    """Advice about columns that were added after the query began."""
     return (
         f"log {name!r} has new columns: {', '.join(columns)}. The query continues without them, as "
         f"its columns are fixed while it runs; restart it to read them (older rows read as null)."

@@ -82,7 +82,7 @@ class LedgerStream:
         self._seen_ends: dict[str, LogOffset] = {}
 
     def initial(self) -> dict[str, LogOffset]:
-        """Where a query without a checkpoint begins; every call gives the same answer."""
+        """The start of a query without a checkpoint; every call returns the same value."""
         if self._initial is None:
             current = self._logs.current()
             for name in self._selection.names:
@@ -105,7 +105,7 @@ class LedgerStream:
             self._ends[name] = LogOffset(log.log_id, view.end_offset)
 
     def latest(self, start: Offsets, limits: Limits | None) -> dict[str, LogOffset]:
-        """Where the batch that begins at `start` ends; `start` itself when there is nothing.
+        """The end of the batch that begins at `start`; `start` when there is nothing to read.
 
         A new log first gets its place, and its rows are in the next batch: then the checkpoint
         contains where it began. The same holds for every log of a stream that begins at a place
@@ -118,7 +118,7 @@ class LedgerStream:
         self._has_planned = True
         if is_first and moves(self._options):
             self._reported = dict(start)
-            return dict(start)  # a batch of no rows, so that its end is where the stream began
+            return dict(start)  # a batch without rows, so its end is the start of the stream
         ends = dict(start)
         backlogs = []
         current = self._logs.current()
@@ -229,7 +229,7 @@ class LedgerStream:
         return end is not None and end.log_id == log.log_id
 
     def _backlog(self, log: WatchedLog, position: LogOffset | None) -> Backlog | LogOffset:
-        """The unread rows of a log; or its first place, when it has none yet."""
+        """The unread rows of a log, or its first position when it has none yet."""
         if position is None or position.log_id != log.log_id:
             if position is not None and self._rules.fail_on_data_loss:
                 raise log_made_again(log.name, old_id=position.log_id, new_id=log.log_id)
@@ -292,7 +292,7 @@ class LedgerStream:
         return False
 
     def _first_start(self, start: Offsets, end: Offsets) -> dict[str, LogOffset]:
-        """Where the first batch of an earlier run began, when Spark requests it once more."""
+        """The start of the first batch of an earlier run, when Spark requests it again."""
         starts = dict(start)
         read = self._options
         for name, until in end.items():
@@ -341,8 +341,8 @@ def report_of(
 ) -> dict[str, Any]:
     """A log's end, and the lag of a stream that continues at `offset`.
 
-    Lag is in rows, in payload bytes as stored, and in milliseconds since the first unread row came;
-    all 0 when everything is read. `lag.ms` is -1 when that time is unknown.
+    Lag is in rows, in payload bytes as stored, and in milliseconds since the first unread row was
+    written; all are 0 when everything is read. `lag.ms` is -1 when that time is unknown.
     """
     first = min(max(offset, view.oldest_offset), view.end_offset)
     backlog = Backlog(view.name, first, view.end_offset, view.items)

@@ -1,6 +1,6 @@
 """The state of a stream's logs in memory, which watches invalidate.
 
-Spark calls for the end of a source up to a hundred times a second. The answer comes from memory.
+Spark calls for the end of a source up to a hundred times a second. The answer is in memory.
 ZooKeeper is read only after one of its watches fired, and then only one head.
 """
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 PATIENCE = RetryPolicy(attempts_max=NO_LIMIT, time_max_ms=60_000)
 
 LOOKS_MAX = 4096
-"""Above this number every second one is forgotten: older times become less exact."""
+"""Above this number every second observation is dropped: older times become less exact."""
 
 _logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def patiently(ask: Callable[[], T]) -> T:
 
 
 class ArrivalTimes:
-    """When the records of a leader log came: observed ends of the log, rising.
+    """Times of the records of a leader log: observed ends of the log, ascending.
 
     A leader log has no commits, and its list only has the time of a ledger's youngest record. So
     each read of the log adds the end of the log and the time of the last record.
@@ -77,7 +77,7 @@ class ArrivalTimes:
             del self._ends[:-1:2], self._times_ms[:-1:2]
 
     def came_ms(self, offset: int) -> int:
-        """The latest time when the record at `offset` came; 0 when that is unknown."""
+        """The latest possible time of the record at `offset`; 0 if unknown."""
         place = bisect_right(self._ends, offset)
         return self._times_ms[place] if place < len(self._times_ms) else 0
 
@@ -140,10 +140,10 @@ class WatchedLog:
         return self._view
 
     def came_ms(self, offset: int) -> int:
-        """When the row at `offset` came, by the last view; 0 when that is unknown.
+        """The time of the row at `offset`, by the last view; 0 if unknown.
 
-        For a leader log this is the latest possible time. The record came after the last read of
-        the log that did not find it.
+        For a leader log this is the latest possible time. The record was appended after the last
+        read of the log that did not find it.
         """
         if self._view is None:
             return 0
@@ -177,7 +177,7 @@ class WatchedLog:
 
 
 class WatchedLogs:
-    """The logs that a stream selects, as they come and go."""
+    """The logs that a stream selects, while logs are created and deleted."""
 
     def __init__(self, client: BlockingLogClient, selection: LogSelection) -> None:
         """Watches the names of logs from now on, until `close`."""
@@ -210,7 +210,7 @@ class WatchedLogs:
         return log
 
     def forget(self, name: str) -> None:
-        """Look for the log of that name once more: the known one was deleted."""
+        """Look for the log of that name again: the known one was deleted."""
         log = self._by_name.pop(name, None)
         if log is not None:
             self._by_id.pop(log.log_id, None)

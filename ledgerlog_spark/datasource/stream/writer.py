@@ -1,7 +1,8 @@
 """The stream writer that Spark sees: it commits each micro-batch exactly once.
 
-Spark makes one for each micro-batch in the process that plans it, and sends that to the tasks. Then
-it makes another one in the process that commits. Only messages and the batch id link the two.
+Spark creates a writer for each micro-batch in the process that plans it, and sends it to the tasks.
+Then Spark creates another one in the process that commits. Only messages and the batch id link the
+two.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(
         self, uri: str, options: SourceOptions, schema_json: str, *, overwrite: bool
     ) -> None:
-        """Check the rows' schema against the log's; the process that commits sends no request."""
+        """Compare the rows' schema with the log's; the committing process sends no request."""
         self._write = StreamWrite(uri, options, schema_json, overwrite)
         self._plan = None if COMMITTER in sys.modules else self._write.plan()
 
@@ -93,7 +94,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         )
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """Make the micro-batch visible; one that was committed before changes nothing.
+        """Make the micro-batch visible; does nothing if it was committed before.
 
         Raises:
             ProducerFencedError: A later run of the query took over. Definite.

@@ -58,8 +58,8 @@ def begin_job(
             password=password,
         )
         # The commit checks changes after `begin`; changes just before it are seen here. A first
-        # commit may keep the schema's id, and with it the rule that the job's rows may have any
-        # columns.
+        # commit may keep the id of the schema. So the rule still holds that the job's rows may have
+        # any columns.
         is_of_first = (job.planned_version == 0) == (state.head.version == 0)
         if job.base_schema_id == state.head.schema_id and is_of_first:
             if not job.is_replay:
@@ -72,7 +72,7 @@ def begin_job(
 
 
 def opened(client: BlockingLogClient, options: SourceOptions, schema: bytes) -> BlockingLog:
-    """The log, made with the rows' schema if it does not exist; no rows have columns, too.
+    """The log, created with the schema of the rows if it does not exist, even without rows.
 
     It is not made when its ledgers could not be made. Errors as of `begin_job`.
     """
@@ -100,8 +100,8 @@ def schema_after(
 ) -> bytes:
     """The log's schema after this write, byte for byte the current one when nothing is added.
 
-    The schema of the rows alone when no other rows exist: before the first commit, even if a failed
-    write made the log with another schema, and with `overwriteSchema`.
+    Returns the schema of the rows alone if the log has no other rows. This is so before the first
+    commit, even if a failed write created the log with another schema, and with `overwriteSchema`.
     """
     current = state.schema
     replaces = overwrite and options.overwrite_schema

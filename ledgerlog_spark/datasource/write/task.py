@@ -33,12 +33,12 @@ def stage_ranges(
     target_entry_bytes: int,
     ignores_case: bool = True,
 ) -> tuple[StagedRange, ...]:
-    """Write the rows of one task attempt; makes no ledger without rows.
+    """Write the rows of one task attempt; creates no ledger if there are no rows.
 
     The entries are on their ack quorums when this returns.
 
     Args:
-        open_range: Begins a range; called once more when one is full, or its ledger was fenced.
+        open_range: Begins a range; called again when a range is full, or its ledger was fenced.
         schema: The job's, as a schema message.
         batches: The rows.
         compression: Codec of the entries.

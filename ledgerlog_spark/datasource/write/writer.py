@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 
 class StagedRanges(WriterCommitMessage):
-    """The ranges that one task attempt wrote: none, one or several, each in a ledger of its own."""
+    """The ranges that one task attempt wrote, each in its own ledger; there may be none."""
 
     def __init__(self, ranges: tuple[StagedRange, ...]) -> None:
         self.ranges = ranges
@@ -30,8 +30,8 @@ class StagedRanges(WriterCommitMessage):
 class BatchWriter(DataSourceArrowWriter):
     """Appends rows to a log or replaces them, atomically.
 
-    It is made on the driver, where it takes over as the job's producer, and then pickled to the
-    tasks and to the commit. A task attempt writes its own ledgers. An attempt that fails or is
+    It is created on the driver, where it takes over as the job's producer. Then it is pickled to
+    the tasks and to the commit. A task attempt writes its own ledgers. An attempt that fails or is
     superfluous leaves ledgers that no version lists; the sweeper deletes them.
     """
 
@@ -63,7 +63,7 @@ class BatchWriter(DataSourceArrowWriter):
         )
 
     def commit(self, messages: Sequence[Any]) -> None:
-        """Make the job's rows visible; a job that was committed before changes nothing.
+        """Make the job's rows visible; does nothing if the job was committed before.
 
         Raises:
             ConcurrentCommitError: Another commit conflicts with this job. Definite.

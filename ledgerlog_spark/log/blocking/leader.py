@@ -93,8 +93,8 @@ class BlockingLeader(BlockingAppends[Leader]):
         settings' backlog of appends waits to be sent.
 
         Raises:
-            LocalProtocolError: No rows, or one is too large; else as of `append_async`. Nothing was
-                appended.
+            LocalProtocolError: No rows, or one is too large; further errors as of `append_async`.
+                Nothing was appended.
             LogKindError: The log takes records. Nothing was appended.
             SchemaMismatchError: The rows do not fit the log's schema. Nothing was appended.
         """

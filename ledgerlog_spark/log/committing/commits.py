@@ -68,20 +68,20 @@ class LogCommits:
         password: bytes = b"",
         planned: LogState | None = None,
     ) -> Job:
-        """Fix the data that tasks and commit of one batch need, and take over as its producer.
+        """Determine the data for the tasks and the commit of a batch, and take over its producer.
 
         Called once for each job, before its tasks; the result is sent to them.
 
         Args:
             schema: Schema of the rows, as an Arrow schema message; decided by the caller.
             mode: Append or overwrite.
-            app: The producer; None makes a UUID, so that the batch is committed for certain.
+            app: The producer; None creates a UUID, so that the batch is certainly committed.
             batch_id: At least 0.
-            run: The query run; None makes a UUID.
+            run: The query run; None creates a UUID.
             kind: Whether an app's older batch is skipped (batch) or an error (stream).
             overwrite_if_changed: Overwrite also rows that others commit after this call.
-            password: Password of the new ledgers, which is the log's if it has rows; guards
-                against mistakes only.
+            password: Password of the new ledgers; it must be the log's if the log has rows. It
+                prevents mistakes only.
             planned: The state that `schema` was decided on; None reads it now. If others change
                 the schema after it, the commit fails.
 
@@ -210,8 +210,8 @@ class LogCommits:
             job: As `begin` made it.
             ranges: Of all tasks, by partition id.
             known: State of this process after its last commits; this commit updates it.
-            is_last: After this call returned the caller neither commits the job again nor writes
-                for it: a producer that was made for it is deleted, with one request more.
+            is_last: After this call the caller neither commits the job again nor writes for it. So
+                a generated producer is deleted, with one more request.
             timeout_ms: Limit of the whole call, its turn among other writers included.
 
         Raises:
@@ -221,8 +221,8 @@ class LogCommits:
             UnauthorizedError: The log has another password than the job.
             LogNotFoundError: The log was deleted.
             LogTimeoutError: It took longer than `timeout_ms`, and nothing was committed; retriable.
-            CommitUnknownError: It was sent, and took longer or got no answer. Not definite; a retry
-                is safe.
+            CommitUnknownError: The commit was sent, and took too long or got no answer. Not
+                definite; a retry is safe.
         """
         request = CommitRequest(
             app=job.app,
@@ -257,8 +257,7 @@ class LogCommits:
     async def abort(self, job: Job) -> None:
         """Does nothing: Spark also calls it after a successful commit.
 
-        The ledgers of the job were never listed, or are listed for good; the sweeper finds out
-        which of the two.
+        The ledgers of the job were never listed, or stay listed. The sweeper determines which.
         """
 
     async def switch(self, job: Job, replaced: Sequence[Item], staged: StagedRange) -> CommitResult:
@@ -282,7 +281,7 @@ class LogCommits:
         return result
 
     async def release(self, job: Job) -> None:
-        """Delete the producer that was made for a job; the job can commit nothing any more.
+        """Delete the generated producer of a job; the job can then commit nothing more.
 
         Its unlisted ledgers are left to the sweeper, which need not wait for them.
 
@@ -351,10 +350,10 @@ class LogCommits:
         )
 
     async def forget_job(self, app: str, commit: CommitMachine, listed: frozenset[int]) -> None:
-        """Delete the producer of one job, whose commit has just ended.
+        """Delete the generated producer of a job whose commit has just ended.
 
-        One request, for the commit left all the needed state, or two when it wrote nothing. The
-        sweeper deletes the rest after `stagingTtlMs` (LOGS.md#W9).
+        This takes one request, because the commit left the needed state, or two if it wrote
+        nothing. The sweeper deletes the rest after `stagingTtlMs` (LOGS.md#W9).
         """
         if not app.startswith(JOB_APP_PREFIX):
             return
@@ -372,7 +371,7 @@ class LogCommits:
             await self._producers.delete(self._log_id, app, version, *_apart(left, listed))
 
     async def _forget_idle_job(self, app: str) -> None:
-        """Delete such a producer whose commit had nothing to write, unless it owns a ledger."""
+        """Delete the producer of a commit that had nothing to write, unless it owns a ledger."""
         with contextlib.suppress(LedgerLogError):
             found = await self._producers.read(self._log_id, app)
             if found is not None:

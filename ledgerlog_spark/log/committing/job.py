@@ -1,4 +1,4 @@
-"""The data that the tasks and the commit of one batch share; Spark sends it between processes."""
+"""The data that the tasks and the commit of a batch share; Spark sends it between processes."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ class Job:
     Attributes:
         log: Name of the log.
         log_id: Id of the log.
-        app: The producer; a UUID when the caller named none.
+        app: The producer; a UUID if the caller gave none.
         run: The query run; unique for each start of a job.
         batch_id: Number of the batch; the same app and batch id are committed once.
         kind: What a batch id committed before means.
         mode: Append or overwrite.
-        schema: Of the rows, as an Arrow schema message.
-        schema_id: The log's id of it, None when the log does not have it yet.
+        schema: Schema of the rows, as an Arrow schema message.
+        schema_id: Its id in the log, None if the log does not have it yet.
         base_schema_id: The log's current schema when the job was planned.
         planned_version: The log's version when the job was planned.
         overwrite_if_changed: Overwrite also rows that were committed since then.

@@ -31,7 +31,7 @@ PENDING_SIZE_BYTES_MAX = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """An entry that may not be on its ack quorum yet; the index entry has no rows."""
+    """An entry that is perhaps not on its ack quorum yet; the index entry has no rows."""
 
     payload: Payload
     rows: int
@@ -133,8 +133,8 @@ class RangeWriter:
         """Split a range whose ledger was fenced in the middle (LOGS.md#K12).
 
         Returns:
-            The entries that were acknowledged, as a range of their own (None for none), and those
-            that have to be written to another ledger, in order.
+            The acknowledged entries as a range of their own (None for none), and the entries that
+            must be written to another ledger, in order.
         """
         self._is_finished = True
         if self._pending:
@@ -161,7 +161,7 @@ class RangeWriter:
         self.size_bytes += len(payload)
 
     async def _acknowledged(self) -> None:
-        """Wait for the oldest pending entry; an id other than its place is a bug of ledgerlog."""
+        """Wait for the oldest pending entry; an unexpected id is a bug of ledgerlog."""
         sent = self._pending[0]
         entry_id = await forever(sent.future, PENDING_ENDS)
         assert entry_id == sent.entry_id, (self.ledger_id, entry_id, sent.entry_id)

@@ -1,7 +1,8 @@
 """A ledger that this process writes ranges into, one after the other.
 
-Its record and its registration were made in one transaction. It may stay open between batches, or
-for good: an abandoned open ledger is the normal end of a writer.
+Its metadata and its registration were created in one transaction. It may stay open between batches,
+or
+forever: an abandoned open ledger is the normal end of a writer.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class StagedLedger:
     """
 
     def __init__(self, handle: LedgerWriterHandle, properties: LogProperties) -> None:
-        """A ledger that was just created; `start` comes first."""
+        """A ledger that was just created; call `start` first."""
         self.ledger_id = handle.id
         self.entries = 0
         self.size_bytes = 0
@@ -94,7 +95,7 @@ class StagedLedger:
         reach("ledger.closed")
 
     def abandon(self) -> None:
-        """Stop immediately. Its listed entries stay readable; the rest is left to the sweeper."""
+        """Stop immediately. Its listed entries stay readable. The sweeper deletes the rest."""
         self._handle.abandon()
 
 

@@ -31,8 +31,8 @@ IDLE_SECONDS_MAX = 30.0
 RUNS_MAX = 64
 IDS_FIRST = 8
 IDS_MAX = 64
-"""Most ledger ids that are taken from the store at once, for two requests. It begins with few,
-since a process may not live long, and doubles each time."""
+"""Maximum number of ledger ids drawn from the store at once, with two requests. It begins
+with few, since a process may not live long, and doubles each time."""
 
 _logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class StreamLedgers:
     """Joined runs and open ledgers of one process; on the thread of the client's loop.
 
     A ledger whose range is being written is not in here. So a failed range needs no cleanup here:
-    only a finished range comes back.
+    only a finished range is returned.
     """
 
     def __init__(self) -> None:

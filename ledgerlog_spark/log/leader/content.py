@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log.read.versions import LogState
 
 ENTRY_SIZE_BYTES_MAX = 256 << 10
-"""Most bytes of records in one entry; a larger record has its own entry (LOGS.md#H1)."""
+"""Maximum bytes of records in an entry; a larger record has its own entry (LOGS.md#H1)."""
 
 
 class LeaderContent(Protocol):

@@ -39,7 +39,7 @@ class EntriesInFlight:
     def __init__(
         self, log_id: str, encode: Callable[[Gathered], EncodedBody], queue: AppendQueue
     ) -> None:
-        """Nothing in flight; `encode` makes an entry of the appends that `queue` gathered."""
+        """Nothing in flight; `encode` builds an entry of the appends that `queue` gathered."""
         self.first = 0
         self.cut: list[Piece] = []
         self._log_id = log_id

@@ -54,7 +54,7 @@ class Owner(Protocol):
         """Handle an indication of the machine."""
 
     def on_crash(self, crash: LedgerLogError) -> None:
-        """The machine failed, and makes no more indications."""
+        """The machine failed, and gives no more indications."""
 
     def on_settled(self) -> None:
         """The machine handled all waiting events."""
@@ -100,7 +100,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
         self.retire()
 
     def retire(self) -> None:
-        """Stop writing; the machine has ended, and only drops ledgers that come too late."""
+        """Stop writing; the machine has ended, and only drops ledgers that are created too late."""
         self._cancel_timers()
         if self._cancel_watch is not None:
             self._cancel_watch()

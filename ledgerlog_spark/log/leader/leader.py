@@ -74,7 +74,7 @@ class Leader:
         content: LeaderContent,
         truncate: Callable[[int], Awaitable[object]],
     ) -> None:
-        """A leader that does not lead yet; `open` comes first.
+        """A leader that does not lead yet; call `open` first.
 
         Args:
             log: Runs requests for the log's records.
@@ -130,7 +130,7 @@ class Leader:
 
     @property
     def records_pending(self) -> int:
-        """Appended records or rows that are not acknowledged yet; unsent rows count by pieces."""
+        """Number of unacknowledged records or rows; unsent rows are counted in pieces."""
         return self.queue.entries + self._sent.records
 
     async def open(self) -> None:
@@ -187,7 +187,7 @@ class Leader:
     async def append_many(self, records: Sequence[bytes | bytearray | memoryview]) -> Positions:
         """The positions of all records, dense and in order, each on the disks of Qa bookies.
 
-        Records that fail may be there in part; the part is a prefix. Errors as of `append`.
+        If it fails, a prefix of the records may be in the log. Errors as of `append`.
         """
         future = self.queue.append_batch(self.content.records(records), at_once=True)
         return await forever(future, REQUESTS_END)
@@ -201,8 +201,7 @@ class Leader:
     async def append_rows(self, rows: pa.Table | pa.RecordBatch) -> Positions:
         """The positions of all rows, dense and in order, each on the disks of Qa bookies.
 
-        `.offsets` is their half-open range. Rows that fail may be there in part; the part is a
-        prefix.
+        `.offsets` is their half-open range. If it fails, a prefix of the rows may be in the log.
 
         Args:
             rows: With some or all columns of the log; missing columns are null. The memory of the

@@ -1,8 +1,8 @@
 """Checks that all listed entries exist, and finds the owner of every ledger (LOGS.md#U17).
 
-Changes nothing. The order of reads is chosen so that concurrent work is not taken for damage:
-ledgers, then registrations and ledgers made by leaders, then the list, then marks. A fault of a
-ledger counts only if a list that was read after the ledger still has the same ranges of it.
+Changes nothing. The order of reads is ledgers, then registrations and ledgers of leaders, then the
+list, then marks. With it, concurrent work is not mistaken for damage. A fault of a ledger counts
+only if a list that was read after the ledger still has the same ranges of it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class LogCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The places of the log's ledgers; `strangers` are its own and have no place."""
+    """The states of the log's ledgers; `strangers` belong to the log and have no state."""
 
     listed: Mapping[int, Sequence[Item]]
     staged: set[int]

@@ -95,7 +95,7 @@ class LogMaintenance:
     ) -> Truncated:
         """Delete all rows below an offset, and end every version that begins below it.
 
-        No reader begins below the offset once this returned. Ledgers are deleted after
+        After this call, no reader begins below the offset. Ledgers are deleted after
         `deletedRetentionMs`, so that readers that planned before finish.
 
         Args:
@@ -172,8 +172,8 @@ class LogMaintenance:
     ) -> CommitResult:
         """Make the rows of an older version the newest again, at new offsets.
 
-        Its ranges are listed once more, so this copies no data. Only where merging joined its rows
-        with others, a part of a range is copied, at its start and at its end.
+        Its ranges are listed again, so no data is copied. There is one exception: where a merge
+        joined its rows with others, a part of a range is copied, at its start and at its end.
 
         Args:
             version: The version.
@@ -285,7 +285,7 @@ class LogMaintenance:
         return await self._host.run(StateMachine(self._name))
 
     async def _drop(self, machine: TruncateMachine, on_progress: OnProgress) -> Truncated:
-        """Steps of 1,000 items after the first, until none is left or other changes are faster."""
+        """Further steps of 1,000 items, until none is left or other changes are faster."""
         done = await self._host.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
         unlisted = list(done.unlisted)
         is_complete = done.is_complete
@@ -368,7 +368,8 @@ class LogMaintenance:
             ledger_ids = frozenset(staged.ledger_id for staged in copies.values())
             await self._commits.forget_job(job.app, machine, ledger_ids)
         finally:
-            # The restore stands, or failed for the reason raised; the sweeper ends the rest.
+            # The restore is committed, or failed with the raised error; the sweeper deletes the
+            # rest.
             with contextlib.suppress(LedgerLogError):
                 await self._commits.release(job)
         return result

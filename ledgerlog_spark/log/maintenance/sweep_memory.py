@@ -104,7 +104,8 @@ class SweepMemory:
 class PassClock:
     """The store's clock at the first read of a pass; one write for the whole pass.
 
-    It stands still, so things count as younger than they are and none is deleted too early.
+    It does not advance during the pass, so nothing counts as older than it is, and nothing is
+    deleted too early.
     """
 
     def __init__(self, store: LogStore) -> None:

@@ -1,7 +1,7 @@
 """Deletes ledgers, versions and pages that no version of a log lists, in steps (LOGS.md#W1-W7).
 
-Safe to run at any time, several times in parallel, and to be killed at any moment: due work is
-recorded before anything is deleted.
+It may run at any time, several times in parallel, and may be killed at any moment, because due work
+is recorded before anything is deleted.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Sweeper:
             head: A head that was read recently; None reads it.
 
         Raises:
-            MetadataError: The store failed; the changes so far stand.
+            MetadataError: The store failed; the earlier changes are kept.
         """
         found = head or await self._store.read_head(log_id)
         if found is None:
@@ -345,7 +345,7 @@ class _LogSweep:
         if await self._producers.registered(self._log_id, app):
             return
         shrunk = replace(found.value, runs=found.value.runs[-1:])
-        with contextlib.suppress(MetadataVersionError):  # it came back to life
+        with contextlib.suppress(MetadataVersionError):  # it started again
             await self._producers.write(self._log_id, app, shrunk, found.version)
 
     async def _forget_job(self, app: str, found: Versioned[ProducerRecord], now_ms: int) -> None:
@@ -358,7 +358,7 @@ class _LogSweep:
             await self._producers.delete(self._log_id, app, found.version)
 
     async def sweep_deleted(self) -> Swept:
-        """Ledgers first, then the records (LOGS.md#W10); the deletion made every commit fail."""
+        """Delete the ledgers, then the records (LOGS.md#W10); no commit can succeed any more."""
         # Not by a node of the log: the process that removed the log's nodes may have died over it.
         log_id, now_ms = self._log_id, await self._store.recent_ms()
         self._due.see(now_ms)
@@ -378,7 +378,7 @@ class _LogSweep:
             # A leader that died before it listed a ledger left it without an owner (LOGS.md#U19).
             ledger_ids |= dict.fromkeys(sorted(await LogChecker(self._host).own_ledgers()))
         kept: list[int] = []
-        # In any order, so that those that fail do not keep the same ones waiting in each pass.
+        # In random order, so that failing ledgers do not delay the same others in each pass.
         for ledger_id in self._host.random.sample(list(ledger_ids), len(ledger_ids)):
             may_seal = len(kept) < FAILED_SEALS_MAX
             if not await self._host.drop_ledger(ledger_id, may_seal=may_seal):

@@ -22,7 +22,7 @@ class BegunRange:
     def __init__(
         self, batches: AsyncGenerator[Sequence[Any], None], place: ReadPlace | None = None
     ) -> None:
-        """Begins to read; `aclose` or the end of the batches has to follow in any case.
+        """Begins to read; call `aclose` or read all batches in any case.
 
         Args:
             batches: The batches of the range.

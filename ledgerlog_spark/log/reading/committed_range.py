@@ -37,7 +37,7 @@ async def read_range(
         first_entry_id: At least the listed range's first.
         last_entry_id: At most the listed range's last.
         password: The ledger's password.
-        place: Bounds what this and other reads hold together; None for 64 MiB of its own.
+        place: Limits the memory of this and other reads together; None for 64 MiB of its own.
 
     Raises:
         DataLossError: Every replica reported twice that it does not have an entry, the second time

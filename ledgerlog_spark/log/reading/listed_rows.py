@@ -42,8 +42,8 @@ class DecodedRows(NamedTuple):
         batch: The rows.
         first_row: Place of the first row in the listed range; negative where a foreign writer
             wrote the entry.
-        entries: For each entry its number of rows, and the time when they came into the log, in ms
-            since the epoch; None where the range has their commit times.
+        entries: For each entry its number of rows and the time when they were appended, in ms since
+            the epoch; None if the range has their commit times.
     """
 
     batch: pa.RecordBatch
@@ -82,10 +82,10 @@ def decoded_rows(
 
 
 class RowCutter:
-    """Cuts the rows of a range's entries to the wanted ones; the entries have to come in order.
+    """Cuts the rows of a range's entries to the wanted ones; pass the entries in order.
 
     Attributes:
-        next_entry_id: The entry whose rows come next.
+        next_entry_id: The entry of the next rows.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class RowCutter:
         return range(begin, max(begin, min(rows, self._wanted.stop - first)))
 
     def finish(self) -> None:
-        """Raise WireFormatError unless all listed rows have come."""
+        """Raise WireFormatError unless all listed rows were found."""
         if self._end_row is not None and self._next_row != self._end_row:
             raise WireFormatError(
                 f"entries {self._entry_ids.start} to {self._entry_ids.stop - 1} of ledger "

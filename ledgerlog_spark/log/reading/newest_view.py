@@ -35,8 +35,8 @@ async def view(
         known_version: The newest version that the caller has; None for enough versions to find
             when those rows were committed.
         known_schemas: Ids of the schemas that the caller has.
-        is_fresh: Whether the view is current; without it one request less, and it may lack rows
-            that exist.
+        is_fresh: Whether the view must be current; otherwise it needs one request less, and may
+            lack existing rows.
     """
 
     async def viewed() -> LogView:

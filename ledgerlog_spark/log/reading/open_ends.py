@@ -84,9 +84,9 @@ async def open_items(
         end_offset: End offset of the head: where the oldest begins.
         schema_id: Schema of the head.
         log: Name, for messages.
-        seen_offset: A known earlier end of the log, from any reader: it ends no earlier now. The
-            list and the records of the ledgers must be younger than that: entries of a ledger that
-            was closed by then are not the log's.
+        seen_offset: An earlier end of the log that any reader saw; the log does not end before it.
+            The list and the records of the ledgers must be younger than that: entries of a ledger
+            that was closed by then are not the log's.
 
     Raises:
         LedgerNotFoundError: A ledger was deleted: the head has moved, so read it once more.
@@ -130,7 +130,7 @@ async def _last_entry(handle: LedgerReaderHandle, end_offset: int, seen_offset: 
         end_offset = decode_entry_header(last.payload).end_offset
     count = ENTRIES_FIRST
     while end_offset < seen_offset and not handle.is_closed:
-        # An entry has one record or more: no more entries than records are missing.
+        # An entry has one record or more, so at most as many entries as records are missing.
         first = last_entry_id + 1
         last_entry_id += min(count, seen_offset - end_offset)
         batches = handle.read_batches(first, last_entry_id, is_listed=True)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TOLD_SIZE_BYTES_MAX = 64 << 10
-"""Bytes of new entries that come with a notification, which saves a lone record a request."""
+"""Bytes of new entries in a notification, which saves a request for a single record."""
 
 ABOVE_ANY_VERSION = 1 << 62
 """A reader that has this version needs no history."""
@@ -140,8 +140,8 @@ class RecordReader(Generic[T]):
     async def tail(self, start: int | None) -> AsyncGenerator[list[T], None]:
         """All records from `start` on, and each later one soon after it was acknowledged.
 
-        Waits by watches and never ends by itself. While nothing is appended it sends no request
-        (LOGS.md#H5).
+        Waits by watches, and ends only with an error or when it is closed. While nothing is
+        appended it sends no request (LOGS.md#H5).
 
         Args:
             start: An offset; one after the end is waited for. None for the present end.
@@ -177,7 +177,7 @@ class RecordReader(Generic[T]):
                     while not changes.is_list_stale:
                         await changes.following()
                 except MetadataUnavailableError:
-                    pass  # it comes back, and a watch notifies of changes in between
+                    pass  # it returns, and a watch notifies of changes in between
                 except DataLossError:
                     self._check_is_kept(cursor, await self._relisted(cursor))
                     raise
@@ -271,7 +271,7 @@ class RecordReader(Generic[T]):
     async def _followed(
         self, ledger_id: int, cursor: EntryCursor[T], changes: _Changes
     ) -> AsyncGenerator[list[T], None]:
-        """An open ledger's records from the cursor on, as they come; ends when it is closed."""
+        """The records of an open ledger from the cursor on; ends when the ledger is closed."""
         handle = await self._ledgers.open_ledger(ledger_id, is_listed=True)
         follower = handle.follow(changes.on_ledger, entries_size_bytes_max=TOLD_SIZE_BYTES_MAX)
         next_entry_id = -1
@@ -293,7 +293,7 @@ class RecordReader(Generic[T]):
                 elif follower.error is not None:
                     raise follower.error
                 elif changes.is_log_doubtful:
-                    # A deleted log's ledger stays open, and its writer may never come back.
+                    # The ledger of a deleted log stays open, and its writer may never return.
                     changes.is_log_doubtful = False
                     await self._relisted(cursor)
                 else:

@@ -118,7 +118,7 @@ class Announcement:
             cancel()
 
     async def _try(self) -> int | None:
-        """At least one attempt; None when announced, else the other session of the bookie."""
+        """At least one attempt; None when announced, otherwise the other session of the bookie."""
         while True:
             here = await self._synced_stat(self._place)
             there = await self._tree.stat(self._other_place)

@@ -1,6 +1,6 @@
 """New ledger ids, from the counter that Apache BookKeeper's clients use too.
 
-A counter of our own would give out ids that a Java client gets too. An id is the number of an
+A separate counter would return ids that a Java client also gets. An id is the number of an
 EPHEMERAL_SEQUENTIAL node under `idgen`; a block of them is one transaction. When the 31 bits of
 that counter are used up, an id consists of the number of a directory `idgen-long/HOB-<n>` (high 32
 bits) and of a node's below it (low 31 bits), as Apache does from then on.
@@ -58,8 +58,7 @@ class LedgerIds:
             numbers = await self._numbers(self._short, count)
             if numbers is not None:
                 return numbers
-            # Used up for all clients, and for good: the counter would overflow and repeat its
-            # numbers.
+            # No client can get any more ids: the counter would overflow and repeat its numbers.
             self._is_short = False
         return await self._take_long(count)
 

@@ -106,7 +106,7 @@ class LedgerStore:
         return Versioned(metadata, written)
 
     async def delete(self, ledger_id: int, version: Version | None = None) -> None:
-        """Delete the record; when `version` is None, a missing record is no error."""
+        """Delete the metadata; when `version` is None, missing metadata is no error."""
         try:
             await self._tree.delete(self.path(ledger_id), version)
         except NodeMissingError:

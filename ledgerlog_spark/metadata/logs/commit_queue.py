@@ -40,15 +40,15 @@ class CommitQueue:
             token: Never used before.
 
         Raises:
-            MetadataError: The store failed, or the log is gone.
+            MetadataError: The store failed, or the log does not exist any more.
         """
         path = f"{self._directory}/{token}-"
         try:
             try:
                 created = await self._tree.create(path, kind=NodeKind.EPHEMERAL_SEQUENTIAL)
             except NodeMissingError:
-                # A log of an earlier release. Without ancestors: a removed log must not be made
-                # once more.
+                # A log of an earlier release. Without ancestors: a removed log must not be
+                # re-created.
                 with contextlib.suppress(NodeExistsError):
                     await self._tree.create(self._directory)
                 created = await self._tree.create(path, kind=NodeKind.EPHEMERAL_SEQUENTIAL)
@@ -68,7 +68,7 @@ class CommitQueue:
         return ()
 
     async def until_gone(self, name: str) -> bool:
-        """Wait until that member is gone (true) or may be (false); give it a deadline."""
+        """Wait until that member has left (True) or may have left (False); give it a deadline."""
         return await self._tree.until_gone(f"{self._directory}/{name}")
 
     async def leave(self, name: str) -> None:

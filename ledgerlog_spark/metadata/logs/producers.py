@@ -214,7 +214,7 @@ class LogProducers:
         return await self._create_ledger(operations, mark, ledger_id, metadata)
 
     async def claim_made(self, log_id: str, ledger_id: int) -> None:
-        """Turn the mark of a made ledger into that of a staged one: it cannot be listed any more.
+        """Change the mark of a `made` ledger to `staged`: it cannot be listed any more.
 
         Does nothing when it has no such mark (any more).
         """
@@ -255,7 +255,7 @@ class LogProducers:
         )
 
     async def created_ms(self, ledger_ids: Sequence[int]) -> Sequence[int | None]:
-        """When the record of each ledger was made, by the store's clock; None if it was deleted."""
+        """Creation times of the ledgers' metadata, by the store's clock; None if it was deleted."""
         stats = await read_each(self._tree.stat, list(map(self._ledgers.path, ledger_ids)))
         return [None if stat is None else stat.created_ms for stat in stats]
 

@@ -174,7 +174,7 @@ class LogStore:
         return await self._nodes.children(self._paths.ids)
 
     async def delete_log(self, head: LogHead, version: Version) -> Version:
-        """Free the name and replace the head, which then marks the deletion, in one transaction.
+        """In one transaction, free the name and replace the head, which then records the deletion.
 
         Raises:
             MetadataVersionError: The head is at another version, or the name is not this log's.
@@ -209,16 +209,17 @@ class LogStore:
         paths = self._paths
         if await self._nodes.children(paths.marks(log_id)):
             return False
-        # A task may register a ledger until its producer record is gone, and a new producer may
-        # come until the node above is: both are refused by the store when they are not empty.
+        # A task may register a ledger until its producer record is deleted, and a new producer may
+        # be created until the node above is deleted. The store refuses to delete either while it is
+        # not empty.
         for app in await self.producers.names(log_id):
             found = await self.producers.read(log_id, app)
             if found is not None:
                 await self.producers.delete(log_id, app, found.version)
         with contextlib.suppress(NodeMissingError):
             await self._tree.delete(paths.producers(log_id))
-        # A leader may make a ledger, and another pass mark one that it cannot seal, until there is
-        # no place for a mark.
+        # Until the node for marks is deleted, a leader may create a ledger, and another pass may
+        # mark a ledger that it cannot seal.
         try:
             await self._tree.delete(paths.marks(log_id))
         except NodeMissingError:

@@ -60,7 +60,7 @@ LOST = (
     kazoo_errors.SessionMovedError,
     kazoo_errors.CancelledError,
 )
-"""The request was sent, or may have been, and no answer will come."""
+"""The request was sent, or may have been sent, and will not be answered."""
 
 NOT_CARRIED_OUT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 """Results of operations in a transaction that failed because of another operation."""

@@ -367,7 +367,8 @@ class ZookeeperSession:
     async def _refuse_later_incarnation(self, path: str, version: Version | None) -> None:
         """Raise if the path was made twice: a *later* incarnation shows it.
 
-        Transaction ids rise. An earlier one, or none, is a stale read: the write will find out.
+        Transaction ids rise. An earlier version, or no node, is a stale read: the write will detect
+        it.
         """
         if version is None:
             return

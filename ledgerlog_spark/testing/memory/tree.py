@@ -163,11 +163,11 @@ class MemoryTree:
         return self._watch(NodeChange(checked_path(path), is_of_children=False), on_change)
 
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after children came or went, with the same promises as `watch`."""
+        """Call `on_change` after children were created or deleted; promises as of `watch`."""
         return self._watch(NodeChange(checked_path(path), is_of_children=True), on_change)
 
     async def until_gone(self, path: str) -> bool:
-        """Wait, with one request, until the node is gone or may have changed; leaves no watch."""
+        """Wait, with one request, until the node may have changed; leaves no watch."""
         changed = asyncio.Event()
         cancel = self.watch(path, changed.set)
         try:
