@@ -66,8 +66,8 @@ class LeaderChecks:
         opened = {ledger.ledger_id for ledger in state.head.value.open_ledgers}
         return opened | {item.ledger_id for item in self.items(state)}
 
-    def change(self, ask: Any, old: State, new: State) -> None:
-        if not isinstance(ask, m.WriteHead):
+    def change(self, request: Any, old: State, new: State) -> None:
+        if not isinstance(request, m.WriteHead):
             return
         before, after = old.head.value, new.head.value
         opened_before = [ledger.ledger_id for ledger in before.open_ledgers]
@@ -79,7 +79,7 @@ class LeaderChecks:
         self.require(
             opened_before[: len(left)] == left, f"{left} left from the middle (LOGS.md#M1)"
         )
-        self.check_left(left, old, new, ask)
+        self.check_left(left, old, new, request)
         self.check_items(new)
         for item in self.items(new):
             self.require(
@@ -101,7 +101,7 @@ class LeaderChecks:
         self.require(len(added) <= 1, f"{added} are added at once (LOGS.md#M1)")
         self.require(opened[len(opened) - len(added) :] == added, f"{opened}: order (LOGS.md#M1)")
 
-    def check_left(self, left: list[int], old: State, new: State, ask: m.WriteHead) -> None:
+    def check_left(self, left: list[int], old: State, new: State, request: m.WriteHead) -> None:
         """What leaves the open ones is closed, and becomes its item (LOGS.md#M2, LOGS.md#M5)."""
         offset = old.head.value.end_offset
         items = {item.ledger_id: item for item in self.items(new)}
@@ -112,7 +112,7 @@ class LeaderChecks:
             )
             end = ledger.end()
             if end.is_empty:
-                self.require(ledger_id in ask.unlisted, f"empty ledger {ledger_id} has no mark")
+                self.require(ledger_id in request.unlisted, f"empty ledger {ledger_id} has no mark")
                 continue
             item = items.get(ledger_id)
             self.require(item is not None, f"ledger {ledger_id} left the list (LOGS.md#M2)")

@@ -96,16 +96,16 @@ class ClusterLedgers(SimLedgers):
         client = SimClient(cluster, f"w{ledger_id}", machine, ledger_id)
         cluster.clients[client.name] = client
         ledger = self.by_id[ledger_id] = ClusterLedger(ledger_id, writer, client=client)
-        client.on_indication = lambda said: self._on_writer(ledger, said)
+        client.on_indication = lambda indication: self._on_writer(ledger, indication)
         return ledger
 
-    def _on_writer(self, ledger: ClusterLedger, said: Any) -> None:
-        if isinstance(said, pm.RunConfirmed):
-            ledger.confirmed = said.last_entry_id + 1
-            self.on_confirmed(ledger, said.last_entry_id)
-        elif isinstance(said, pm.LedgerFailed) and not ledger.is_broken:
+    def _on_writer(self, ledger: ClusterLedger, indication: Any) -> None:
+        if isinstance(indication, pm.RunConfirmed):
+            ledger.confirmed = indication.last_entry_id + 1
+            self.on_confirmed(ledger, indication.last_entry_id)
+        elif isinstance(indication, pm.LedgerFailed) and not ledger.is_broken:
             ledger.is_broken = True
-            self.on_broken(ledger, said.failure in LOST)
+            self.on_broken(ledger, indication.failure in LOST)
 
     def add(self, ledger: Any, entry: Entry) -> None:
         machine = ledger.client.machine
@@ -126,11 +126,11 @@ class ClusterLedgers(SimLedgers):
             then(True)
             return
 
-        def ended(said: Any) -> None:
-            if isinstance(said, pm.LedgerClosed):
+        def ended(indication: Any) -> None:
+            if isinstance(indication, pm.LedgerClosed):
                 then(True)
-            elif isinstance(said, pm.LedgerFailed):
-                then(False if said.failure in LOST else None)
+            elif isinstance(indication, pm.LedgerFailed):
+                then(False if indication.failure in LOST else None)
 
         client.on_indication = ended
         client.feed(pm.CloseRequested())
@@ -149,11 +149,11 @@ class ClusterLedgers(SimLedgers):
         client = SimClient(self.cluster, name, machine, ledger.ledger_id)
         self.cluster.clients[name] = client
 
-        def ended(said: Any) -> None:
-            if isinstance(said, pm.LedgerClosed):
+        def ended(indication: Any) -> None:
+            if isinstance(indication, pm.LedgerClosed):
                 then(ledger)
-            elif isinstance(said, pm.LedgerFailed):
-                then(ledger if said.failure is pm.Failure.NOT_FOUND else None)
+            elif isinstance(indication, pm.LedgerFailed):
+                then(ledger if indication.failure is pm.Failure.NOT_FOUND else None)
 
         client.on_indication = ended
         client.feed(pm.Start())

@@ -55,14 +55,14 @@ class DamagedWorld(LeaderWorld):
         is_loss = isinstance(error, DataLossError)
         self.require(is_loss, f"the log lost {self.lost}, and its leader says {error!r}")
         assert error is not None
-        said = error.fields["expected_offset"], error.fields["first_offset"]
-        self.require(said == self.lost, f"{self.lost} is lost, and {error!r} says {said}")
+        reported = error.fields["expected_offset"], error.fields["first_offset"]
+        self.require(reported == self.lost, f"{self.lost} is lost, and {error!r} says {reported}")
 
 
 def damaged_schedule(seed: int) -> DamagedWorld:
     """Run one schedule to its end, then let one more leader open the log undisturbed."""
     world = DamagedWorld(seed, drawn_properties(Random(seed * 31 + 7)) | {"rollBytes": "300"})
-    world.ledgers.break_chance = world.random.choice((0, 0.01))
+    world.ledgers.break_probability = world.random.choice((0, 0.01))
     play_out(world, _play)
     return world
 

@@ -35,9 +35,9 @@ class WatchedWorld(LeaderWorld):
 
     known_ms = 0
 
-    def check_change(self, ask: Any, old: State, new: State) -> None:
-        super().check_change(ask, old, new)
-        if isinstance(ask, m.WriteHead):
+    def check_change(self, request: Any, old: State, new: State) -> None:
+        super().check_change(request, old, new)
+        if isinstance(request, m.WriteHead):
             self.require(not old.head.value.deleted_ms, "a deleted log was changed")
 
     def check_acknowledged(self, leader: SimLeader, number: int, append: Append) -> None:
@@ -88,8 +88,8 @@ def deleted_schedule(seed: int) -> WatchedWorld:
     random = world.random
     world.store.late_ms = world.extra.choice((0, LATE_MS, LATE_MS))
     world.store.extra = world.extra
-    world.behind_chance = world.extra.choice((0, 0.1))
-    world.ledgers.break_chance = random.choice((0, 0.01, 0.06))
+    world.behind_probability = world.extra.choice((0, 0.1))
+    world.ledgers.break_probability = random.choice((0, 0.01, 0.06))
     world.store.loss = random.choice((0, 0, 0.3))
     world.store.silence = random.choice((1, 1, 8))
     for _ in range(random.randint(1, 4)):
@@ -107,7 +107,7 @@ def deleted_schedule(seed: int) -> WatchedWorld:
     return world
 
 
-def told_of_the_deletion(world: LeaderWorld) -> int:
+def stopped_by_the_deletion(world: LeaderWorld) -> int:
     """Leaders that led the log, and stopped because it was deleted."""
     stops = [leader.stopped for leader in world.leaders if leader.opened is not None]
     return sum(stop is not None and isinstance(stop.error, LogNotFoundError) for stop in stops)

@@ -108,14 +108,14 @@ class SimLeader:
 
     def start(self) -> None:
         self.opening.begin()
-        self.tell(Start())
+        self.post(Start())
 
     def give_up(self) -> None:
         """Nobody waits for the opening any more, or the client is closed."""
         if self.has_ended or self.is_paused or self.machine.phase is LeaderPhase.NEW:
             return
         self.opening.give_up()
-        self.tell(lm.GiveUp(leader_end.left("log", end_offset=self.machine.end_offset)))
+        self.post(lm.GiveUp(leader_end.left("log", end_offset=self.machine.end_offset)))
         self.world.require(self.has_ended, f"leader {self.number} goes on after it was given up")
 
     def leave(self) -> None:
@@ -134,7 +134,7 @@ class SimLeader:
             is_set_back = self.world.ledgers.fails(0.03)
             set_back_ms = self.world.set_back_ms if is_set_back else 0
             now_ms = self.world.now + self.number * 7 - set_back_ms
-            self.tell(lm.AppendRequested(records, ENTRY_SIZE_BYTES, now_ms))
+            self.post(lm.AppendRequested(records, ENTRY_SIZE_BYTES, now_ms))
             self.rolls.append()
             pending = sum(append.acknowledged_ms is None for append in self.appends)
             self.world.require(
@@ -143,12 +143,12 @@ class SimLeader:
 
     def close(self) -> None:
         if self.is_free:
-            self.tell(CloseRequested())
+            self.post(CloseRequested())
 
     def roll(self) -> None:
         if self.is_free:
-            self.rolls.ask()
-            self.tell(lm.RollRequested())
+            self.rolls.request()
+            self.post(lm.RollRequested())
 
     def die(self) -> None:
         """What was sent is under way; nothing is heard any more."""
@@ -166,21 +166,21 @@ class SimLeader:
         self._late = len(held)
         for event in held:
             self._late -= 1
-            self.tell(event)
+            self.post(event)
 
-    def tell(self, event: Any) -> None:
+    def post(self, event: Any) -> None:
         if self.is_dead:
             return
         if (held := self._held) is not None:
             held.append(event)
             return
         self._open.pop(getattr(event, "request", -1), None)
-        self.opening.hears(event)
-        self.patience.hears(event)
+        self.opening.note_event(event)
+        self.patience.note_event(event)
         for effect in self.machine.handle(event):
             if (request := getattr(effect, "request", None)) is not None:
                 self._open[request] = effect
-                self.opening.asks(effect)
+                self.opening.note_request(effect)
             self._perform(effect)
         if self._held is None and not self._late and not self.is_dead:
             stands = self._liveness.stands_still(self.machine, event, self._open_requests())
@@ -222,7 +222,7 @@ class SimLeader:
                 self._close(effect)
             case StartTimer():
                 self.patience.waits(effect)
-                self.world.later(effect.delay_ms, lambda: self.tell(TimerFired(effect.request)))
+                self.world.later(effect.delay_ms, lambda: self.post(TimerFired(effect.request)))
             case lm.LeaderOpened():
                 self.opened = effect
                 self.opening.opened()
@@ -244,15 +244,15 @@ class SimLeader:
                 self.patience.listed()
             case ReadHead() if self._is_missed(effect):
                 gone = HeadRead(effect.request, MetadataOutcome.GONE)
-                self.world.later(self.world.extra.randint(1, 15), lambda: self.tell(gone))
+                self.world.later(self.world.extra.randint(1, 15), lambda: self.post(gone))
             case _:
-                self.world.store.submit(self.session, effect, self.tell)
+                self.world.store.submit(self.session, effect, self.post)
 
-    def _is_missed(self, ask: ReadHead) -> bool:
+    def _is_missed(self, request: ReadHead) -> bool:
         """Whether a replica answers that was not told of the log: never after a synchronisation."""
         look = self.machine._look
-        is_first = ask.request == look._attempts.request and not look._is_missed
-        return is_first and self.world.happens(self.world.behind_chance)
+        is_first = request.request == look._attempts.request and not look._is_missed
+        return is_first and self.world.happens(self.world.behind_probability)
 
     def _order(self, order: lm.AppendEntry) -> None:
         ledger = self.world.ledgers.by_id[order.ledger_id]
@@ -266,31 +266,31 @@ class SimLeader:
         entry = Entry(name, order.first_offset, order.records, order.append_time_ms)
         self.world.ledgers.add(ledger, entry)
 
-    def _create(self, ask: lm.CreateLedger) -> None:
+    def _create(self, request: lm.CreateLedger) -> None:
         ledgers = self.world.ledgers
         if ledgers.fails(0.06 * ledgers.trouble) or ledgers.is_out:
             error = NotEnoughBookiesError("no bookies", wanted=3, available=2)
-            self.tell(lm.LedgerCreated(ask.request, lm.LedgerOutcome.FAILED, error=error))
+            self.post(lm.LedgerCreated(request.request, lm.LedgerOutcome.FAILED, error=error))
             return
         ledger = ledgers.create(self.number)
         self.mine.append(ledger)
         self.world.made_ms[ledger.ledger_id] = self.world.now
-        if self.world.happens(self.world.early_break_chance):
+        if self.world.happens(self.world.early_break_probability):
             ledgers.fail_writer(ledger)
-        self.tell(lm.LedgerCreated(ask.request, lm.LedgerOutcome.OK, ledger.ledger_id))
+        self.post(lm.LedgerCreated(request.request, lm.LedgerOutcome.OK, ledger.ledger_id))
 
-    def _sealed(self, ask: lm.SealLedger, ledger: SimLedger | None) -> None:
+    def _sealed(self, request: lm.SealLedger, ledger: SimLedger | None) -> None:
         if ledger is None:
-            error = LedgerRecoveryError("too few bookies answered", ledger_id=ask.ledger_id)
-            self.tell(lm.LedgerSealed(ask.request, lm.LedgerOutcome.FAILED, error=error))
+            error = LedgerRecoveryError("too few bookies answered", ledger_id=request.ledger_id)
+            self.post(lm.LedgerSealed(request.request, lm.LedgerOutcome.FAILED, error=error))
         elif ledger.is_deleted:
-            gone = LedgerNotFoundError("no such ledger", ledger_id=ask.ledger_id)
-            self.tell(lm.LedgerSealed(ask.request, lm.LedgerOutcome.FAILED, error=gone))
+            gone = LedgerNotFoundError("no such ledger", ledger_id=request.ledger_id)
+            self.post(lm.LedgerSealed(request.request, lm.LedgerOutcome.FAILED, error=gone))
         else:
-            self.tell(lm.LedgerSealed(ask.request, lm.LedgerOutcome.OK, ledger.end()))
+            self.post(lm.LedgerSealed(request.request, lm.LedgerOutcome.OK, ledger.end()))
 
-    def _close(self, ask: lm.CloseLedger) -> None:
-        ledger = self.world.ledgers.by_id[ask.ledger_id]
+    def _close(self, request: lm.CloseLedger) -> None:
+        ledger = self.world.ledgers.by_id[request.ledger_id]
 
         def closed(is_closed: bool | None) -> None:
             outcome = lm.LedgerOutcome.OK
@@ -300,7 +300,7 @@ class SimLeader:
             elif not is_closed:
                 outcome, error = lm.LedgerOutcome.LOST, LedgerFencedError("others recover it")
             last = ledger.last_entry_id
-            self.tell(lm.CloseAnswered(ask.request, outcome, last, 100 * (last + 1), error))
+            self.post(lm.CloseAnswered(request.request, outcome, last, 100 * (last + 1), error))
 
         self.world.ledgers.close(ledger, closed)
 
@@ -350,4 +350,4 @@ class SimLeader:
     def notice_broken(self, ledger: SimLedger, *, is_lost: bool) -> None:
         """The writer of one of its ledgers failed."""
         error = LedgerFencedError("fenced") if is_lost else NotEnoughBookiesError("a bookie failed")
-        self.tell(lm.LedgerBroken(ledger.ledger_id, is_lost, error))
+        self.post(lm.LedgerBroken(ledger.ledger_id, is_lost, error))

@@ -114,7 +114,7 @@ class SimLedgers:
         self.on_moved = on_moved
         self.faulty = True
         self.faults = 0
-        self.break_chance = 0.02
+        self.break_probability = 0.02
         self.trouble = 1.0
         """How many times as often as usual a ledger cannot be made or closed."""
         self.still_until = 0
@@ -138,8 +138,8 @@ class SimLedgers:
         ledger = self.by_id[ledger_id] = SimLedger(ledger_id, writer)
         return ledger
 
-    def fails(self, chance: float) -> bool:
-        failed = self.faulty and self.random.random() < chance
+    def fails(self, probability: float) -> bool:
+        failed = self.faulty and self.random.random() < probability
         self.faults += failed
         return failed
 
@@ -149,7 +149,7 @@ class SimLedgers:
         if ledger.is_broken:
             return
         ledger.stored.append(entry)
-        if self.fails(self.break_chance):
+        if self.fails(self.break_probability):
             self.later(self.random.randint(1, 20), lambda: self._break(ledger, is_lost=False))
         if self.fails(0.03):
             # An ensemble change: what is on its way is stored here and there, nothing confirmed.

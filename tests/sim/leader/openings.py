@@ -32,7 +32,7 @@ class OpeningStory:
     Attributes:
         began_ms: When it was told to lead.
         attempts: To change the list, whose outcome it never heard; those that are out count.
-        let_go: Ledgers that it had dropped.
+        dropped: Ledgers that it had dropped.
         refused: Ledgers that it was told can never be listed.
         denies: It said for certain that it does not lead.
     """
@@ -40,12 +40,12 @@ class OpeningStory:
     def __init__(self, leader: SimLeader) -> None:
         self._leader = leader
         self._out: dict[int, Any] = {}
-        self._asked: list[Any] = []
+        self._requested: list[Any] = []
         self._unheard: Counter[int] = Counter()
         self.began_ms = 0
         self._is_given_up = False
         self.attempts = 0
-        self.let_go: set[int] = set()
+        self.dropped: set[int] = set()
         self.refused: set[int] = set()
         self.denies = False
 
@@ -69,27 +69,27 @@ class OpeningStory:
 
     # --- what goes out and what comes back ---
 
-    def hears(self, event: Any) -> None:
+    def note_event(self, event: Any) -> None:
         """Before the machine handles an event."""
-        ask = self._out.pop(getattr(event, "request", -1), None)
-        self._asked = [each for each in self._out.values() if type(each) is not StartTimer]
-        if type(ask) is m.WriteHead and event.outcome is not MetadataOutcome.UNKNOWN:
+        request = self._out.pop(getattr(event, "request", -1), None)
+        self._requested = [each for each in self._out.values() if type(each) is not StartTimer]
+        if type(request) is m.WriteHead and event.outcome is not MetadataOutcome.UNKNOWN:
             self.attempts -= 1
-            self._unheard.subtract(_listed_by(ask))
+            self._unheard.subtract(_listed_by(request))
             if event.outcome is MetadataOutcome.GONE:
-                self.refused.update(ask.listed)
+                self.refused.update(request.listed)
 
-    def asks(self, ask: Any) -> None:
+    def note_request(self, request: Any) -> None:
         """It makes a request."""
-        self._out[ask.request] = ask
-        if type(ask) is m.WriteHead:
+        self._out[request.request] = request
+        if type(request) is m.WriteHead:
             self.attempts += 1
-            self._unheard.update(_listed_by(ask))
-            again = self.refused.intersection(ask.listed)
+            self._unheard.update(_listed_by(request))
+            again = self.refused.intersection(request.listed)
             number = self._leader.number
             self._leader.world.require(not again, f"leader {number} goes on listing {again}")
-        elif type(ask) is m.DropLedger:
-            self.let_go.add(ask.ledger_id)
+        elif type(request) is m.DropLedger:
+            self.dropped.add(request.ledger_id)
 
     # --- how it ended ---
 
@@ -123,11 +123,11 @@ class OpeningStory:
         age_ms = world.now - self.began_ms
         world.require(age_ms >= world.open_timeout_ms, f"{error!r} after {age_ms} ms")
         world.require(error.retriable, f"{error!r} cannot be tried again")
-        (ask,) = self._asked
-        waited_for = _WAITED_FOR.get(type(ask), "reading or changing the list")
-        world.require(error.waited_for == waited_for, f"{error!r} while {ask} was out")
-        sealed = ask.ledger_id if type(ask) is lm.SealLedger else None
-        world.require(error.fields.get("ledger_id") == sealed, f"{error!r} while {ask} was out")
+        (request,) = self._requested
+        waited_for = _WAITED_FOR.get(type(request), "reading or changing the list")
+        world.require(error.waited_for == waited_for, f"{error!r} while {request} was out")
+        sealed = request.ledger_id if type(request) is lm.SealLedger else None
+        world.require(error.fields.get("ledger_id") == sealed, f"{error!r} while {request} was out")
 
     def _check_ledgers(self) -> None:
         """Another one is made only when the one before was swept, or may be listed unheard."""
@@ -142,12 +142,12 @@ class OpeningStory:
         leader = self._leader
         for ledger in leader.mine:
             number = ledger.ledger_id
-            is_known = number in leader.world.checks.listed_ever or number in self.let_go
+            is_known = number in leader.world.checks.listed_ever or number in self.dropped
             leader.world.require(
                 is_known or self._unheard[number] > 0,
                 f"leader {leader.number} left ledger {number} behind, which no list can name",
             )
 
 
-def _listed_by(ask: m.WriteHead) -> list[int]:
-    return [ledger.ledger_id for ledger in ask.head.open_ledgers]
+def _listed_by(request: m.WriteHead) -> list[int]:
+    return [ledger.ledger_id for ledger in request.head.open_ledgers]

@@ -54,7 +54,7 @@ class PatienceStory:
     def _pending(self) -> int:
         return sum(append.acknowledged_ms is None for append in self._leader.appends)
 
-    def hears(self, event: Any) -> None:
+    def note_event(self, event: Any) -> None:
         """Before the machine handles an event."""
         match event:
             case lm.LedgerCreated(outcome=lm.LedgerOutcome.OK):

@@ -26,7 +26,7 @@ class RollStory:
         self._leader = leader
         self._current: SimLedger | None = None
         self._opened_ms = 0
-        self._is_asked_for = False
+        self._is_requested = False
         self._was_full = False
 
     @property
@@ -38,11 +38,11 @@ class RollStory:
         """Appends go to that ledger, whose age counts from then."""
         self._current = self._leader.world.ledgers.by_id[ledger_id]
         self._opened_ms = opened_ms
-        self._is_asked_for = self._was_full = False
+        self._is_requested = self._was_full = False
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """The application wants another ledger; nothing happens while this one is empty."""
-        self._is_asked_for |= self._current is not None and bool(self._current.stored)
+        self._is_requested |= self._current is not None and bool(self._current.stored)
 
     def append(self) -> None:
         """It took an append, and looks at the size of the ledger that this goes to."""
@@ -54,7 +54,7 @@ class RollStory:
         assert left is not None
         age_ms = leader.world.now - self._opened_ms + CLOCK_MS + leader.world.set_back_ms
         is_old = age_ms >= leader.machine.properties.roll_ms
-        is_due = self._is_asked_for or left.is_broken or is_old or self._is_full
+        is_due = self._is_requested or left.is_broken or is_old or self._is_full
         leader.world.require(
             is_due, f"leader {leader.number} leaves {left.ledger_id} after {age_ms} ms for nothing"
         )
@@ -73,6 +73,6 @@ class RollStory:
         leader = self._leader
         if self._current is None or leader.machine.phase is not LeaderPhase.LEADING:
             return
-        is_due = self._was_full or self._is_asked_for
+        is_due = self._was_full or self._is_requested
         is_left = not is_due or any(True for _ in open_requests)
         leader.world.require(is_left, f"ledger {self._current.ledger_id} is due, and goes on")

@@ -9,7 +9,7 @@ import pytest
 
 from ledgerlog_spark.protocol.leader.leader import LeaderLog
 from tests.sim.handlers import replace
-from tests.sim.leader.deleted import deleted_schedule, told_of_the_deletion
+from tests.sim.leader.deleted import deleted_schedule, stopped_by_the_deletion
 from tests.sim.leader.schedules import run_schedules
 from tests.sim.log.checks import Violation
 
@@ -26,16 +26,16 @@ pytestmark = pytest.mark.usefixtures("small_heads")
 
 
 def test_no_leader_goes_on_in_a_deleted_log(show: Callable[[object], None]) -> None:
-    told = 0
+    stopped = 0
 
     def count(world: LeaderWorld) -> None:
-        nonlocal told
-        told += told_of_the_deletion(world)
+        nonlocal stopped
+        stopped += stopped_by_the_deletion(world)
 
     counts = run_schedules(range(SCHEDULES), count, deleted_schedule)
-    show(f"{counts}, {told} leaders told that the log was deleted")
+    show(f"{counts}, {stopped} leaders told that the log was deleted")
     assert counts.acknowledged > SCHEDULES * 5
-    assert told > SCHEDULES // 3
+    assert stopped > SCHEDULES // 3
 
 
 def test_a_schedule_catches_a_leader_that_does_not_look_at_its_head() -> None:

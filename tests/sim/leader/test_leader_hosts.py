@@ -41,5 +41,5 @@ def test_same_seed_gives_the_same_history() -> None:
 def test_a_schedule_catches_the_mutation(name: str, show: Callable[[object], None]) -> None:
     play = partial(run_host_schedules, run=host_schedule)
     with applied(name, MUTATIONS):
-        said = caught(f"leader {name}", MUTATIONS[name].caught_by, play, SCHEDULES_TO_CATCH_MAX)
-    show(f"leader {name}: {said}")
+        found = caught(f"leader {name}", MUTATIONS[name].caught_by, play, SCHEDULES_TO_CATCH_MAX)
+    show(f"leader {name}: {found}")

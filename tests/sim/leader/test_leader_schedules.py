@@ -65,7 +65,7 @@ def test_history_does_not_depend_on_the_hash_seed() -> None:
 @pytest.mark.parametrize("name", sorted(set(MUTATIONS) - TOO_RARE))
 def test_a_schedule_catches_the_mutation(name: str, show: Callable[[object], None]) -> None:
     with applied(name):
-        said = caught(
+        found = caught(
             f"leader {name}", MUTATIONS[name].caught_by, run_schedules, SCHEDULES_TO_CATCH_MAX
         )
-    show(f"leader {name}: {said}")
+    show(f"leader {name}: {found}")

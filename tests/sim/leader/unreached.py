@@ -39,7 +39,7 @@ LATE = "an ignored answer of what ended: too rare; test_leader_log walks every p
 CALLER = "a mistake of a caller, which the actors do not make: unit tests"
 BUG = "what a bug does: tests/unit/log/test_leader.py"
 LOSS = "what is lost would be a violation here: tests/unit/log"
-FACES = "for the faces of other threads: tests/unit/log/test_leader.py"
+THREADS = "for the faces of other threads: tests/unit/log/test_leader.py"
 OVERTAKEN = "what it seals leaves the list and is swept: test_list_that_moves_on"
 PEOPLE = "for people: tests/unit"
 CANCELLED = "a client that is closed: tests/unit/leader/test_closed_clients.py"
@@ -64,7 +64,7 @@ REASONS: dict[str, str] = {
     "*/check.py:LogChecker._*": "transactional logs, damage, loss: test_log_upkeep",
     "*/committed_range.py:*": LOSS,
     "*/entries_in_flight.py:EntriesInFlight._results": "an append ends in a cut entry: test_leader",
-    "*/leader.py:Leader.schema": FACES,
+    "*/leader.py:Leader.schema": THREADS,
     "*/leader.py:Leader.on_crash": BUG,
     "*/leader/host.py:LeaderHost._text": BUG,
     "*/leader/host.py:LeaderHost._create": "a ledger is made while its leader ends: test_leader",

@@ -82,20 +82,20 @@ class LeaderStore(SimStore):
         self.claimed: set[int] = set()
         """Ledgers that the sweeper keeps from being listed."""
 
-    def submit(self, session: Session, ask: Any, reply: Callable[[Any], None]) -> None:
+    def submit(self, session: Session, request: Any, reply: Callable[[Any], None]) -> None:
         still_ms = self.still_until - self.now_ms()
         if self.out_until > self.now_ms():
             self.faults += 1
-            self.later(3, lambda: reply(self.answer(ask, MetadataOutcome.UNAVAILABLE)))
+            self.later(3, lambda: reply(self.answer(request, MetadataOutcome.UNAVAILABLE)))
             return
-        if self.late_ms and isinstance(ask, m.ReadHead):
+        if self.late_ms and isinstance(request, m.ReadHead):
             reply = self._late(reply)
         if still_ms <= 0:
-            super().submit(session, ask, reply)
+            super().submit(session, request, reply)
             return
         self.faults += 1
         submit = super().submit
-        self.later(still_ms, lambda: submit(session, ask, reply))
+        self.later(still_ms, lambda: submit(session, request, reply))
 
     def _late(self, reply: Callable[[Any], None]) -> Callable[[Any], None]:
         return lambda answer: self.later(self.extra.randint(0, self.late_ms), lambda: reply(answer))
@@ -103,17 +103,21 @@ class LeaderStore(SimStore):
     def _never_answer(self) -> None:
         """The answer of `_write` comes all the same."""
 
-    def _apply(self, ask: Any) -> Any:
-        is_claimed = isinstance(ask, m.WriteHead) and not self.claimed.isdisjoint(ask.listed)
-        if is_claimed and ask.head_version == self.state.head.version:
-            return self.answer(ask, MetadataOutcome.GONE)
-        return super()._apply(ask)
+    def _apply(self, request: Any) -> Any:
+        is_claimed = isinstance(request, m.WriteHead) and not self.claimed.isdisjoint(
+            request.listed
+        )
+        if is_claimed and request.head_version == self.state.head.version:
+            return self.answer(request, MetadataOutcome.GONE)
+        return super()._apply(request)
 
-    def _write(self, session: Session, ask: Any, reply: Callable[[Any], None], delay: int) -> None:
-        unknown = self.answer(ask, MetadataOutcome.UNKNOWN)
-        if isinstance(ask, m.WriteHead) and self._fails(self.loss):
+    def _write(
+        self, session: Session, request: Any, reply: Callable[[Any], None], delay: int
+    ) -> None:
+        unknown = self.answer(request, MetadataOutcome.UNKNOWN)
+        if isinstance(request, m.WriteHead) and self._fails(self.loss):
             late = self.random.choice((0, 0, 30, 200))
-            self.later(delay + self.random.randint(0, late), lambda: self._apply(ask) and None)
+            self.later(delay + self.random.randint(0, late), lambda: self._apply(request) and None)
             self.later(delay, lambda: reply(unknown))
             return
         answered = False
@@ -124,14 +128,14 @@ class LeaderStore(SimStore):
                 answered = True
                 reply(answer)
 
-        super()._write(session, ask, once, delay)
+        super()._write(session, request, once, delay)
         self.later(delay + 25, lambda: once(unknown))
 
-    def _read(self, session: Session, ask: Any, reply: Callable[[Any], None]) -> None:
+    def _read(self, session: Session, request: Any, reply: Callable[[Any], None]) -> None:
         if self._fails(0.02 * (self.silence - 1)):
-            reply(self.answer(ask, MetadataOutcome.UNAVAILABLE))
+            reply(self.answer(request, MetadataOutcome.UNAVAILABLE))
             return
-        super()._read(session, ask, reply)
+        super()._read(session, request, reply)
 
 
 class LeaderWorld(World):
@@ -139,24 +143,24 @@ class LeaderWorld(World):
 
     Attributes:
         open_timeout_ms: Of every opening.
-        give_up_chance: That nobody waits for an opening any more before it ends, or that the
+        give_up_probability: That nobody waits for an opening any more before it ends, or that the
             client of a leader is closed.
         staging_ttl_ms: After which the sweeper lets go of a ledger that was made and not listed.
         set_back_ms: How far back the clock that dates an append may be set.
-        leave_chance: That a leader is given up while a request of one kind is out.
-        early_break_chance: That the writer of a ledger fails before its leader hears of the ledger.
-        behind_chance: That a replica answers a leader's look which was not told of the log.
+        leave_probability: That a leader is given up while a request of one kind is out.
+        early_break_probability: That a writer fails before its leader has the ledger.
+        behind_probability: That a replica without the log answers the look of a leader.
         deleted_ms: When the log was deleted, None as long as it is there.
         extra: For what only some schedules meet, apart from what all of them draw.
     """
 
     open_timeout_ms = 120_000
-    give_up_chance = 0.0
+    give_up_probability = 0.0
     staging_ttl_ms = 604_800_000
     set_back_ms = 40
-    leave_chance = 0.0
-    early_break_chance = 0.0
-    behind_chance = 0.0
+    leave_probability = 0.0
+    early_break_probability = 0.0
+    behind_probability = 0.0
     deleted_ms: int | None = None
 
     def __init__(self, seed: int, properties: Mapping[str, str] | None = None) -> None:
@@ -191,7 +195,7 @@ class LeaderWorld(World):
     def _on_confirmed(self, ledger: SimLedger, last_entry_id: int) -> None:
         from ledgerlog_spark.protocol.leader.messages import EntriesConfirmed
 
-        self.leaders[ledger.writer].tell(EntriesConfirmed(ledger.ledger_id, last_entry_id))
+        self.leaders[ledger.writer].post(EntriesConfirmed(ledger.ledger_id, last_entry_id))
 
     def _on_broken(self, ledger: SimLedger, is_lost: bool) -> None:
         self.leaders[ledger.writer].notice_broken(ledger, is_lost=is_lost)
@@ -220,15 +224,15 @@ class LeaderWorld(World):
         self.store.faulty = self.ledgers.faulty = False
         self.store.still_until = self.ledgers.still_until = 0
         self.store.out_until = self.ledgers.out_until = 0
-        self.leave_chance = self.early_break_chance = self.behind_chance = 0.0
+        self.leave_probability = self.early_break_probability = self.behind_probability = 0.0
 
-    def happens(self, chance: float) -> bool:
+    def happens(self, probability: float) -> bool:
         """Whether something happens that only some schedules meet."""
-        return chance > 0 and self.extra.random() < chance
+        return probability > 0 and self.extra.random() < probability
 
     def drawn_end(self) -> type | None:
         """What a leader asks for when it is given up, None for one that is not."""
-        return self.extra.choice(LEFT_AT) if self.happens(self.leave_chance) else None
+        return self.extra.choice(LEFT_AT) if self.happens(self.leave_probability) else None
 
     # --- actors ---
 
@@ -241,7 +245,7 @@ class LeaderWorld(World):
         random = self.random
         fate = random.random()
         leader.start()
-        if random.random() < self.give_up_chance:
+        if random.random() < self.give_up_probability:
             self.later(random.randint(1, random.choice((250, 1_500))), leader.give_up)
         for _ in range(200):
             if leader.opened is not None or leader.has_ended:
@@ -381,9 +385,9 @@ class LeaderWorld(World):
 
     # --- what must always hold ---
 
-    def check_change(self, ask: Any, old: State, new: State) -> None:
-        self.checks.change(ask, old, new)
-        if not isinstance(ask, m.WriteHead):
+    def check_change(self, request: Any, old: State, new: State) -> None:
+        self.checks.change(request, old, new)
+        if not isinstance(request, m.WriteHead):
             return
         self._check_added(old, new)
         seen = len(self.store.states) - 1
@@ -406,7 +410,7 @@ class LeaderWorld(World):
         """Every leader watches the head. What it reads after this is at least as new."""
         leader.session.seen = max(leader.session.seen, seen)
         if leader.machine.phase is not LeaderPhase.NEW:
-            leader.tell(HeadChanged())
+            leader.post(HeadChanged())
 
     def check_opened(self, leader: SimLeader, opened: LeaderOpened) -> None:
         del leader
@@ -465,9 +469,9 @@ def drawn_properties(draws: Random) -> dict[str, str]:
 def schedule(seed: int) -> LeaderWorld:
     """Run one schedule to its end, then let one more leader open the log undisturbed."""
     world = LeaderWorld(seed, drawn_properties(Random(seed * 31 + 7)))
-    world.ledgers.break_chance = world.random.choice((0, 0.01, 0.06))
+    world.ledgers.break_probability = world.random.choice((0, 0.01, 0.06))
     world.ledgers.trouble = world.random.choice((1, 6))
-    world.give_up_chance = world.random.choice((0, 0.15))
+    world.give_up_probability = world.random.choice((0, 0.15))
     world.staging_ttl_ms = Random(seed * 53 + 5).choice((20, *3 * (LeaderWorld.staging_ttl_ms,)))
     if world.random.random() < 0.25:
         world.open_timeout_ms = world.random.choice((400, 1_500))
@@ -481,9 +485,9 @@ def draw_extras(world: LeaderWorld) -> None:
     """What only some schedules meet."""
     extra = world.extra
     world.set_back_ms = extra.choice((40, 40, 2_000))
-    world.leave_chance = extra.choice((0, 0, 0.3))
-    world.early_break_chance = extra.choice((0, 0, 0.1))
-    world.behind_chance = extra.choice((0, 0, 0.1))
+    world.leave_probability = extra.choice((0, 0, 0.3))
+    world.early_break_probability = extra.choice((0, 0, 0.1))
+    world.behind_probability = extra.choice((0, 0, 0.1))
     if extra.random() < 0.2:
         world.spawn(world.outage())
 

@@ -60,9 +60,9 @@ class Attempt:
     password: bytes
     planned_version: int = 0
     overwrite_if_changed: bool = True
-    said_unknown: bool = False
-    said_committed: bool = False
-    said_failed: bool = False
+    reported_unknown: bool = False
+    reported_committed: bool = False
+    reported_failed: bool = False
 
 
 @dataclass
@@ -88,15 +88,15 @@ class Checks:
     def require(self, holds: bool, what: str) -> None:
         self.world.require(holds, what)
 
-    def change(self, ask: Any, old: State, new: State) -> None:
-        if isinstance(ask, m.WriteHead):
-            self.head(ask, old, new)
-        if isinstance(ask, m.WriteProducer):
-            self.producer(ask.app, old, new)
-        if isinstance(ask, (m.WriteHead, m.DeletePages)):
+    def change(self, request: Any, old: State, new: State) -> None:
+        if isinstance(request, m.WriteHead):
+            self.head(request, old, new)
+        if isinstance(request, m.WriteProducer):
+            self.producer(request.app, old, new)
+        if isinstance(request, (m.WriteHead, m.DeletePages)):
             self.pages(new)
             self.ledgers(new)
-        if isinstance(ask, (m.WriteHead, m.WriteProducer)):
+        if isinstance(request, (m.WriteHead, m.WriteProducer)):
             self.accounts(new)
 
     def producer(self, app: str, old: State, new: State) -> None:
@@ -110,32 +110,32 @@ class Checks:
         epoch = before.epoch + is_taken
         self.require(after.epoch == epoch, f"{app}: its epoch is {after.epoch}, not {epoch}")
 
-    def head(self, ask: m.WriteHead, old: State, new: State) -> None:
+    def head(self, request: m.WriteHead, old: State, new: State) -> None:
         before, after = old.head.value, new.head.value
         self.require(after.token not in self.failed_tokens, "what failed for certain is there")
         self.require(
             after.start_offset >= before.start_offset and after.end_offset >= before.end_offset,
             "an interval moved back",
         )
-        said = before.properties.get(PASSWORD_CHECK)
-        says = after.properties.get(PASSWORD_CHECK)
-        self.require(said in {None, says}, f"the password changed from {said} to {says}")
+        stored = before.properties.get(PASSWORD_CHECK)
+        named = after.properties.get(PASSWORD_CHECK)
+        self.require(stored in {None, named}, f"the password changed from {stored} to {named}")
         items = self.items(new)
-        self.passwords(says, items)
+        self.passwords(named, items)
         self.require(not rows.leaks(after), "the head shows a password")
         added = [i for i in items if i.first_offset >= before.end_offset]
         if after.version == before.version:
             self.require(not added, "items without a version")
-            self.counts["merges"] += ask.app is not None
+            self.counts["merges"] += request.app is not None
         else:
-            self.version(ask, old, new, added)
+            self.version(request, old, new, added)
         self.require(after.end_offset == len(self.truth) * ENTRY_ROWS, "rows without an item")
         self.rows(new, items)
         self.schemas(new, items)
         self.history(new)
         self.listed_ever.update(item.ledger_id for item in items)
 
-    def version(self, ask: m.WriteHead, old: State, new: State, added: Sequence[Item]) -> None:
+    def version(self, request: m.WriteHead, old: State, new: State, added: Sequence[Item]) -> None:
         """A new version has what its operation says."""
         before, after = old.head.value, new.head.value
         self.require(after.version == before.version + 1, "a version was skipped")
@@ -153,16 +153,22 @@ class Checks:
             return
         if operation is Operation.RESTORE:
             self.counts["restores"] += 1
-            self.restored(ask, old, new, added)
+            self.restored(request, old, new, added)
         else:
-            self.batch(ask, old, new, tuple(place_of(item) for item in added))
+            self.batch(request, old, new, tuple(place_of(item) for item in added))
         self.truth += [name for item in added for name in self.names(item)]
 
-    def batch(self, ask: m.WriteHead, old: State, new: State, places: tuple[Place, ...]) -> None:
+    def batch(
+        self, request: m.WriteHead, old: State, new: State, places: tuple[Place, ...]
+    ) -> None:
         """The version holds one job's ranges, and no batch comes twice (LOGS.md#K2, LOGS.md#K5)."""
-        assert ask.app is not None
-        assert ask.producer is not None
-        app, batch_id, run = ask.app, ask.producer.last_batch_id, ask.producer.current_run
+        assert request.app is not None
+        assert request.producer is not None
+        app, batch_id, run = (
+            request.app,
+            request.producer.last_batch_id,
+            request.producer.current_run,
+        )
         if places:
             app, batch_id, run = self.world.owners[places[0]]
         batch = (app, batch_id)
@@ -172,29 +178,29 @@ class Checks:
         self.require(batch not in self.committed, f"batch {batch} was committed twice")
         last = self.last_batch.get(app, -1)
         self.require(batch_id > last, f"batch {batch} after batch {last}")
-        self.require(ask.producer.current_run == run, f"zombie {run} committed")
+        self.require(request.producer.current_run == run, f"zombie {run} committed")
         self.columns(jobs[0], old, new)
         is_planned = jobs[0].planned_version == old.head.value.version
         may_replace = jobs[0].mode is WriteMode.APPEND or jobs[0].overwrite_if_changed
         self.require(is_planned or may_replace, f"{batch} replaced what it had not seen")
-        says = ask.head.properties.get(PASSWORD_CHECK)
-        if places and says is not None:
-            is_right = rows.is_password(says, jobs[0].password)
+        named = request.head.properties.get(PASSWORD_CHECK)
+        if places and named is not None:
+            is_right = rows.is_password(named, jobs[0].password)
             self.require(is_right, f"{batch} was committed with a wrong password")
         self.committed[batch] = self.world.store.state.head.value.version
         self.last_batch[app] = batch_id
         self.places_ever.update(places)
         for attempt in self.attempts:
-            if attempt.said_failed:
+            if attempt.reported_failed:
                 self.failed(attempt)
 
     def columns(self, job: Attempt, old: State, new: State) -> None:
         """Rows that stand beside others lose no column of those; only a first commit may."""
         current, before, after = self.schemas_of(new), old.head.value, new.head.value
-        said = current.get(after.schema_id)
-        self.require(said == job.schema, f"the columns are {said!r}, not {job.schema!r}")
+        stored = current.get(after.schema_id)
+        self.require(stored == job.schema, f"the columns are {stored!r}, not {job.schema!r}")
         if job.mode is WriteMode.OVERWRITE or before.version == 0:
-            self.counts["columns replaced"] += current.get(before.schema_id) not in {None, said}
+            self.counts["columns replaced"] += current.get(before.schema_id) not in {None, stored}
             return
         lost = rows.columns_of(current.get(before.schema_id, b"")) - rows.columns_of(job.schema)
         self.require(not lost, f"{job} took the columns {sorted(lost)} away")
@@ -216,31 +222,33 @@ class Checks:
                 f"{sorted(known.items())}, and its rows have {written!r}",
             )
 
-    def passwords(self, says: str | None, items: Sequence[Item]) -> None:
+    def passwords(self, named: str | None, items: Sequence[Item]) -> None:
         """All that is listed has one password, and the head says which (LOGS.md#G11)."""
         self.require(
-            not items or says is not None or self.world.is_old_release,
+            not items or named is not None or self.world.is_old_release,
             "ledgers without a word of their password",
         )
         for password in {self.world.ledgers[item.ledger_id].password for item in items}:
-            is_right = says is None or rows.is_password(says, password)
+            is_right = named is None or rows.is_password(named, password)
             self.require(is_right, "ledgers of two passwords are listed together")
 
-    def restored(self, ask: m.WriteHead, old: State, new: State, added: Sequence[Item]) -> None:
+    def restored(self, request: m.WriteHead, old: State, new: State, added: Sequence[Item]) -> None:
         """The rows of the version that was asked for, and nobody's commit is replaced unseen."""
-        assert ask.app is not None
-        request = self.restores[ask.app]
+        assert request.app is not None
+        planned = self.restores[request.app]
         versions = {v.version: v for v in self.versions(old)}
-        self.require(request.version in versions, "a version was restored that is not retained")
-        wanted = versions[request.version]
+        self.require(planned.version in versions, "a version was restored that is not retained")
+        wanted = versions[planned.version]
         names = [name for item in added for name in self.names(item)]
         self.require(names == self.true_names(wanted), "other rows were restored")
         made = self.versions(new)[-1]
-        said = (made.schema_id, new.head.value.schema_id)
-        self.require(said == (wanted.schema_id,) * 2, f"{wanted} was restored with columns {said}")
-        planned = request.planned_version == old.head.value.version
+        stored = (made.schema_id, new.head.value.schema_id)
         self.require(
-            planned or request.overwrite_if_changed, "a restore replaced what it had not seen"
+            stored == (wanted.schema_id,) * 2, f"{wanted} was restored with columns {stored}"
+        )
+        is_planned = planned.planned_version == old.head.value.version
+        self.require(
+            is_planned or planned.overwrite_if_changed, "a restore replaced what it had not seen"
         )
 
     def rows(self, state: State, items: Sequence[Item]) -> None:
@@ -366,9 +374,9 @@ class Checks:
         entries = self.world.ledgers[item.ledger_id].entries
         first = item.first_entry_id
         held = [i for i in range(first, item.last_entry_id + 1) if entries[i - 1] == INDEX]
-        said = [item.index_entry_id] if item.index_entry_id >= 0 else []
-        self.require(held == said, f"{item} names {said} as index, and that is at {held}")
-        self.require(said in ([], [item.last_entry_id]), f"the index of {item} is not its last")
+        stored = [item.index_entry_id] if item.index_entry_id >= 0 else []
+        self.require(held == stored, f"{item} names {stored} as index, and that is at {held}")
+        self.require(stored in ([], [item.last_entry_id]), f"the index of {item} is not its last")
 
     def true_names(self, interval: VersionInterval) -> list[int]:
         """Of the entries that a version has."""

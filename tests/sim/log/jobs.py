@@ -59,8 +59,8 @@ def job(world: World, app: str, batch_id: int, run: str, mode: WriteMode, kind: 
     try:
         begun = yield from _planned(world, session, app, batch_id, run, mode, kind)
         is_first = begun.planned_version == 0
-        chance = 0.03 if mode is WriteMode.APPEND else 0.2
-        fewest = 0 if is_first or random.random() < chance else 1
+        probability = 0.03 if mode is WriteMode.APPEND else 0.2
+        fewest = 0 if is_first or random.random() < probability else 1
         for _ in range(random.randint(fewest, 4)):
             ranges += [(yield from _staged(world, session, begun))]
     except LedgerLogError:
@@ -167,16 +167,16 @@ def _committed(
             result = yield world.drive(session, machine)
         except LedgerLogError as error:
             if not error.definite:
-                attempt.said_unknown = True
+                attempt.reported_unknown = True
                 continue
             if isinstance(error, UnauthorizedError):
                 world.checks.counts["passwords refused"] += 1
             is_silent = isinstance(error, OF_THIS_CALL_ALONE)
-            if not (is_silent and (attempt.said_unknown or attempt.said_committed)):
-                attempt.said_failed = True
+            if not (is_silent and (attempt.reported_unknown or attempt.reported_committed)):
+                attempt.reported_failed = True
                 world.checks.failed(attempt)
             return
-        attempt.said_committed = True
+        attempt.reported_committed = True
         world.checks.reported(attempt, result)
         if machine.known_after is not None and random.random() < 0.8:
             world.known[app] = machine.known_after

@@ -72,10 +72,10 @@ def password_given(random: Random, right: bytes) -> bytes:
     return random.choice([wrong for wrong in (*WRONG_PASSWORDS, PASSWORD) if wrong != right])
 
 
-def is_password(said: str, password: bytes) -> bool:
+def is_password(stored: str, password: bytes) -> bool:
     """Whether a head that says this of its password takes rows of that one."""
     try:
-        compare_password("log", said, password)
+        compare_password("log", stored, password)
     except UnauthorizedError:
         return False
     return True

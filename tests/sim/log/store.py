@@ -113,43 +113,45 @@ class SimStore:
     def state(self) -> State:
         return self.states[-1]
 
-    def submit(self, session: Session, ask: Any, reply: Callable[[Any], None]) -> None:
+    def submit(self, session: Session, request: Any, reply: Callable[[Any], None]) -> None:
         self.events += 1
         delay = self.random.randint(1, 15)
         if session.is_slow:
             delay += self.random.randint(0, SLOW_MS_MAX)
-        if isinstance(ask, m.WritePages):
-            assert ask.token not in self.tokens, f"token {ask.token} names two attempts"
-            self.tokens.add(ask.token)
-        if isinstance(ask, m.WriteHead):
-            sent = self.sent.setdefault(ask.token, replace(ask, request=0))
-            assert sent == replace(ask, request=0), f"token {ask.token} names two changes"
-        if isinstance(ask, m.Sync):
-            self.later(delay, lambda: self._sync(session, ask, reply))
-        elif isinstance(ask, READS):
-            self.later(delay, lambda: self._read(session, ask, reply))
+        if isinstance(request, m.WritePages):
+            assert request.token not in self.tokens, f"token {request.token} names two attempts"
+            self.tokens.add(request.token)
+        if isinstance(request, m.WriteHead):
+            sent = self.sent.setdefault(request.token, replace(request, request=0))
+            assert sent == replace(request, request=0), f"token {request.token} names two changes"
+        if isinstance(request, m.Sync):
+            self.later(delay, lambda: self._sync(session, request, reply))
+        elif isinstance(request, READS):
+            self.later(delay, lambda: self._read(session, request, reply))
         else:
-            self._write(session, ask, reply, delay)
+            self._write(session, request, reply, delay)
 
-    def _sync(self, session: Session, ask: m.Sync, reply: Callable[[Any], None]) -> None:
+    def _sync(self, session: Session, request: m.Sync, reply: Callable[[Any], None]) -> None:
         if self._fails(0.02):
-            reply(m.Synced(ask.request, Outcome.UNAVAILABLE))
+            reply(m.Synced(request.request, Outcome.UNAVAILABLE))
             return
         session.seen = len(self.states) - 1
-        reply(m.Synced(ask.request, Outcome.OK))
+        reply(m.Synced(request.request, Outcome.OK))
 
-    def _read(self, session: Session, ask: Any, reply: Callable[[Any], None]) -> None:
+    def _read(self, session: Session, request: Any, reply: Callable[[Any], None]) -> None:
         if self._fails(0.02):
             outcomes = (Outcome.UNAVAILABLE, Outcome.UNAVAILABLE, Outcome.UNREADABLE)
-            reply(self.answer(ask, self.random.choice(outcomes)))
+            reply(self.answer(request, self.random.choice(outcomes)))
             return
         newest = len(self.states) - 1
         stale = self._fails(0.3)
         session.seen = self.random.randint(session.seen, newest) if stale else newest
-        reply(self._look(ask, self.states[session.seen]))
+        reply(self._look(request, self.states[session.seen]))
 
-    def _write(self, session: Session, ask: Any, reply: Callable[[Any], None], delay: int) -> None:
-        unknown = self.answer(ask, Outcome.UNKNOWN)
+    def _write(
+        self, session: Session, request: Any, reply: Callable[[Any], None], delay: int
+    ) -> None:
+        unknown = self.answer(request, Outcome.UNKNOWN)
         fate = self.random.random() if self.faulty else 1.0
         if fate < 0.15:
             self.faults += 1
@@ -160,29 +162,29 @@ class SimStore:
         elif fate < 0.15:
             self.later(delay, lambda: reply(unknown))
             late = self.random.choice((20, 100, 400))
-            self.later(delay + self.random.randint(1, late), lambda: self._apply(ask) and None)
+            self.later(delay + self.random.randint(1, late), lambda: self._apply(request) and None)
         else:
-            self.later(delay, lambda: self._written(session, ask, reply))
+            self.later(delay, lambda: self._written(session, request, reply))
 
     def _never_answer(self) -> None:
         self.unanswered += 1
 
-    def _written(self, session: Session, ask: Any, reply: Callable[[Any], None]) -> None:
-        if session.is_crossed and self.faulty and isinstance(ask, m.WriteHead):
+    def _written(self, session: Session, request: Any, reply: Callable[[Any], None]) -> None:
+        if session.is_crossed and self.faulty and isinstance(request, m.WriteHead):
             head = self.state.head
             crossed = replace(self.state, head=Versioned(head.value, _next(head.version)))
             self.states.append(crossed)
-        answer = self._apply(ask)
+        answer = self._apply(request)
         session.seen = len(self.states) - 1
         self.later(self.random.randint(1, 5), lambda: reply(answer))
 
-    def _fails(self, chance: float) -> bool:
-        failed = self.faulty and self.random.random() < chance
+    def _fails(self, probability: float) -> bool:
+        failed = self.faulty and self.random.random() < probability
         self.faults += failed
         return failed
 
     @staticmethod
-    def answer(ask: Any, outcome: Outcome, version: Version | None = None) -> Any:
+    def answer(request: Any, outcome: Outcome, version: Version | None = None) -> Any:
         kinds: dict[type[Any], type[Any]] = {
             m.Sync: m.Synced,
             m.ReadHead: m.HeadRead,
@@ -194,12 +196,12 @@ class SimStore:
             m.ReadPassword: m.PasswordRead,
             m.WritePages: m.PagesWritten,
         }
-        kind = kinds.get(type(ask), m.Written)
+        kind = kinds.get(type(request), m.Written)
         if kind in {m.Written, m.PagesWritten}:
-            return kind(ask.request, outcome, version)
-        return kind(ask.request, outcome)
+            return kind(request.request, outcome, version)
+        return kind(request.request, outcome)
 
-    def _time(self, asked: m.TimeNeeded) -> int:
+    def _time(self, needed: m.TimeNeeded) -> int:
         """The store's clock; where the last answer's will do, that came some time ago."""
         # The server that dates may be another one than before, whose clock is behind.
         skew_ms = self.random.choice((0, 0, 0, 60)) if self.faulty else 0
@@ -207,130 +209,133 @@ class SimStore:
             m.TimeNeeded.EXACT: skew_ms,
             m.TimeNeeded.RECENT: skew_ms + self.now_ms() % 16,
         }
-        return self.now_ms() - behind_ms[asked] if asked in behind_ms else 0
+        return self.now_ms() - behind_ms[needed] if needed in behind_ms else 0
 
-    def _look(self, ask: Any, state: State) -> Any:  # noqa: PLR0911
-        number = ask.request
-        match ask:
+    def _look(self, request: Any, state: State) -> Any:  # noqa: PLR0911
+        number = request.request
+        match request:
             case m.ReadHead():
-                return m.HeadRead(number, Outcome.OK, state.head, self._time(ask.time))
+                return m.HeadRead(number, Outcome.OK, state.head, self._time(request.time))
             case m.ReadProducer():
-                found = state.producers.get(ask.app)
+                found = state.producers.get(request.app)
                 outcome = Outcome.OK if found else Outcome.GONE
-                return m.ProducerRead(number, outcome, found, self._time(ask.time))
+                return m.ProducerRead(number, outcome, found, self._time(request.time))
             case m.ReadRegistered():
-                ids = tuple(sorted(state.registered.get(ask.app, {})))
+                ids = tuple(sorted(state.registered.get(request.app, {})))
                 return m.RegisteredRead(number, Outcome.OK, ids)
             case m.ReadStaged():
-                found_ledgers = sorted(state.registered.get(ask.app, {}).items())
+                found_ledgers = sorted(state.registered.get(request.app, {}).items())
                 ledgers = tuple(m.StagedRegistration(i, at) for i, at in found_ledgers)
                 return m.StagedRead(number, Outcome.OK, ledgers, self.now_ms())
             case m.ReadRegistrations():
                 found_at = []
                 for app in sorted(state.producers):
-                    ids = tuple(i for i in ask.ledger_ids if i in state.registered.get(app, {}))
+                    ids = tuple(i for i in request.ledger_ids if i in state.registered.get(app, {}))
                     if ids:
                         found_at.append((app, state.producers[app], ids))
                 return m.RegistrationsRead(number, Outcome.OK, tuple(found_at))
             case m.ReadPassword():
-                password = self.password_of(ask.ledger_id)
+                password = self.password_of(request.ledger_id)
                 gone = m.PasswordRead(number, Outcome.GONE)
                 return gone if password is None else m.PasswordRead(number, Outcome.OK, password)
         read = []
-        for page in ask.pages:
+        for page in request.pages:
             data = state.pages.get(page.ref.token, (0, {}))[1].get(page.ref.number)
             if data is None:
                 return m.PagesRead(number, Outcome.GONE)
             read.append(decode_page(page.kind, data))
         return m.PagesRead(number, Outcome.OK, tuple(read))
 
-    def _apply(self, ask: Any) -> Any:
+    def _apply(self, request: Any) -> Any:
         old = self.state
-        new, version = self._carry_out(ask, old)
+        new, version = self._carry_out(request, old)
         if new is None:
-            return self.answer(ask, Outcome.CONFLICT)
+            return self.answer(request, Outcome.CONFLICT)
         self.states.append(new)
-        self.on_change(ask, old, new)
-        return self.answer(ask, Outcome.OK, version)
+        self.on_change(request, old, new)
+        return self.answer(request, Outcome.OK, version)
 
     def _carry_out(  # noqa: PLR0911
-        self, ask: Any, at: State
+        self, request: Any, at: State
     ) -> tuple[State | None, Version | None]:
-        match ask:
+        match request:
             case m.WriteHead():
-                return self._write_head(ask, at)
+                return self._write_head(request, at)
             case m.WriteProducer():
-                return self._write_producer(ask, at)
+                return self._write_producer(request, at)
             case m.WritePages():
-                if ask.token in at.pages:
+                if request.token in at.pages:
                     return None, None
-                pages = at.pages | {ask.token: (0, dict(enumerate(ask.pages)))}
+                pages = at.pages | {request.token: (0, dict(enumerate(request.pages)))}
                 return replace(at, pages=pages), Version(1, 0)
             case m.TouchPages():
-                if ask.token not in at.pages:
+                if request.token not in at.pages:
                     return None, None
-                number, held = at.pages[ask.token]
-                return replace(at, pages=at.pages | {ask.token: (number + 1, held)}), None
+                number, held = at.pages[request.token]
+                return replace(at, pages=at.pages | {request.token: (number + 1, held)}), None
             case m.DeletePages():
-                number, held = at.pages.get(ask.token, (0, {}))
-                kept = {n: page for n, page in held.items() if n in ask.kept}
-                others = {t: p for t, p in at.pages.items() if t != ask.token}
+                number, held = at.pages.get(request.token, (0, {}))
+                kept = {n: page for n, page in held.items() if n in request.kept}
+                others = {t: p for t, p in at.pages.items() if t != request.token}
                 return replace(
-                    at, pages=others | ({ask.token: (number, kept)} if kept else {})
+                    at, pages=others | ({request.token: (number, kept)} if kept else {})
                 ), None
             case m.DropLedger():
-                if ask.marked_ms is not None and at.marks.get(ask.ledger_id) != ask.marked_ms:
+                if (
+                    request.marked_ms is not None
+                    and at.marks.get(request.ledger_id) != request.marked_ms
+                ):
                     return None, None
-                if not self.drop(ask.ledger_id):
+                if not self.drop(request.ledger_id):
                     return None, None
-                return self._without_mark(at, ask.ledger_id), None
+                return self._without_mark(at, request.ledger_id), None
             case Register():
-                producer = at.producers.get(ask.app)
-                if producer is None or producer.version != ask.version:
+                producer = at.producers.get(request.app)
+                if producer is None or producer.version != request.version:
                     return None, None
-                ledgers = at.registered.get(ask.app, {}) | {ask.ledger_id: self.now_ms()}
-                return replace(at, registered=at.registered | {ask.app: ledgers}), None
-        raise AssertionError(ask)
+                ledgers = at.registered.get(request.app, {}) | {request.ledger_id: self.now_ms()}
+                return replace(at, registered=at.registered | {request.app: ledgers}), None
+        raise AssertionError(request)
 
     @staticmethod
     def _without_mark(at: State, ledger_id: int) -> State:
         return replace(at, marks={i: t for i, t in at.marks.items() if i != ledger_id})
 
-    def _write_head(self, ask: m.WriteHead, at: State) -> tuple[State | None, Version | None]:
-        if at.head.version != ask.head_version:
+    def _write_head(self, request: m.WriteHead, at: State) -> tuple[State | None, Version | None]:
+        if at.head.version != request.head_version:
             return None, None
         producers = at.producers
-        if ask.app is not None:
-            found = producers.get(ask.app)
-            if found is None or found.version != ask.producer_version:
+        if request.app is not None:
+            found = producers.get(request.app)
+            if found is None or found.version != request.producer_version:
                 return None, None
-            assert ask.producer is not None
-            producers = producers | {ask.app: Versioned(ask.producer, _next(found.version))}
-        if ask.pages_version is not None:
-            number, _ = at.pages.get(ask.token, (-1, {}))
-            if number != ask.pages_version.number:
+            assert request.producer is not None
+            producers = producers | {request.app: Versioned(request.producer, _next(found.version))}
+        if request.pages_version is not None:
+            number, _ = at.pages.get(request.token, (-1, {}))
+            if number != request.pages_version.number:
                 return None, None
-        head = Versioned(decode_head(encode_head(ask.head)), _next(at.head.version))
-        marks = at.marks | dict.fromkeys(ask.unlisted, self.now_ms())
+        head = Versioned(decode_head(encode_head(request.head)), _next(at.head.version))
+        marks = at.marks | dict.fromkeys(request.unlisted, self.now_ms())
         return replace(at, head=head, producers=producers, marks=marks), head.version
 
     def _write_producer(
-        self, ask: m.WriteProducer, at: State
+        self, request: m.WriteProducer, at: State
     ) -> tuple[State | None, Version | None]:
-        found = at.producers.get(ask.app)
-        if (found.version if found else None) != ask.version:
+        found = at.producers.get(request.app)
+        if (found.version if found else None) != request.version:
             return None, None
-        ledgers = at.registered.get(ask.app, {})
-        ended = (*ask.deregistered, *ask.released)
+        ledgers = at.registered.get(request.app, {})
+        ended = (*request.deregistered, *request.released)
         if any(ledger_id not in ledgers for ledger_id in ended):
             return None, None
         version = _next(found.version) if found else Version(1, 0)
         left = {i: t for i, t in ledgers.items() if i not in ended}
-        marks = dict.fromkeys(ask.deregistered, self.now_ms()) | at.marks
+        marks = dict.fromkeys(request.deregistered, self.now_ms()) | at.marks
         state = replace(
             at,
-            producers=at.producers | {ask.app: Versioned(ask.producer, version)},
-            registered=at.registered | {ask.app: left},
+            producers=at.producers | {request.app: Versioned(request.producer, version)},
+            registered=at.registered | {request.app: left},
             marks=marks,
         )
         return state, version

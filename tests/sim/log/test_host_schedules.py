@@ -68,7 +68,7 @@ def test_clocks_of_a_world_are_ahead_by_exactly_what_was_waited() -> None:
 
     ends = play_hosts(71, run)
     assert [(now_ms - BEGAN_MS, of_store_ms) for _, now_ms, of_store_ms in ends] == [
-        (asked_ms, asked_ms) for asked_ms, _, _ in ends
+        (requested_ms, requested_ms) for requested_ms, _, _ in ends
     ]
 
 

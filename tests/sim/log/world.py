@@ -176,7 +176,7 @@ class World:
 
         return begin
 
-    def ask(self, session: Session, request: Any) -> Callable[[Any], None]:
+    def request(self, session: Session, request: Any) -> Callable[[Any], None]:
         return lambda resume: self.store.submit(session, request, resume)
 
     def new_token(self) -> str:
@@ -189,7 +189,7 @@ class World:
     ) -> Generator[Any, Any, int | None]:
         """A ledger that was registered for certain, None for none."""
         ledger_id = next(self._numbers)
-        answer = yield self.ask(session, Register(0, app, version, ledger_id))
+        answer = yield self.request(session, Register(0, app, version, ledger_id))
         if answer.outcome is not Outcome.OK:
             return None
         self.ledgers[ledger_id] = Ledger(schema=schema, password=password)

@@ -61,7 +61,7 @@ async def led(process: Process, log: Log) -> Leader | None:
     call = LeaderCall(world, process, log.log_id)
     with world.opening(process, log.log_id):
         leading = asyncio.ensure_future(log.lead(world.settings))
-        is_cancelled = world.random.random() < world.cancel_chance
+        is_cancelled = world.random.random() < world.cancel_probability
         try:
             if is_cancelled:
                 await asyncio.wait([leading], timeout=world.random.randint(1, 250) / 1e3)
@@ -372,9 +372,9 @@ async def read(process: Process) -> None:
             records = await whole(world, log, start, end)
             snapshot = await log.snapshot()
         except PositionNotAvailableError as error:
-            asked = [place for place in (start, end) if place is not None]
-            is_so = any(not error.oldest_offset <= place <= error.end_offset for place in asked)
-            world.require(is_so or world.views[log.log_id].oldest_moved, f"{error!r} for {asked}")
+            places = [place for place in (start, end) if place is not None]
+            is_so = any(not error.oldest_offset <= place <= error.end_offset for place in places)
+            world.require(is_so or world.views[log.log_id].oldest_moved, f"{error!r} for {places}")
         except ConfigurationError:
             world.require(start is not None and end is not None and end < start, f"{start}-{end}")
         except LedgerLogError as error:

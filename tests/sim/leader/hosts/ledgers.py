@@ -139,7 +139,7 @@ class SimWriter:
 class SimReader:
     """A ledger that is read, and perhaps followed."""
 
-    def __init__(self, client: LeaderLedgers, ledger: SimLedger, *, knows_end: bool) -> None:
+    def __init__(self, client: LeaderLedgers, ledger: SimLedger, *, has_end: bool) -> None:
         self.id = ledger.ledger_id
         self.last_add_confirmed = NO_ENTRY
         self.is_closed = False
@@ -148,7 +148,7 @@ class SimReader:
         self._ledger = ledger
         self._on_change: Callable[[], None] | None = None
         self._given = NO_ENTRY
-        if knows_end:
+        if has_end:
             self._catch_up()
             self._fall_behind()
 
@@ -176,15 +176,15 @@ class SimReader:
         self._client.world.require(not is_again, f"a tail follows ledger {self.id} twice")
         self._on_change = on_change
         self._client.world.followers.setdefault(self.id, []).append(self)
-        self.hear()
+        self.notice()
         return self
 
-    def hear(self) -> None:
+    def notice(self) -> None:
         """News come some time later."""
         world = self._client.world
-        world.later(world.random.randint(1, NEWS_MS_MAX), self._heard)
+        world.later(world.random.randint(1, NEWS_MS_MAX), self._notice)
 
-    def _heard(self) -> None:
+    def _notice(self) -> None:
         if self._on_change is not None:
             self._catch_up()
             self._on_change()
@@ -322,7 +322,7 @@ class LeaderLedgers:
         del password, may_be_outdated
         self.check_open()
         await self.ledger_metadata(ledger_id)
-        return SimReader(self, self.world.quorums.by_id[ledger_id], knows_end=not is_listed)
+        return SimReader(self, self.world.quorums.by_id[ledger_id], has_end=not is_listed)
 
     async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
         self.looked_at.add(ledger_id)

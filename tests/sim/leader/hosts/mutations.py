@@ -23,8 +23,8 @@ def _keep_the_failure(self: LeaderWriter, exception: Any, /) -> None:
     self._is_broken = True
 
 
-async def _never_close(self: LeaderHost, ask: Any) -> Any:
-    del self, ask
+async def _never_close(self: LeaderHost, request: Any) -> Any:
+    del self, request
     await asyncio.get_running_loop().create_future()
 
 

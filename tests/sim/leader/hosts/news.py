@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from tests.sim.leader.hosts.world import LeaderHosts
     from tests.sim.log.hosts.process import Process
 
-HEARS_SECONDS = 0.3
+NEWS_SECONDS = 0.3
 """From an append's acknowledgement until a watch of the log's end was told, with no faults."""
-FAILS_CHANCE = 0.2
+FAILURE_PROBABILITY = 0.2
 """That what a user does with news raises an error."""
 
 
@@ -32,16 +32,16 @@ class News:
         self.log_id = log.log_id
         self._process = process
         self._world: LeaderHosts = process.world
-        self._told_ms = 0
+        self._notified_ms = 0
         self._is_over = False
         self._cancel = log.watch_end(self._on_change)
 
     def _on_change(self) -> None:
         world = self._world
-        self._told_ms = world.now_ms()
+        self._notified_ms = world.now_ms()
         if self._is_over and world.failure is None:
             world.failure = world.violation("a watch tells after it was cancelled")
-        if world.extra.random() < FAILS_CHANCE:
+        if world.extra.random() < FAILURE_PROBABILITY:
             raise CallbackError
 
     def end(self) -> None:
@@ -54,25 +54,25 @@ class News:
         """Nobody cancels it, but its client is closed: that asks the store nothing more."""
         self._is_over = True
         self._process.ledgers.close()
-        await asyncio.sleep(HEARS_SECONDS)
-        self._asked = self._process.tree.asked
+        await asyncio.sleep(NEWS_SECONDS)
+        self._requests_before = self._process.tree.requests
 
     def check_silent(self) -> None:
         """Since its client was closed nothing was asked."""
-        asked = self._process.tree.asked - self._asked
-        self._world.require(asked == 0, f"a watch of a closed client asked {asked} times")
+        requests = self._process.tree.requests - self._requests_before
+        self._world.require(requests == 0, f"a watch of a closed client asked {requests} times")
 
-    def check_told(self, since_ms: int) -> None:
+    def check_notified(self, since_ms: int) -> None:
         """It was told of something that happened since then."""
-        self._world.require(self._told_ms >= since_ms, "a watch of the end hears of no append")
+        self._world.require(self._notified_ms >= since_ms, "a watch of the end hears of no append")
 
 
-async def hear_of_an_append(leader: Leader, watches: Sequence[News], world: LeaderHosts) -> None:
+async def notify_of_an_append(leader: Leader, watches: Sequence[News], world: LeaderHosts) -> None:
     """Each watch is told of an append that nothing else changes the log with."""
     began_ms = world.now_ms()
     future = world.content.append(leader, world.new_values("news", 1), world.random)
     leader.send_now()
     await future
-    await asyncio.sleep(HEARS_SECONDS)
+    await asyncio.sleep(NEWS_SECONDS)
     for news in watches:
-        news.check_told(began_ms)
+        news.check_notified(began_ms)

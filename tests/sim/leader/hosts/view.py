@@ -78,8 +78,8 @@ class LeaderView:
         before, after = old.head.value, new.head.value
         self.oldest_moved |= after.start_offset > before.start_offset
         unlisted = tuple(ledger_id for ledger_id in new.marks if ledger_id not in old.marks)
-        ask: Any = m.WriteHead(after.token, after, old.head.version, unlisted=unlisted)
-        self.checks.change(ask, old, new)
+        request: Any = m.WriteHead(after.token, after, old.head.version, unlisted=unlisted)
+        self.checks.change(request, old, new)
         listed = self.checks.listed_now(new)
         gone = self.checks.listed_now(old) - listed
         self.require(gone <= set(new.marks), f"ledgers {sorted(gone)} have no mark")

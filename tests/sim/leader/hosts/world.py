@@ -21,7 +21,7 @@ from tests.sim.leader.hosts import actors
 from tests.sim.leader.hosts.blame import LeaderCall
 from tests.sim.leader.hosts.content import Records, Rows
 from tests.sim.leader.hosts.ledgers import LeaderLedgers
-from tests.sim.leader.hosts.news import News, hear_of_an_append
+from tests.sim.leader.hosts.news import News, notify_of_an_append
 from tests.sim.leader.hosts.restarts import start_again
 from tests.sim.leader.hosts.truth import Truth
 from tests.sim.leader.hosts.view import LeaderView
@@ -46,7 +46,7 @@ SMALL_SETTINGS = partial(
 """So small that appends wait for room, and attempts are given up."""
 
 CATCH_UP_SECONDS = 3
-LETS_GO_SECONDS = 8
+RELEASE_SECONDS = 8
 """For a ledger that is made when nobody waits for it any more, and let go of, with faults."""
 NEWS_SECONDS = 0.5
 """After a roll: a watch of the log's end follows the ledger in use by then."""
@@ -66,7 +66,7 @@ class LeaderHosts(Hosts):
             lambda ledger, is_lost: self.writers[ledger.ledger_id].on_broken(is_lost),
             self._on_moved,
         )
-        self.quorums.break_chance = random.choice((0, 0.01, 0.05))
+        self.quorums.break_probability = random.choice((0, 0.01, 0.05))
         self.writers: dict[int, SimWriter] = {}
         self.followers: dict[int, list[SimReader]] = {}
         self.log_of: dict[int, str] = {}
@@ -90,7 +90,7 @@ class LeaderHosts(Hosts):
             open_timeout_ms=random.choice((120_000, 120_000, 700)),
             close_timeout_ms=random.choice((30_000, 300)),
         )
-        self.cancel_chance = random.choice((0, 0.3))
+        self.cancel_probability = random.choice((0, 0.3))
         self.tried: set[int] = set()
         """Ledgers that somebody tried to list."""
         self.watches: list[News] = []
@@ -116,7 +116,7 @@ class LeaderHosts(Hosts):
 
     def _on_moved(self, ledger: SimLedger) -> None:
         for reader in self.followers.get(ledger.ledger_id, ()):
-            reader.hear()
+            reader.notice()
 
     def end(self) -> None:
         """Whoever goes on for ever stops."""
@@ -128,14 +128,14 @@ class LeaderHosts(Hosts):
         self.processes.append(process)
         write_head = process.store.write_head
 
-        def write_noted(log_id: str, ask: Any) -> Awaitable[Any]:
-            self.tried.update(ask.listed)
-            return write_head(log_id, ask)
+        def write_noted(log_id: str, request: Any) -> Awaitable[Any]:
+            self.tried.update(request.listed)
+            return write_head(log_id, request)
 
         process.store.write_head = write_noted  # type: ignore[assignment]
         return process
 
-    def check_let_go(self, process: Process) -> None:
+    def check_released(self, process: Process) -> None:
         """What it made for openings that nobody waited for any more, it let go."""
         for ledger_id, writer in self.writers.items():
             is_left = writer.is_of(process.ledgers) and writer.is_given
@@ -158,7 +158,7 @@ class LeaderHosts(Hosts):
         """The end of all faults."""
         self.is_faulty = self.quorums.faulty = False
         self.still_until_ms = self.quorums.still_until = 0
-        self.cancel_chance = 0
+        self.cancel_probability = 0
         for process in self.processes:
             process.tree.release_reads()  # replicas catch up
         self.settings = replace(self.settings, open_timeout_ms=120_000, close_timeout_ms=30_000)
@@ -277,8 +277,8 @@ def _spawn_all(world: LeaderHosts) -> list[Process]:
     if world.extra.random() < 0.5:
         process = world.extra.choice(processes)
         process.spawn("start again", start_again(process))
-    for chance, what, make in some:
-        if random.random() < chance:
+    for probability, what, make in some:
+        if random.random() < probability:
             process = random.choice(processes)
             process.spawn(what, make(process))
     return processes
@@ -305,7 +305,7 @@ async def _settle(world: LeaderHosts) -> None:
     await log.set_properties({"rollMs": "90000"})
     await rolling
     await asyncio.sleep(NEWS_SECONDS)
-    await hear_of_an_append(leader, watches, world)
+    await notify_of_an_append(leader, watches, world)
     await _break_while_idle(world, leader)
     for news in watches[1:]:
         await news.end_with_client()
@@ -370,10 +370,10 @@ async def _run(seed: int) -> LeaderHosts:
         world.later(7_000, world.end)
         await world.until_all_ended()
         if world.counts["openings cancelled"]:
-            await asyncio.sleep(LETS_GO_SECONDS)
+            await asyncio.sleep(RELEASE_SECONDS)
         for process in processes:
             if not process.has_crashed:
-                world.check_let_go(process)
+                world.check_released(process)
                 for leader in process.leaders:
                     if leader._ended.done():
                         world.check_ended(process, leader)

@@ -122,17 +122,17 @@ async def _commit(
                 return
             call.judge(error)
             if not error.definite:
-                attempt.said_unknown = True
+                attempt.reported_unknown = True
                 await sleep(process, 1, 300)
                 continue
             is_silent = isinstance(error, MetadataUnavailableError)
-            if not (is_silent and attempt.said_unknown):
-                attempt.said_failed = True
+            if not (is_silent and attempt.reported_unknown):
+                attempt.reported_failed = True
                 view.checks.failed(attempt)
             return
         waited = world.loop.time() - began
         world.require(waited < COMMIT_SECONDS_MAX, f"a commit took {waited:.0f} s")
-        attempt.said_committed = True
+        attempt.reported_committed = True
         view.checks.reported(attempt, result)
         world.counts["commits"] += 1
         return
@@ -323,7 +323,7 @@ async def come_back(process: Process) -> None:
 
 async def sweep_slowly(process: Process) -> None:
     """Passes one after the other, by a process that stands still now and then."""
-    process.tree.stall_chance = 0.1
+    process.tree.stall_probability = 0.1
     while process.world.is_busy:
         await sleep(process, 10, 200)
         call = Call(process.world, process, process.world.newest_id)
@@ -371,7 +371,7 @@ async def seal(process: Process) -> None:
         world.counts["ledgers sealed by hand"] += 1
 
 
-async def let_go(process: Process) -> None:
+async def delete_orphans(process: Process) -> None:
     """Nothing of a transactional log is an orphan, whatever goes on while it is looked for."""
     world = process.world
     await sleep(process, 1_000, 4_000)

@@ -87,13 +87,13 @@ class Call:
         if ledger is not None:
             return ledger.password == self.password
         view = self.world.views.get(self.log_id)
-        says = view.head.properties.get(PASSWORD_CHECK) if view is not None else None
-        return says is None or rows.is_password(says, self.password)
+        stored = view.head.properties.get(PASSWORD_CHECK) if view is not None else None
+        return stored is None or rows.is_password(stored, self.password)
 
     def check_password(self, head: LogHead) -> None:
         """After a call that had this head and went on: what it says allowed that."""
-        says = head.properties.get(PASSWORD_CHECK)
-        is_right = says is None or rows.is_password(says, self.password)
+        stored = head.properties.get(PASSWORD_CHECK)
+        is_right = stored is None or rows.is_password(stored, self.password)
         self.world.require(is_right, "a wrong password was let in")
 
     def judge(self, error: LedgerLogError) -> None:

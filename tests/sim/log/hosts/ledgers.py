@@ -148,8 +148,8 @@ class SimLedgers:
         metadata = await self.ledger_metadata(ledger_id)
         check_ledger_password(ledger_id, metadata, password)
         if ledger.sealed_at is None:
-            chance = 0.1 if world.views[world.log_of[ledger_id]].deleted_at_ms is None else 0.3
-            if world.is_faulty and world.random.random() < chance:
+            probability = 0.1 if world.views[world.log_of[ledger_id]].deleted_at_ms is None else 0.3
+            if world.is_faulty and world.random.random() < probability:
                 world.counts["seals failed"] += 1
                 self.tree.faults += 1
                 raise LedgerRecoveryError("too few bookies answered", ledger_id=ledger_id)

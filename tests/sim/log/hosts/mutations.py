@@ -41,8 +41,8 @@ def shrink_forgets_the_last_run(patch: pytest.MonkeyPatch) -> None:
 def retention_by_local_clock(patch: pytest.MonkeyPatch) -> None:
     """Drops by the wall clock of whatever process does it."""
 
-    async def time(self: LogHost, asked: Any, outcome: Any) -> Any:
-        del self, asked
+    async def time(self: LogHost, needed: Any, outcome: Any) -> Any:
+        del self, needed
         return outcome, clock.now_ms()
 
     patch.setattr(LogHost, "_time", time)
@@ -88,8 +88,8 @@ def conflict_is_taken_for_an_outage(patch: pytest.MonkeyPatch) -> None:
     """Every write that somebody else crossed fails."""
     write_head = LogHost._write_head
 
-    async def written(self: LogHost, ask: Any) -> Any:
-        reply = await write_head(self, ask)
+    async def written(self: LogHost, request: Any) -> Any:
+        reply = await write_head(self, request)
         if reply.outcome is MetadataOutcome.CONFLICT:
             return replace(reply, outcome=MetadataOutcome.UNAVAILABLE)
         return reply
@@ -157,8 +157,8 @@ def mark_is_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
     """Deletes by a mark of some time before, which was renewed since."""
     drop = LogHost._drop_ledger
 
-    async def blindly(self: LogHost, ask: Any) -> Any:
-        return await drop(self, replace(ask, marked_ms=None))
+    async def blindly(self: LogHost, request: Any) -> Any:
+        return await drop(self, replace(request, marked_ms=None))
 
     patch.setattr(LogHost, "_drop_ledger", blindly)
 
@@ -176,11 +176,11 @@ def any_password_reads_a_ledger(patch: pytest.MonkeyPatch) -> None:
 def password_is_kept_in_the_head(patch: pytest.MonkeyPatch) -> None:
     check = log_password.password_check
 
-    def told(password: bytes, salt: bytes) -> str:
+    def shown(password: bytes, salt: bytes) -> str:
         scheme = check(password, salt).rpartition(":")[0]
         return f"{scheme}:{password.decode()}" if password else check(password, salt)
 
-    patch.setattr(log_password, "password_check", told)
+    patch.setattr(log_password, "password_check", shown)
 
 
 def turn_never_comes(patch: pytest.MonkeyPatch) -> None:

@@ -26,10 +26,10 @@ class SimTree(MemoryTree):
     """The session of one process.
 
     Attributes:
-        asked: How many requests it made.
+        requests: How many requests it made.
         faults: That its requests met.
         is_dead: Its process crashed: nothing that it does has an effect any more.
-        stall_chance: Of each of its requests.
+        stall_probability: Of each of its requests.
         is_crossed: Others change a head just before each change of its own.
     """
 
@@ -38,10 +38,10 @@ class SimTree(MemoryTree):
         self._world = world
         self._random = world.random
         self._clock = StoreClock(elapsed=world.elapsed_ns)
-        self.asked = 0
+        self.requests = 0
         self.faults = 0
         self.is_dead = False
-        self.stall_chance = 0.004
+        self.stall_probability = 0.004
         self.is_crossed = False
 
     @property
@@ -51,22 +51,22 @@ class SimTree(MemoryTree):
     async def pause(self) -> None:
         """A scheduling point: late now and then, and the end of a process that crashed."""
         self._world.events += 1
-        self.asked += 1
+        self.requests += 1
         if self.is_dead:
             raise MetadataUnavailableError("the process crashed", retriable=False)
         delay_ms = self._random.randint(1, DELAY_MS_MAX)
         if (still_ms := self._world.still_until_ms - self._world.now_ms()) > 0:
             self._fault("store stands still")
             delay_ms += still_ms
-        if self._happens(self.stall_chance):
+        if self._happens(self.stall_probability):
             self._fault("stalls")
             delay_ms = self._random.randint(300, STALL_MS_MAX)
         await asyncio.sleep(delay_ms / 1e3)
         if self.is_dead:
             raise MetadataUnavailableError("the process crashed", retriable=False)
 
-    def _happens(self, chance: float) -> bool:
-        return self._world.is_faulty and self._random.random() < chance
+    def _happens(self, probability: float) -> bool:
+        return self._world.is_faulty and self._random.random() < probability
 
     def _fault(self, what: str) -> None:
         self.faults += 1

@@ -188,11 +188,11 @@ class LogView:
         ]
         app = moved[0] if moved else None
         producer = new.producers[app].value if app else None
-        ask: Any = m.WriteHead(
+        request: Any = m.WriteHead(
             new.head.value.token, new.head.value, old.head.version, app=app, producer=producer
         )
         before, after = old.head.value, new.head.value
-        self.checks.head(ask, old, new)
+        self.checks.head(request, old, new)
         self.checks.pages(new)
         self.checks.ledgers(new)
         self._times(old, new)

@@ -228,11 +228,11 @@ def _spawn_all(world: HostWorld) -> list[Process]:
         (0.6, "follow", readers.follow),
         (0.5, "travel", readers.travel),
         (0.3, "seal", actors.seal),
-        (0.3, "let go", actors.let_go),
+        (0.3, "let go", actors.delete_orphans),
         (0.3, "delete", actors.delete),
     ]
-    for chance, what, make in some:
-        if random.random() < chance:
+    for probability, what, make in some:
+        if random.random() < probability:
             spawn(what, make)
     return processes
 

@@ -63,19 +63,19 @@ class Store(OneLog):
         self.unsure: set[str] = set()
         """Tokens whose pages may not have been touched."""
 
-    def reply(self, ask: Any) -> Any:
-        if isinstance(ask, m.TouchPages):
-            is_unsure = ask.token in self.unsure
+    def reply(self, request: Any) -> Any:
+        if isinstance(request, m.TouchPages):
+            is_unsure = request.token in self.unsure
             outcome = MetadataOutcome.UNKNOWN if is_unsure else MetadataOutcome.OK
-            return m.Written(ask.request, outcome)
-        if isinstance(ask, m.ReadPassword):
-            return m.PasswordRead(ask.request, MetadataOutcome.OK, b"")
-        if isinstance(ask, m.DeletePages):
-            gone = [p for p in self.pages if p[0] == ask.token and p[1] not in ask.kept]
+            return m.Written(request.request, outcome)
+        if isinstance(request, m.ReadPassword):
+            return m.PasswordRead(request.request, MetadataOutcome.OK, b"")
+        if isinstance(request, m.DeletePages):
+            gone = [p for p in self.pages if p[0] == request.token and p[1] not in request.kept]
             for place in gone:
                 del self.pages[place]
-            return m.Written(ask.request, MetadataOutcome.OK)
-        return super().reply(ask)
+            return m.Written(request.request, MetadataOutcome.OK)
+        return super().reply(request)
 
     def page(self, page: PageRequest) -> tuple[Any, ...]:
         if page.kind is not REFS:

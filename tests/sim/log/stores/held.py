@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.upkeep.upkeep import LEASE, leased
-from tests.sim.log.stores.world import Asked
+from tests.sim.log.stores.world import StoreCall
 
 if TYPE_CHECKING:
     from tests.sim.log.stores.world import StoreProcess
@@ -26,14 +26,14 @@ async def hold(process: StoreProcess) -> None:
     client = SimpleNamespace(services=services)
     for _ in range(5):
         await process.sleep(200)
-        asked = Asked(process)
+        call = StoreCall(process)
         process.tree.harm = HARM
         task = asyncio.ensure_future(_pass(process, client))
         if random.random() < 0.3:
             await asyncio.sleep(random.random())
             await _cancelled(process, task)
             continue
-        with asked:
+        with call:
             await task
         _is_given_back(process)
         world.counts["passes"] += 1

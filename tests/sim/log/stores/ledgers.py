@@ -18,7 +18,7 @@ from ledgerlog_spark.protocol.log.messages import WriteHead
 from ledgerlog_spark.protocol.log.state.records import ProducerRecord
 from tests.sim.log.hosts.ledgers import metadata_of
 from tests.sim.log.stores.logs import head_of
-from tests.sim.log.stores.world import Asked
+from tests.sim.log.stores.world import StoreCall
 
 if TYPE_CHECKING:
     from tests.sim.log.stores.world import StoreProcess
@@ -40,13 +40,13 @@ async def produce(process: StoreProcess) -> None:
         log_id = world.some_log()
         apps = world.apps.setdefault(log_id, [])
         what = random.choice((_register, _register, _register, _before, _forget))
-        with Asked(process) as asked:
+        with StoreCall(process) as call:
             if not apps:
                 apps.append(f"app-{next(world.numbers)}")
                 record = ProducerRecord(epoch=1, runs=("run",))
                 await process.logs.producers.write(log_id, apps[-1], record, None)
             else:
-                await what(process, asked, log_id, random.choice(apps))
+                await what(process, call, log_id, random.choice(apps))
 
 
 async def end_registrations(process: StoreProcess) -> None:
@@ -55,12 +55,12 @@ async def end_registrations(process: StoreProcess) -> None:
     for _ in range(random.randint(15, 25)):
         await process.sleep(15)
         log_id = world.some_log()
-        with Asked(process) as asked:
+        with StoreCall(process) as call:
             if apps := world.apps.get(log_id):
-                await _end(process, asked, log_id, random.choice(apps))
+                await _end(process, call, log_id, random.choice(apps))
 
 
-async def _register(process: StoreProcess, asked: Asked, log_id: str, app: str) -> None:
+async def _register(process: StoreProcess, call: StoreCall, log_id: str, app: str) -> None:
     world = process.world
     found = await process.logs.producers.read(log_id, app)
     if found is None:
@@ -75,7 +75,7 @@ async def _register(process: StoreProcess, asked: Asked, log_id: str, app: str) 
         _refused(process, ledger_id, world.paths.registration(log_id, app, ledger_id), error)
         raise
     _stood(process, world.paths.registration(log_id, app, ledger_id), ledger_id)
-    is_known = any(each is not None for each in world.seen(world.record(ledger_id), asked.since))
+    is_known = any(each is not None for each in world.seen(world.record(ledger_id), call.since))
     world.require(is_known, f"ledger {ledger_id} has no record")
 
 
@@ -96,9 +96,9 @@ def _refused(process: StoreProcess, ledger_id: int, proof: str, error: LedgerLog
         world.refused.add(ledger_id)
 
 
-async def _end(process: StoreProcess, asked: Asked, log_id: str, app: str) -> None:
+async def _end(process: StoreProcess, call: StoreCall, log_id: str, app: str) -> None:
     """As the sweeper, or as a run that takes over."""
-    del asked
+    del call
     world, random = process.world, process.world.random
     found = await process.logs.producers.read(log_id, app)
     if found is None:
@@ -113,8 +113,8 @@ async def _end(process: StoreProcess, asked: Asked, log_id: str, app: str) -> No
     await process.logs.producers.write(log_id, app, record, found.version, staged, listed)
 
 
-async def _before(process: StoreProcess, asked: Asked, log_id: str, app: str) -> None:
-    del asked
+async def _before(process: StoreProcess, call: StoreCall, log_id: str, app: str) -> None:
+    del call
     world = process.world
     epoch = world.random.randint(1, 4)
     for ledger_id in await process.logs.producers.registered_before(log_id, app, epoch):
@@ -123,8 +123,8 @@ async def _before(process: StoreProcess, asked: Asked, log_id: str, app: str) ->
         world.require(of < epoch, f"ledger {ledger_id} of epoch {of} is not older than {epoch}")
 
 
-async def _forget(process: StoreProcess, asked: Asked, log_id: str, app: str) -> None:
-    del asked
+async def _forget(process: StoreProcess, call: StoreCall, log_id: str, app: str) -> None:
+    del call
     found = await process.logs.producers.read(log_id, app)
     if found is not None and process.world.random.random() < 0.3:
         process.world.apps[log_id] = [each for each in process.world.apps[log_id] if each != app]
@@ -137,14 +137,14 @@ async def lead(process: StoreProcess) -> None:
     for _ in range(random.randint(12, 20)):
         await process.sleep(50)
         log_id = world.some_log()
-        with Asked(process) as asked:
+        with StoreCall(process) as call:
             what = random.choice((_make, _make, _list, _list, _list, _claim, _unlist, _drop))
-            await what(process, asked, log_id)
+            await what(process, call, log_id)
 
 
-async def _make(process: StoreProcess, asked: Asked, log_id: str) -> None:
+async def _make(process: StoreProcess, call: StoreCall, log_id: str) -> None:
     world, ledger_id = process.world, next(process.world.numbers)
-    del asked
+    del call
     mark = world.paths.mark(log_id, ledger_id)
     try:
         await process.logs.producers.make_ledger(log_id, ledger_id, metadata_of(ledger_id))
@@ -164,7 +164,7 @@ def _made(process: StoreProcess, log_id: str) -> list[int]:
     ]
 
 
-async def _list(process: StoreProcess, asked: Asked, log_id: str) -> None:
+async def _list(process: StoreProcess, call: StoreCall, log_id: str) -> None:
     """The same change again while its outcome is unknown."""
     world = process.world
     found = await head_of(process, log_id)
@@ -182,10 +182,10 @@ async def _list(process: StoreProcess, asked: Asked, log_id: str) -> None:
         try:
             await process.logs.write_head(log_id, write)
         except MetadataUnknownError as error:
-            asked.failed(error)
+            call.failed(error)
             continue
         except LedgerNotFoundError as error:
-            marks = world.seen(world.paths.mark(log_id, ledger_id), asked.since)
+            marks = world.seen(world.paths.mark(log_id, ledger_id), call.since)
             is_over = any(mark != b"made" for mark in marks)
             world.require(is_over, f"ledger {ledger_id} could be listed: {error!r}")
             is_listed = ledger_id in world.listed
@@ -194,7 +194,7 @@ async def _list(process: StoreProcess, asked: Asked, log_id: str) -> None:
         except MetadataVersionError as error:
             node = world.nodes.current.nodes.get(world.paths.head(log_id))
             is_moved = node is None or node.version.number != number
-            marks = world.seen(world.paths.mark(log_id, ledger_id), asked.since)
+            marks = world.seen(world.paths.mark(log_id, ledger_id), call.since)
             if is_moved or not all(mark is None for mark in marks):
                 return
             world.require(not is_synced, f"it never ends: {error!r}")
@@ -205,15 +205,15 @@ async def _list(process: StoreProcess, asked: Asked, log_id: str) -> None:
         return
 
 
-async def _claim(process: StoreProcess, asked: Asked, log_id: str) -> None:
-    del asked
+async def _claim(process: StoreProcess, call: StoreCall, log_id: str) -> None:
+    del call
     made = _made(process, log_id)
     if made:
         await process.logs.producers.claim_made(log_id, process.world.random.choice(made[-4:]))
 
 
-async def _unlist(process: StoreProcess, asked: Asked, log_id: str) -> None:
-    del asked
+async def _unlist(process: StoreProcess, call: StoreCall, log_id: str) -> None:
+    del call
     world = process.world
     found = await head_of(process, log_id)
     listed = [i for i in _made(process, log_id) if i in world.listed]
@@ -223,8 +223,8 @@ async def _unlist(process: StoreProcess, asked: Asked, log_id: str) -> None:
         await process.logs.write_head(log_id, write)
 
 
-async def _drop(process: StoreProcess, asked: Asked, log_id: str) -> None:
-    del asked
+async def _drop(process: StoreProcess, call: StoreCall, log_id: str) -> None:
+    del call
     for mark in await process.logs.producers.marked(log_id):
         if not mark.is_made:
             await process.ledgers.delete(mark.ledger_id)

@@ -14,7 +14,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.protocol.log.commit.plan import created
 from ledgerlog_spark.protocol.log.messages import WriteHead
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
-from tests.sim.log.stores.world import Asked
+from tests.sim.log.stores.world import StoreCall
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import Versioned
@@ -29,9 +29,9 @@ async def keep_logs(process: StoreProcess) -> None:
     random = process.world.random
     for _ in range(random.randint(6, 12)):
         await process.sleep(100)
-        with Asked(process) as asked:
+        with StoreCall(process) as call:
             what = random.choice((_create, _create, _find, _find, _delete))
-            await what(process, asked)
+            await what(process, call)
 
 
 async def remove_logs(process: StoreProcess) -> None:
@@ -39,7 +39,7 @@ async def remove_logs(process: StoreProcess) -> None:
     random = process.world.random
     for _ in range(random.randint(6, 12)):
         await process.sleep(60)
-        with Asked(process):
+        with StoreCall(process):
             await _remove(process)
 
 
@@ -47,13 +47,13 @@ async def make_others(process: StoreProcess) -> None:
     """Logs of names that nobody else wants."""
     for _ in range(8):
         name = f"name-{next(process.world.numbers)}"
-        with Asked(process) as asked:
+        with StoreCall(process) as call:
             with contextlib.suppress(LogNotFoundError):
                 await process.logs.find(name)
-            await _create(process, asked, name)
+            await _create(process, call, name)
 
 
-async def _create(process: StoreProcess, asked: Asked, name: str = "") -> None:
+async def _create(process: StoreProcess, call: StoreCall, name: str = "") -> None:
     world = process.world
     is_wanted = not name
     name = name or world.random.choice(NAMES)
@@ -68,7 +68,7 @@ async def _create(process: StoreProcess, asked: Asked, name: str = "") -> None:
         is_there = None not in world.seen(world.paths.head(head.log_id), since)
         world.require(not is_there, f"the log was made, and its maker was told {error!r}")
         raise
-    found = world.seen(world.paths.name(name), asked.since)
+    found = world.seen(world.paths.name(name), call.since)
     world.require(head.log_id.encode() in found, "a log was made that has no name")
 
 
@@ -85,13 +85,13 @@ def new_log(process: StoreProcess, name: str) -> tuple[LogHead, tuple[bytes, ...
     )
 
 
-async def _find(process: StoreProcess, asked: Asked) -> None:
+async def _find(process: StoreProcess, call: StoreCall) -> None:
     world, name = process.world, process.world.random.choice(NAMES)
     path = world.paths.name(name)
     try:
         log_id = await process.logs.find(name)
     except LogNotFoundError as error:
-        is_right = None in world.seen(path, asked.since)
+        is_right = None in world.seen(path, call.since)
         world.require(is_right, f"log {name} was there all the time: {error!r}")
     else:
         was_there = log_id.encode() in world.seen(path, 0)
@@ -104,8 +104,8 @@ async def head_of(process: StoreProcess, log_id: str) -> Versioned[LogHead] | No
     return None if found is None or found.value.deleted_ms else found
 
 
-async def _delete(process: StoreProcess, asked: Asked) -> None:
-    del asked
+async def _delete(process: StoreProcess, call: StoreCall) -> None:
+    del call
     world = process.world
     if not world.logs:
         return
@@ -156,7 +156,7 @@ async def change_heads(process: StoreProcess) -> None:
     world, random = process.world, process.world.random
     for _ in range(random.randint(3, 6)):
         await process.sleep(100)
-        with Asked(process):
+        with StoreCall(process):
             log_id = world.some_log()
             found = await head_of(process, log_id)
             if found is None:
@@ -175,7 +175,7 @@ async def sweep_pages(process: StoreProcess) -> None:
     world, random = process.world, process.world.random
     for _ in range(random.randint(6, 12)):
         await process.sleep(60)
-        with Asked(process):
+        with StoreCall(process):
             log_id = world.some_log()
             found = await head_of(process, log_id)
             tokens = [node.token for node in await process.logs.page_nodes(log_id)]

@@ -16,7 +16,7 @@ from ledgerlog_spark.metadata.logs.commit_queue import CommitQueue
 from ledgerlog_spark.wire.ledger_metadata.record import decode_ledger_metadata
 from tests.sim.log.hosts.base import Hosts
 from tests.sim.log.hosts.ledgers import metadata_of
-from tests.sim.log.stores.world import Asked
+from tests.sim.log.stores.world import StoreCall
 
 if TYPE_CHECKING:
     from tests.sim.log.stores.world import StoreProcess, StoreWorld
@@ -63,20 +63,20 @@ async def number(process: StoreProcess, counted: Counted) -> None:
     given: set[int] = set()
     for _ in range(random.randint(8, 14)):
         await process.sleep(40)
-        with Asked(process) as asked:
+        with StoreCall(process) as call:
             draw = random.random()
             if draw < 0.2:
-                asked.lost_min = 3
+                call.lost_min = 3
                 ids = await process.ledgers.new_ids(random.randint(1, 3))
                 world.require(not given & set(ids), f"{ids} were given before")
                 given |= set(ids)
             elif draw < 0.75:
-                await _create(process, asked, counted)
+                await _create(process, call, counted)
             else:
                 await _count(process, counted)
 
 
-async def _create(process: StoreProcess, asked: Asked, counted: Counted) -> None:
+async def _create(process: StoreProcess, call: StoreCall, counted: Counted) -> None:
     world, token = process.world, next(process.world.numbers)
     ledger_id = world.random.choice((*CONTESTED, 2_000_000 + token))
     counted.added.setdefault(ledger_id, [0, 0])
@@ -86,7 +86,7 @@ async def _create(process: StoreProcess, asked: Asked, counted: Counted) -> None
     except (LedgerExistsError, MetadataUnavailableError):
         counted.refused.add(token)
         raise
-    records = world.seen(world.record(ledger_id), asked.since)
+    records = world.seen(world.record(ledger_id), call.since)
     tokens = {decode_ledger_metadata(each).token for each in records if each is not None}
     world.require(token in tokens, f"ledger {ledger_id} was made as {token}, and is of {tokens}")
 
@@ -111,7 +111,7 @@ async def queue_up(process: StoreProcess) -> None:
     queue = CommitQueue(process.tree, QUEUE)
     for _ in range(random.randint(3, 6)):
         await process.sleep(40)
-        with contextlib.suppress(TimeoutError), Asked(process) as asked:
+        with contextlib.suppress(TimeoutError), StoreCall(process) as call:
             token = f"{random.getrandbits(64):016x}"
             try:
                 name = await queue.join(token)
@@ -125,7 +125,7 @@ async def queue_up(process: StoreProcess) -> None:
             if before:
                 async with asyncio.timeout(0.5):
                     is_gone = await queue.until_gone(before[-1])
-                left = world.seen(f"{QUEUE}/{before[-1]}", asked.since)[-1] is not None
+                left = world.seen(f"{QUEUE}/{before[-1]}", call.since)[-1] is not None
                 world.require(not (is_gone and left), f"{before[-1]} is there")
             await queue.leave(name)
             is_over = None in world.seen(f"{QUEUE}/{name}", process.tree.tried)
@@ -148,15 +148,15 @@ async def lease(process: StoreProcess) -> None:
     mine = process.name.encode()
     for _ in range(random.randint(4, 8)):
         await process.sleep(30)
-        with Asked(process) as asked:
+        with StoreCall(process) as call:
             is_held = await leases.acquire("upkeep", {"host": process.name})
-            holders = world.seen(path, asked.since)
+            holders = world.seen(path, call.since)
             had = any(each is not None and mine in each for each in holders)
             world.require(had or not is_held, f"{process.name} has the lease of {holders}")
             is_free = all(each is None for each in holders)
             world.require(is_held or not is_free, "the lease was free, and nobody got it")
             await process.sleep(80)
-            with Asked(process) as ends:
+            with StoreCall(process) as ends:
                 await leases.release("upkeep")
                 holders = world.seen(path, ends.since)
                 is_over = any(each is None or mine not in each for each in holders)
@@ -170,7 +170,7 @@ async def look_at_clock(process: StoreProcess) -> None:
     for _ in range(10):
         await asyncio.sleep(world.random.choice((0.1, 0.1, 5, 500, 20_000)))
         world.ahead_ms = world.random.choice((0, 0, 3_000, -4_000))
-        with Asked(process):
+        with StoreCall(process):
             if world.random.random() < 0.6:
                 await process.tree.set(QUEUE, b"", None)
             found_ms = await process.logs.recent_ms()

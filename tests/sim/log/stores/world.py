@@ -67,8 +67,8 @@ class StoreTree(SimTree):
         await super().sync(path)
         self.synced = self._moments.moment
 
-    def _happens(self, chance: float) -> bool:
-        return super()._happens(chance * self.harm)
+    def _happens(self, probability: float) -> bool:
+        return super()._happens(probability * self.harm)
 
     def _fault(self, what: str) -> None:
         super()._fault(what)
@@ -97,7 +97,7 @@ class StoreProcess:
         await asyncio.sleep(self.world.random.randint(0, ms_max) / 1e3)
 
 
-class Asked:
+class StoreCall:
     """One call: what was so when it began. As a context it judges the failure that ends it.
 
     Attributes:
