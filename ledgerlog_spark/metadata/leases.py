@@ -15,15 +15,7 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.tree import (
-    NodeExistsError,
-    NodeKind,
-    NodeMissingError,
-    NodeStat,
-    WriteAttempts,
-    ZnodeTree,
-    make_persistent,
-)
+from ledgerlog_spark.metadata import tree as znodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +32,7 @@ class Leases:
     They are beside a ledgers root, where Apache's tools never find them.
     """
 
-    def __init__(self, tree: ZnodeTree, root: str) -> None:
+    def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
         self._tree = tree
         self._directory = f"{root}-leases"
 
@@ -51,14 +43,14 @@ class Leases:
         """
         path = self._path(name)
         data = json.dumps(dict(holder), sort_keys=True).encode()
-        attempts = WriteAttempts(ATTEMPTS_MAX)
+        attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
         for attempt in attempts:
             with attempt:
                 try:
-                    await self._tree.create(path, data, kind=NodeKind.EPHEMERAL)
-                except NodeMissingError:
-                    await make_persistent(self._tree, self._directory)
-                except NodeExistsError:
+                    await self._tree.create(path, data, kind=znodes.NodeKind.EPHEMERAL)
+                except znodes.NodeMissingError:
+                    await znodes.make_persistent(self._tree, self._directory)
+                except znodes.NodeExistsError:
                     stat = await self._synced_stat(path)
                     if stat is not None:
                         return stat.owner == self._tree.session_id
@@ -77,7 +69,7 @@ class Leases:
                 return
             try:
                 await self._tree.delete(path, stat.version)
-            except (NodeMissingError, MetadataVersionError):
+            except (znodes.NodeMissingError, MetadataVersionError):
                 return
             except MetadataUnknownError:
                 if attempt == ATTEMPTS_MAX:
@@ -90,7 +82,7 @@ class Leases:
         path = self._path(name)
         try:
             record = await self._tree.get(path)
-        except NodeMissingError:
+        except znodes.NodeMissingError:
             return None
         try:
             said = json.loads(record.value)
@@ -104,7 +96,7 @@ class Leases:
         """Call `on_change` after the lease got another holder or was lost."""
         return self._tree.watch(self._path(name), on_change)
 
-    async def _synced_stat(self, path: str) -> NodeStat | None:
+    async def _synced_stat(self, path: str) -> znodes.NodeStat | None:
         await self._tree.sync(path)
         return await self._tree.stat(path)
 

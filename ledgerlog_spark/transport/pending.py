@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, Code
 from ledgerlog_spark.wire.opcodes import Flag, Opcode
 from ledgerlog_spark.wire.requests import encode_batch_read, encode_read
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ledgerlog_spark.transport import port
     from ledgerlog_spark.transport.prepared_run import PreparedRun
 
+R = TypeVar("R")
 Key = tuple[int, int, int]
 """Operation, ledger, entry: the key of an answer without a request id."""
 
@@ -151,7 +152,30 @@ class PendingAdd(PendingKeyed):
             self._run.entry_answered(code)
 
 
-class PendingRead(PendingKeyed):
+class PendingRequest(Pending, Generic[R]):
+    """A request in one frame, with a result of type R."""
+
+    __slots__ = ()
+    _empty: ClassVar[Any] = None
+    _frame: bytes
+    _on_reply: Callable[[Code, R], None]
+
+    def frame(self) -> Sequence[port.Buffer]:
+        """The buffers of its frame."""
+        return (self._frame,)
+
+    def fail(self, code: Code) -> None:
+        """Reply without a result."""
+        self.finish(code, self._empty)
+
+    def finish(self, code: Code, result: R) -> None:
+        """Reply, unless there was a reply already."""
+        if self.is_open:
+            self.is_open = False
+            self._on_reply(code, result)
+
+
+class PendingRead(PendingRequest["bytes | None"], PendingKeyed):
     """The READ of one entry."""
 
     __slots__ = ("_frame", "_on_reply")
@@ -166,25 +190,12 @@ class PendingRead(PendingKeyed):
         )
         self._on_reply = on_reply
 
-    def frame(self) -> Sequence[port.Buffer]:
-        """The buffers of the READ."""
-        return (self._frame,)
 
-    def fail(self, code: Code) -> None:
-        """Reply without an entry."""
-        self.finish(code, None)
-
-    def finish(self, code: Code, entry: bytes | None) -> None:
-        """Reply, unless there was a reply already."""
-        if self.is_open:
-            self.is_open = False
-            self._on_reply(code, entry)
-
-
-class PendingBatch(Pending):
+class PendingBatch(PendingRequest["Sequence[bytes]"]):
     """A BATCH_READ."""
 
     __slots__ = ("_frame", "_on_reply", "request_id")
+    _empty = ()
 
     def __init__(
         self, request: port.ReadBatch, request_id: int, on_reply: port.OnReadBatch
@@ -200,17 +211,3 @@ class PendingBatch(Pending):
         )
         self.request_id = request_id
         self._on_reply = on_reply
-
-    def frame(self) -> Sequence[port.Buffer]:
-        """The buffers of the BATCH_READ."""
-        return (self._frame,)
-
-    def fail(self, code: Code) -> None:
-        """Reply without entries."""
-        self.finish(code, ())
-
-    def finish(self, code: Code, entries: Sequence[bytes]) -> None:
-        """Reply, unless there was a reply already."""
-        if self.is_open:
-            self.is_open = False
-            self._on_reply(code, entries)

@@ -216,16 +216,16 @@ _METADATA = [
     Mutation(
         "record_key_ignores_fragments",
         f"{PROTOCOL}/ledger/metadata_update.py",
-        "        metadata.fragments,\n",
-        "",
+        '"quorum", "fragments", ',
+        '"quorum", ',
         "another client's record with other fragments counts as ours",
         equivalent="what is reported is the record that was loaded, and no two ends are told apart",
     ),
     Mutation(
         "record_key_ignores_end",
         f"{PROTOCOL}/ledger/metadata_update.py",
-        "        metadata.last_entry_id,\n        metadata.length,\n",
-        "",
+        '"state", "last_entry_id", "length", ',
+        '"state", ',
         "another client's close at another end counts as ours",
     ),
 ]

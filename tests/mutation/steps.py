@@ -103,8 +103,8 @@ _LEDGERS = [
     Mutation(
         "record_key_ignores_the_token",
         f"{PROTOCOL}/ledger/metadata_update.py",
-        "        metadata.token,\n",
-        "",
+        '"length", "token")',
+        '"length")',
         "another client's record with the same contents counts as ours",
     ),
 ]

@@ -194,7 +194,7 @@ class Audit:
                 or not machine.is_adding
                 or (
                     checker.last_confirmed == machine.next_entry_id - 1
-                    and not machine.entries_in_flight
+                    and not machine._pipeline.entries_in_flight
                 )
             ),
             HEALTHY_MS,
@@ -202,7 +202,7 @@ class Audit:
         require(
             settled,
             "V9",
-            f"{writer.name}: {machine.entries_in_flight} entries are in flight and "
+            f"{writer.name}: {machine._pipeline.entries_in_flight} entries are in flight and "
             f"{checker.last_confirmed} of {machine.next_entry_id - 1} is confirmed after "
             f"{HEALTHY_MS} ms of a healthy cluster",
         )

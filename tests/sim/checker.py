@@ -506,7 +506,7 @@ class Checker:
 
     @staticmethod
     def _require_empty_window(client: SimClient) -> None:
-        left = client.machine.entries_in_flight
+        left = client.machine._pipeline.entries_in_flight
         require(not left, "V9", f"{client.name} has ended with {left} entries in flight")
 
     def _closed(self, client: SimClient, metadata: LedgerMetadata) -> None:

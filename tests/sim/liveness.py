@@ -23,7 +23,7 @@ def has_work(machine: Any) -> bool:
     """Whether a machine that has begun owes its application something."""
     if isinstance(machine, LedgerWriter):
         is_busy = machine.phase not in (WriterPhase.OPEN, WriterPhase.CLOSED, WriterPhase.FAILED)
-        return is_busy or machine.entries_in_flight > 0
+        return is_busy or machine._pipeline.entries_in_flight > 0
     if isinstance(machine, LeaderLog):
         if machine.phase is LeaderPhase.LEADING:
             assert machine._ledgers is not None

@@ -65,7 +65,7 @@ def test_without_a_spare_writes_go_on_until_a_dead_bookie_is_back_with_what_it_m
     assert confirmed_within(world, 10, CHANGE_MS)
     world.restart("b0")
     writer = world.clients["w"].machine
-    assert world.run_until(lambda: writer.entries_in_flight == 0, 1_000)
+    assert world.run_until(lambda: writer._pipeline.entries_in_flight == 0, 1_000)
     assert writer.ensemble_changes == 0
     assert all(world.bookies["b0"].peek(7, entry_id) is not None for entry_id in range(10))
     world.audit()

@@ -140,7 +140,6 @@ REASONS: dict[str, str] = {
     "*/writer.py:LedgerWriter._on_add_requested": CALLER,
     "*/add_pipeline.py:check_run": CALLER,
     "*/writer.py:LedgerWriter.length": SERVICE,
-    "*/writer.py:LedgerWriter.size_bytes_in_flight": SERVICE,
     "*/writer.py:LedgerWriter._on_bookies_listed": LATE,
     "*/writer.py:LedgerWriter._on_member_busy": "BUSY for long: test_overload",
     "*/writer.py:LedgerWriter._wait_for_busy": "BUSY for 15 s: test_overload",

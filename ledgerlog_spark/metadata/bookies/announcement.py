@@ -13,24 +13,11 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.tree import (
-    CreateNode,
-    DeleteNode,
-    NodeExistsError,
-    NodeKind,
-    NodeMissingError,
-    NodeStat,
-    SetNode,
-    TransactionFailedError,
-    ZnodeTree,
-    make_persistent,
-    parent_of,
-)
+from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.waits import forever
 from ledgerlog_spark.wire.registration import encode_service_info
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.metadata.tree import NodeOperation
     from ledgerlog_spark.model import BookieInfo
 
 KEEP_DELAY_SECONDS = 1.0
@@ -41,7 +28,9 @@ _logger = logging.getLogger(__name__)
 class Announcement:
     """A bookie at one of its two places, `available/<id>` or `available/readonly/<id>`."""
 
-    def __init__(self, tree: ZnodeTree, info: BookieInfo, *, place: str, other_place: str) -> None:
+    def __init__(
+        self, tree: znodes.ZnodeTree, info: BookieInfo, *, place: str, other_place: str
+    ) -> None:
         self._tree = tree
         self._bookie_id = info.bookie_id
         self._data = encode_service_info(info)
@@ -85,7 +74,7 @@ class Announcement:
         for path in (self._place, self._other_place):
             stat = await self._synced_stat(path)
             if stat is not None and stat.owner == self._tree.session_id:
-                with contextlib.suppress(NodeMissingError):
+                with contextlib.suppress(znodes.NodeMissingError):
                     await self._tree.delete(path, stat.version)
 
     def keep(self) -> None:
@@ -131,10 +120,10 @@ class Announcement:
                 return None
             try:
                 await self._tree.transact(operations)
-            except TransactionFailedError as failure:
-                if isinstance(failure.cause, NodeMissingError):
-                    await make_persistent(self._tree, parent_of(self._place))
-                elif not isinstance(failure.cause, NodeExistsError | MetadataVersionError):
+            except znodes.TransactionFailedError as failure:
+                if isinstance(failure.cause, znodes.NodeMissingError):
+                    await znodes.make_persistent(self._tree, znodes.parent_of(self._place))
+                elif not isinstance(failure.cause, znodes.NodeExistsError | MetadataVersionError):
                     raise failure.cause from failure
             except MetadataUnknownError:
                 continue  # the next read shows it
@@ -142,18 +131,18 @@ class Announcement:
                 return None
 
     async def _operations(
-        self, here: NodeStat | None, there: NodeStat | None
-    ) -> list[NodeOperation]:
+        self, here: znodes.NodeStat | None, there: znodes.NodeStat | None
+    ) -> list[znodes.NodeOperation]:
         """The remaining operations; existing nodes are ours."""
-        operations: list[NodeOperation] = []
+        operations: list[znodes.NodeOperation] = []
         if there is not None:
-            operations.append(DeleteNode(self._other_place, there.version))
+            operations.append(znodes.DeleteNode(self._other_place, there.version))
         if here is None:
-            operations.append(CreateNode(self._place, self._data, NodeKind.EPHEMERAL))
+            operations.append(znodes.CreateNode(self._place, self._data, znodes.NodeKind.EPHEMERAL))
         elif (await self._tree.get(self._place)).value != self._data:
-            operations.append(SetNode(self._place, self._data, here.version))
+            operations.append(znodes.SetNode(self._place, self._data, here.version))
         return operations
 
-    async def _synced_stat(self, path: str) -> NodeStat | None:
+    async def _synced_stat(self, path: str) -> znodes.NodeStat | None:
         await self._tree.sync(path)
         return await self._tree.stat(path)

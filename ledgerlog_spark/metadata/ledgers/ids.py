@@ -18,17 +18,7 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     RemoteProtocolError,
 )
-from ledgerlog_spark.metadata.tree import (
-    Created,
-    CreateNode,
-    DeleteNode,
-    NodeExistsError,
-    NodeKind,
-    NodeMissingError,
-    TransactionFailedError,
-    ZnodeTree,
-    make_persistent,
-)
+from ledgerlog_spark.metadata import tree as znodes
 
 COUNT_MAX = 64
 ATTEMPTS_MAX = 3
@@ -39,7 +29,7 @@ HIGH_PREFIX = "HOB-"
 class LedgerIds:
     """Ids that are never given out twice; unused ones are lost."""
 
-    def __init__(self, tree: ZnodeTree, root: str) -> None:
+    def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
         self._tree = tree
         self._root = root
         self._short = f"{root}/idgen"
@@ -71,12 +61,12 @@ class LedgerIds:
         for _ in range(ATTEMPTS_MAX):
             high = self._high or await self._highest()
             directory = f"{self._long}/{HIGH_PREFIX}{high:010d}"
-            await make_persistent(self._tree, directory)
+            await znodes.make_persistent(self._tree, directory)
             numbers = await self._numbers(directory, count)
             if numbers is not None:
                 self._high = high
                 return [(high << 32) | number for number in numbers]
-            with contextlib.suppress(NodeExistsError):
+            with contextlib.suppress(znodes.NodeExistsError):
                 await self._tree.create(f"{self._long}/{HIGH_PREFIX}{high + 1:010d}")
             self._high = None
         raise RemoteProtocolError(f"the ledger id counters below {self._long} are all used up")
@@ -86,7 +76,7 @@ class LedgerIds:
         await self._tree.sync(self._root)
         try:
             names = await self._tree.children(self._long)
-        except NodeMissingError:
+        except znodes.NodeMissingError:
             return 1
         numbers = [n.removeprefix(HIGH_PREFIX) for n in names if n.startswith(HIGH_PREFIX)]
         return max((int(n) for n in numbers if n.isdecimal()), default=1)
@@ -96,20 +86,22 @@ class LedgerIds:
 
         A lost reply loses numbers, nothing else: the next attempt gets others.
         """
-        create = CreateNode(f"{directory}/ID-", kind=NodeKind.EPHEMERAL_SEQUENTIAL)
+        create = znodes.CreateNode(f"{directory}/ID-", kind=znodes.NodeKind.EPHEMERAL_SEQUENTIAL)
         lost: MetadataUnknownError | None = None
         for _ in range(ATTEMPTS_MAX):
             try:
                 outcomes = await self._tree.transact([create] * count)
-            except TransactionFailedError as failure:
-                if not isinstance(failure.cause, NodeMissingError):
+            except znodes.TransactionFailedError as failure:
+                if not isinstance(failure.cause, znodes.NodeMissingError):
                     raise failure.cause from failure
                 await require_cluster(self._tree, self._root)
-                await make_persistent(self._tree, directory)
+                await znodes.make_persistent(self._tree, directory)
             except MetadataUnknownError as error:
                 lost = error
             else:
-                paths = [outcome.path for outcome in outcomes if isinstance(outcome, Created)]
+                paths = [
+                    outcome.path for outcome in outcomes if isinstance(outcome, znodes.Created)
+                ]
                 self._remove_later(paths)
                 numbers = [_number(path) for path in paths]
                 is_used_up = not all(0 <= number < NUMBER_END for number in numbers)
@@ -127,10 +119,10 @@ class LedgerIds:
 
     async def _remove(self, paths: list[str]) -> None:
         with contextlib.suppress(MetadataError):
-            await self._tree.transact([DeleteNode(path) for path in paths])
+            await self._tree.transact([znodes.DeleteNode(path) for path in paths])
 
 
-async def require_cluster(tree: ZnodeTree, root: str) -> None:
+async def require_cluster(tree: znodes.ZnodeTree, root: str) -> None:
     """Raise MetadataError unless there is a cluster at `root`."""
     if await tree.stat(root) is None:
         await tree.sync(root)

@@ -16,16 +16,9 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     MetadataUnknownError,
 )
+from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.ledgers.ids import LedgerIds, require_cluster
 from ledgerlog_spark.metadata.ledgers.layout import LedgerLayout
-from ledgerlog_spark.metadata.tree import (
-    NodeExistsError,
-    NodeMissingError,
-    WriteAttempts,
-    ZnodeTree,
-    make_persistent,
-    parent_of,
-)
 from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
 from ledgerlog_spark.wire.ledger_metadata.record import (
     decode_ledger_metadata,
@@ -44,7 +37,9 @@ CREATE_ATTEMPTS_MAX = 4
 class LedgerStore:
     """Metadata records of the ledgers below one root."""
 
-    def __init__(self, tree: ZnodeTree, root: str, layout: LedgerLayout | None = None) -> None:
+    def __init__(
+        self, tree: znodes.ZnodeTree, root: str, layout: LedgerLayout | None = None
+    ) -> None:
         self._tree = tree
         self._root = root
         self._layout = layout or LedgerLayout()
@@ -65,15 +60,15 @@ class LedgerStore:
         `metadata.token` shows its owner.
         """
         path, data = self.path(ledger_id), encode_ledger_metadata(metadata)
-        attempts = WriteAttempts(CREATE_ATTEMPTS_MAX, settles=metadata.token is not None)
+        attempts = znodes.WriteAttempts(CREATE_ATTEMPTS_MAX, settles=metadata.token is not None)
         for attempt in attempts:
             with attempt:
                 try:
                     created = await self._tree.create(path, data)
-                except NodeMissingError:
+                except znodes.NodeMissingError:
                     await require_cluster(self._tree, self._root)
-                    await make_persistent(self._tree, parent_of(path))
-                except NodeExistsError:
+                    await znodes.make_persistent(self._tree, znodes.parent_of(path))
+                except znodes.NodeExistsError:
                     return await self._settle(ledger_id, metadata, attempts.lost)
                 else:
                     return Versioned(metadata, created.version)
@@ -85,7 +80,7 @@ class LedgerStore:
         """The record, possibly stale. LedgerNotFoundError or MetadataFormatError without one."""
         try:
             record = await self._tree.get(self.path(ledger_id))
-        except NodeMissingError:
+        except znodes.NodeMissingError:
             raise _not_found(ledger_id) from None
         try:
             return Versioned(decode_ledger_metadata(record.value), record.version)
@@ -101,7 +96,7 @@ class LedgerStore:
         data = encode_ledger_metadata(metadata)
         try:
             written = await self._tree.set(self.path(ledger_id), data, version)
-        except NodeMissingError:
+        except znodes.NodeMissingError:
             raise _not_found(ledger_id) from None
         return Versioned(metadata, written)
 
@@ -109,7 +104,7 @@ class LedgerStore:
         """Delete the metadata; when `version` is None, missing metadata is no error."""
         try:
             await self._tree.delete(self.path(ledger_id), version)
-        except NodeMissingError:
+        except znodes.NodeMissingError:
             if version is not None:
                 raise _not_found(ledger_id) from None
 
@@ -117,7 +112,7 @@ class LedgerStore:
         """All ledger ids, rising; not a snapshot of one moment. An error ends the iteration."""
         try:
             names = await self._tree.children(self._root)
-        except NodeMissingError:
+        except znodes.NodeMissingError:
             await require_cluster(self._tree, self._root)
             names = await self._tree.children(self._root)
         for levels in self._layout.levels:
@@ -162,7 +157,7 @@ class LedgerStore:
         """
         try:
             names = await self._tree.children(self._root + directory)
-        except NodeMissingError:
+        except znodes.NodeMissingError:
             return
         for name in names:
             path = f"{directory}/{name}"

@@ -30,20 +30,7 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
     RemoteProtocolError,
 )
-from ledgerlog_spark.metadata.tree import (
-    CheckNode,
-    Created,
-    CreateNode,
-    DeleteNode,
-    NodeExistsError,
-    NodeKind,
-    NodeMissingError,
-    NodeNotEmptyError,
-    NodeOperation,
-    NodeStat,
-    SetNode,
-    TransactionFailedError,
-)
+from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.model import Version
 
 if TYPE_CHECKING:
@@ -96,24 +83,24 @@ class Multi(Transaction):  # type: ignore[misc]
         return response
 
 
-def multi_of(operations: Sequence[NodeOperation]) -> Multi:
+def multi_of(operations: Sequence[znodes.NodeOperation]) -> Multi:
     """The request for a transaction."""
     return Multi([_request_of(operation) for operation in operations])
 
 
-def _request_of(operation: NodeOperation) -> Any:
+def _request_of(operation: znodes.NodeOperation) -> Any:
     match operation:
-        case CheckNode(path, version):
+        case znodes.CheckNode(path, version):
             return CheckVersion(path, version.number)
-        case CreateNode(path, data, kind):
+        case znodes.CreateNode(path, data, kind):
             return Create2(path, data, OPEN_ACL_UNSAFE, flags_of(kind))
-        case SetNode(path, data, version):
+        case znodes.SetNode(path, data, version):
             return SetData(path, data, number_of(version))
-        case DeleteNode(path, version):
+        case znodes.DeleteNode(path, version):
             return Delete(path, number_of(version))
 
 
-def flags_of(kind: NodeKind) -> int:
+def flags_of(kind: znodes.NodeKind) -> int:
     """ZooKeeper's create flags."""
     return (1 if kind.is_ephemeral else 0) | (2 if kind.is_sequential else 0)
 
@@ -128,9 +115,9 @@ def version_of(stat: Any) -> Version:
     return Version(incarnation=stat.czxid, number=stat.version)
 
 
-def stat_of(stat: Any) -> NodeStat:
+def stat_of(stat: Any) -> znodes.NodeStat:
     """Our stat from ZooKeeper's."""
-    return NodeStat(
+    return znodes.NodeStat(
         version=version_of(stat),
         owner=stat.ephemeralOwner,
         size_bytes=stat.dataLength,
@@ -141,15 +128,15 @@ def stat_of(stat: Any) -> NodeStat:
 
 
 def outcomes_of(
-    operations: Sequence[NodeOperation], results: Sequence[Any]
-) -> list[Created | Version | None]:
+    operations: Sequence[znodes.NodeOperation], results: Sequence[Any]
+) -> list[znodes.Created | Version | None]:
     """The result of a transaction, one outcome for each operation."""
     failures = [(i, r) for i, r in enumerate(results) if isinstance(r, Exception)]
     if failures:
         blamed = [f for f in failures if not isinstance(f[1], NOT_CARRIED_OUT)] or failures
         index, failure = blamed[0]
         cause = error_of(failure, operations[index].path)
-        raise TransactionFailedError(
+        raise znodes.TransactionFailedError(
             f"operation {index} of {len(operations)} failed: {cause}", index=index, cause=cause
         )
     return [_outcome_of(o, r) for o, r in zip(operations, results, strict=True)]
@@ -161,12 +148,12 @@ def written_ms_of(results: Sequence[Any]) -> int | None:
     return next((stat.mtime for stat in stats if hasattr(stat, "mtime")), None)
 
 
-def _outcome_of(operation: NodeOperation, result: Any) -> Created | Version | None:
+def _outcome_of(operation: znodes.NodeOperation, result: Any) -> znodes.Created | Version | None:
     match operation:
-        case CreateNode():
+        case znodes.CreateNode():
             path, stat = result
-            return Created(path, version_of(stat))
-        case SetNode():
+            return znodes.Created(path, version_of(stat))
+        case znodes.SetNode():
             return version_of(result)
         case _:
             return None
@@ -186,10 +173,10 @@ def error_of(failure: BaseException, path: str) -> Exception:
 
 _FORBIDDEN = "is closed to us by ZooKeeper's access list: check its ACL and our credentials"
 _REFUSALS: tuple[tuple[type[Exception], type[LedgerLogError], str], ...] = (
-    (kazoo_errors.NoNodeError, NodeMissingError, "or the node above it does not exist"),
-    (kazoo_errors.NodeExistsError, NodeExistsError, "exists"),
+    (kazoo_errors.NoNodeError, znodes.NodeMissingError, "or the node above it does not exist"),
+    (kazoo_errors.NodeExistsError, znodes.NodeExistsError, "exists"),
     (kazoo_errors.BadVersionError, MetadataVersionError, "is at another version"),
-    (kazoo_errors.NotEmptyError, NodeNotEmptyError, "has children"),
+    (kazoo_errors.NotEmptyError, znodes.NodeNotEmptyError, "has children"),
     (kazoo_errors.NoChildrenForEphemeralsError, LocalProtocolError, "is below an ephemeral node"),
     (kazoo_errors.NoAuthError, MetadataError, _FORBIDDEN),
     (kazoo_errors.AuthFailedError, MetadataError, _FORBIDDEN),

@@ -25,19 +25,8 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
     RemoteProtocolError,
 )
+from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.store_clock import StoreClock
-from ledgerlog_spark.metadata.tree import (
-    Created,
-    NodeKind,
-    NodeMissingError,
-    NodeOperation,
-    NodeStat,
-    checked_path,
-    checked_size,
-    make_persistent,
-    operations_size_bytes,
-    parent_of,
-)
 from ledgerlog_spark.metadata.zookeeper.probe import newest_transaction_id, stop
 from ledgerlog_spark.metadata.zookeeper.requests import (
     LOST,
@@ -200,19 +189,19 @@ class ZookeeperSession:
 
     async def get(self, path: str) -> Versioned[bytes]:
         """Implements `ZnodeTree.get`."""
-        checked_path(path)
+        znodes.checked_path(path)
         data, stat = await self._read(path, lambda: self._client.get_async(path))
         return Versioned(bytes(data), version_of(stat))
 
-    async def stat(self, path: str) -> NodeStat | None:
+    async def stat(self, path: str) -> znodes.NodeStat | None:
         """Implements `ZnodeTree.stat`."""
-        checked_path(path)
+        znodes.checked_path(path)
         stat = await self._read(path, lambda: self._client.exists_async(path))
         return None if stat is None else stat_of(stat)
 
     async def children(self, path: str) -> list[str]:
         """Implements `ZnodeTree.children`."""
-        checked_path(path)
+        znodes.checked_path(path)
         return sorted(await self._read(path, lambda: self._client.get_children_async(path)))
 
     async def create(
@@ -220,14 +209,14 @@ class ZookeeperSession:
         path: str,
         data: bytes = b"",
         *,
-        kind: NodeKind = NodeKind.PERSISTENT,
+        kind: znodes.NodeKind = znodes.NodeKind.PERSISTENT,
         make_parents: bool = False,
-    ) -> Created:
+    ) -> znodes.Created:
         """Implements `ZnodeTree.create`."""
-        checked_path(path)
-        checked_size(path, len(data))
+        znodes.checked_path(path)
+        znodes.checked_size(path, len(data))
         if make_parents:
-            await make_persistent(self, parent_of(path))
+            await znodes.make_persistent(self, znodes.parent_of(path))
         created, stat = await self._write(
             path,
             lambda: self._client.create_async(
@@ -239,12 +228,12 @@ class ZookeeperSession:
             ),
         )
         self.clock.note(stat.mtime)
-        return Created(created, version_of(stat))
+        return znodes.Created(created, version_of(stat))
 
     async def set(self, path: str, data: bytes, version: Version | None) -> Version:
         """Implements `ZnodeTree.set`."""
-        checked_path(path)
-        checked_size(path, len(data))
+        znodes.checked_path(path)
+        znodes.checked_size(path, len(data))
         await self._refuse_later_incarnation(path, version)
         stat = await self._write(
             path, lambda: self._client.set_async(path, data, number_of(version))
@@ -261,18 +250,20 @@ class ZookeeperSession:
 
     async def delete(self, path: str, version: Version | None = None) -> None:
         """Implements `ZnodeTree.delete`."""
-        checked_path(path)
+        znodes.checked_path(path)
         await self._refuse_later_incarnation(path, version)
         await self._write(path, lambda: self._client.delete_async(path, number_of(version)))
 
-    async def transact(self, operations: Sequence[NodeOperation]) -> list[Created | Version | None]:
+    async def transact(
+        self, operations: Sequence[znodes.NodeOperation]
+    ) -> list[znodes.Created | Version | None]:
         """Implements `ZnodeTree.transact`."""
         if not operations:
             return []
         path = operations[0].path
         for operation in operations:
-            checked_path(operation.path)
-        checked_size(path, operations_size_bytes(operations))
+            znodes.checked_path(operation.path)
+        znodes.checked_size(path, znodes.operations_size_bytes(operations))
         request = multi_of(operations)
 
         def send() -> Any:
@@ -289,23 +280,23 @@ class ZookeeperSession:
 
     async def sync(self, path: str = "/") -> None:
         """Implements `ZnodeTree.sync`."""
-        checked_path(path)
+        znodes.checked_path(path)
         await self._read(path, lambda: self._client.sync_async(path))
 
     def watch(self, path: str, on_change: OnChange) -> CancelWatch:
         """Implements `ZnodeTree.watch`."""
-        return self._watches.add(checked_path(path), on_change, is_of_children=False)
+        return self._watches.add(znodes.checked_path(path), on_change, is_of_children=False)
 
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
         """Implements `ZnodeTree.watch_children`."""
-        return self._watches.add(checked_path(path), on_change, is_of_children=True)
+        return self._watches.add(znodes.checked_path(path), on_change, is_of_children=True)
 
     async def until_gone(self, path: str) -> bool:
         """Implements `ZnodeTree.until_gone`.
 
         A read that finds no node sets no watch in ZooKeeper, and a watch ends with its node.
         """
-        checked_path(path)
+        znodes.checked_path(path)
         happened: asyncio.Future[bool] = self._loop.create_future()
 
         def fired(event: Any) -> None:  # on a thread of kazoo's
@@ -315,7 +306,7 @@ class ZookeeperSession:
         try:
             await self._read(path, lambda: self._client.get_async(path, watch=fired))
             return await forever(happened, "callers have a deadline")
-        except NodeMissingError:
+        except znodes.NodeMissingError:
             return True
         finally:
             self._pending.discard(happened)

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import LedgerMetadata, Versioned
@@ -35,8 +36,6 @@ class Refusal:
 
 Decide = Callable[[LedgerMetadata], LedgerMetadata | Refusal]
 """Pure: the metadata to write over the one given, or a refusal. Called again after each loss."""
-
-RecordKey = tuple[object, ...]
 
 
 class UpdatePhase(Enum):
@@ -63,20 +62,12 @@ UpdateEffects = list[m.CasMetadata | m.LoadMetadata | m.StartTimer]
 Step = tuple[UpdateEffects, UpdateResult | None]
 
 
+_COMPARED = attrgetter("quorum", "fragments", "state", "last_entry_id", "length", "token")
+
+
 def is_same_record(left: LedgerMetadata, right: LedgerMetadata) -> bool:
     """Whether both are equal, however each was stored."""
-    return _key(left) == _key(right)
-
-
-def _key(metadata: LedgerMetadata) -> RecordKey:
-    return (
-        metadata.quorum,
-        metadata.fragments,
-        metadata.state,
-        metadata.last_entry_id,
-        metadata.length,
-        metadata.token,
-    )
+    return bool(_COMPARED(left) == _COMPARED(right))
 
 
 class MetadataUpdate:

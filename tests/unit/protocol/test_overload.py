@@ -107,7 +107,7 @@ def test_a_cluster_that_is_too_busy_for_seconds_changes_no_ensemble_and_stores_a
     writing.wait()
     assert writing.end is None
     assert writing.confirmed == 99
-    assert writing.machine.entries_in_flight == 0
+    assert writing.machine._pipeline.entries_in_flight == 0
     assert (writing.changes, writing.listings) == ([], 0)
     # Each wait is longer than the last: one probe of all that is missing at a time.
     assert writing.sent["b0"] < 100 * 30
@@ -130,9 +130,9 @@ def test_the_others_confirm_while_one_bookie_is_busy() -> None:
     writing = Writing(busy_until(3_000, "b1"), candidates=(*ENSEMBLE, "b3"))
     writing.append(5)
     assert writing.confirmed == 4
-    assert writing.machine.entries_in_flight == 5
+    assert writing.machine._pipeline.entries_in_flight == 5
     writing.wait()
-    assert writing.machine.entries_in_flight == 0
+    assert writing.machine._pipeline.entries_in_flight == 0
     assert (writing.changes, writing.listings) == ([], 0)
     assert 3_000 <= writing.now_ms < 5_000
 
@@ -143,7 +143,7 @@ def test_a_bookie_that_alone_stays_busy_is_replaced_after_a_while() -> None:
     writing.wait()
     assert writing.changes == [("b0", "b3", "b2")]
     assert writing.end is None
-    assert writing.machine.entries_in_flight == 0
+    assert writing.machine._pipeline.entries_in_flight == 0
     assert 5_000 < writing.now_ms < 20_000
 
 
@@ -152,7 +152,7 @@ def test_without_another_bookie_a_busy_one_is_waited_for_and_not_for_ever() -> N
     writing.append(3)
     writing.wait()
     assert writing.end is None
-    assert writing.machine.entries_in_flight == 0
+    assert writing.machine._pipeline.entries_in_flight == 0
     assert 0 < writing.listings <= 40_000 // 10_000
     stays = Writing(busy_until(10**9, "b1"))
     stays.append(3)
@@ -169,7 +169,7 @@ def test_a_writer_that_may_change_no_ensemble_waits_for_a_busy_bookie_as_long() 
     writing.append(3)
     writing.wait()
     assert writing.end is None
-    assert writing.machine.entries_in_flight == 0
+    assert writing.machine._pipeline.entries_in_flight == 0
     assert (writing.changes, writing.listings) == ([], 0)
     stays = Writing(busy_until(10**9, "b1"), (*ENSEMBLE, "b3"), fixed)
     stays.append(3)
@@ -219,7 +219,7 @@ def test_a_bookie_that_takes_a_part_each_time_is_sent_the_rest_ever_more_slowly(
     writing.append(200)
     writing.wait()
     assert writing.end is None
-    assert writing.machine.entries_in_flight == 0
+    assert writing.machine._pipeline.entries_in_flight == 0
     assert writing.changes == []
 
 
@@ -232,9 +232,9 @@ def test_another_failure_of_a_bookie_that_is_waited_for_leaves_it_to_the_wait() 
         code = answers.get(number // 3, Code.OK) if send.bookie_id == "b1" else Code.OK
         writing.perform(writing.machine.handle(m.AddReplied(send.request, code)))
     assert writing.confirmed == 1
-    assert writing.machine.entries_in_flight == 2
+    assert writing.machine._pipeline.entries_in_flight == 2
     writing.wait()
-    assert writing.machine.entries_in_flight == 0
+    assert writing.machine._pipeline.entries_in_flight == 0
     assert writing.listings == 0
 
 

@@ -142,22 +142,12 @@ class LedgerWriter(UpdatingMachine):
         """Whether adds are possible in this phase, now or when the window has room."""
         return self.phase in ADDING
 
-    @property
-    def entries_in_flight(self) -> int:
-        """Entries not yet answered by all members of their write sets."""
-        return self._pipeline.entries_in_flight
-
-    @property
-    def size_bytes_in_flight(self) -> int:
-        """Payload bytes not yet answered by all members of their write sets."""
-        return self._pipeline.size_bytes_in_flight
-
     def _on_add_requested(self, event: m.AddRequested) -> list[m.Effect]:
         if not self._pipeline.can_add:
             raise LocalProtocolError(
                 "the window is full: wait until can_add is true again",
-                entries_in_flight=self.entries_in_flight,
-                size_bytes_in_flight=self.size_bytes_in_flight,
+                entries_in_flight=self._pipeline.entries_in_flight,
+                size_bytes_in_flight=self._pipeline.size_bytes_in_flight,
             )
         check_run(event.payloads)
         effects: list[m.Effect] = [*self._pipeline.add(event.payloads)]
