@@ -12,7 +12,7 @@ from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
 from ledgerlog_spark.metadata.bookies.registration import Registration
 from ledgerlog_spark.metadata.service_uri import parse_service_uri
-from ledgerlog_spark.metadata.stores import open_metadata
+from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.model import SERVICE_URI_DEFAULT, SERVICE_URI_VARIABLE
 from ledgerlog_spark.transport.v2.transport import V2Transport
 
@@ -26,20 +26,19 @@ def service_uri(*given: str | None) -> str:
     return next(filter(None, (*given, os.environ.get(SERVICE_URI_VARIABLE), SERVICE_URI_DEFAULT)))
 
 
-async def open_client(uri: str | None = None, settings: ClientSettings | None = None) -> LogClient:
-    """A client of the cluster at `uri`, on the running event loop.
-
-    Raises:
-        ConfigurationError: The URI is wrong, before any I/O.
-        MetadataUnavailableError: ZooKeeper did not answer within `connect_timeout_ms`.
-    """
-    settings = settings or ClientSettings()
-    stores = await open_metadata(
+async def _open_stores(uri: str | None, settings: ClientSettings) -> MetadataStores:
+    return await open_metadata(
         parse_service_uri(service_uri(uri)),
         session_timeout_ms=settings.session_timeout_ms,
         connect_timeout_ms=settings.connect_timeout_ms,
         request_timeout_ms=settings.metadata_timeout_ms,
     )
+
+
+async def open_client(uri: str | None = None, settings: ClientSettings | None = None) -> LogClient:
+    """A client of the cluster at `uri`, on the running event loop."""
+    settings = settings or ClientSettings()
+    stores = await _open_stores(uri, settings)
     transport = V2Transport(stores.registration.info)
 
     async def close() -> None:
@@ -48,16 +47,8 @@ async def open_client(uri: str | None = None, settings: ClientSettings | None = 
         finally:
             await stores.close()
 
-    services = Services(
-        transport=transport,
-        ledgers=stores.ledgers,
-        registration=stores.registration,
-        settings=settings,
-        random=Random(),  # noqa: S311 - placement and jitter; nothing secret hangs on it
-        logs=stores.logs,
-        leases=stores.leases,
-        session=stores.tree,
-    )
+    random = Random()  # noqa: S311 - placement and jitter; nothing secret hangs on it
+    services = Services.on(stores, transport, settings, random)
     return LogClient(services, on_close=close)
 
 
@@ -80,19 +71,8 @@ def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -
 
 @contextlib.asynccontextmanager
 async def registration(uri: str | None = None) -> AsyncIterator[Registration]:
-    """The registration of the cluster at `uri`, for as long as the block lasts.
-
-    Raises:
-        ConfigurationError: The URI is wrong, before any I/O.
-        MetadataUnavailableError: ZooKeeper did not answer in time.
-    """
-    settings = ClientSettings()
-    stores = await open_metadata(
-        parse_service_uri(service_uri(uri)),
-        session_timeout_ms=settings.session_timeout_ms,
-        connect_timeout_ms=settings.connect_timeout_ms,
-        request_timeout_ms=settings.metadata_timeout_ms,
-    )
+    """The registration of the cluster at `uri`, for as long as the block lasts."""
+    stores = await _open_stores(uri, ClientSettings())
     try:
         yield stores.registration
     finally:

@@ -5,9 +5,8 @@
 - `append_queue`: gathers appends into runs. `payloads`: checks of appended payloads.
 - `services`: state that handles share. `settings`: timeouts and limits. `users`: objects that end
   before their client is closed. `password_file`: reads a password from a file.
-- `writable_bookies`: where a ledger can be placed. `drawn_ids`: ids for new ledgers.
-  `recent_records`: metadata that was read before.
-- `errors_from_codes`: the one table from outcomes to exceptions.
+- `recent_records`: metadata that was read before. `errors_from_codes`: the one table from outcomes
+  to exceptions.
 
 `ledgerlog_spark.composition` combines them with a transport and the metadata stores.
 """

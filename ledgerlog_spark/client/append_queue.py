@@ -57,24 +57,17 @@ class RunMachine(Protocol):
 
 
 class Gathered:
-    """Payloads of one run, and the appends that end in it.
-
-    Attributes:
-        payloads: In the order of their appends.
-        waiters: (future, offset of the append's last payload in the run, entries of a batch or 0).
-        size_bytes: Payload bytes of the run.
-        continues: Whether the first payload belongs to a batch that began in the previous run.
-        body: Free for the owner: a leader keeps the entry here.
-    """
+    """Payloads of one run in the order of their appends, and the appends that end in it."""
 
     __slots__ = ("body", "continues", "payloads", "size_bytes", "waiters")
 
     def __init__(self) -> None:
         self.payloads: list[Payload] = []
+        # (future, offset of the append's last payload in the run, entries of a batch or 0)
         self.waiters: list[tuple[Waiter, int, int]] = []
-        self.size_bytes = 0
-        self.continues = False
-        self.body: Any = None
+        self.size_bytes = 0  # of the payloads
+        self.continues = False  # the first payload belongs to a batch that began in the last run
+        self.body: Any = None  # free for the owner: a leader keeps the entry here
 
     def results(self, first_entry_id: int) -> list[tuple[Any, Any]]:
         """Each append's future, and its entry id or the range of ids of its batch."""
@@ -98,15 +91,7 @@ class AppendQueue:
 
     Appends within one turn of the loop are sent together. A run with room for more is sent
     immediately while few runs are in flight; otherwise it waits for further appends, at most for
-    the linger.
-
-    Attributes:
-        entries: Number of entries that wait to be sent.
-        size_bytes: Their payload bytes.
-        in_flight: Runs that were sent and are not acknowledged, oldest first. The owner removes a
-            run when it is acknowledged.
-        refusal: Creates the error of each further append; None while appends are accepted.
-        listener: Completes the futures of `add` and `add_batch`; None for asyncio futures.
+    the linger. With fewer than `few_in_flight` runs in flight nothing lingers.
     """
 
     def __init__(
@@ -120,27 +105,23 @@ class AppendQueue:
         entries_max: int = RUN_ENTRIES_MAX,
         size_bytes_max: int = RUN_SIZE_BYTES_MAX,
     ) -> None:
-        """An empty queue.
-
-        Args:
-            window: Bounds the runs in flight.
-            send: Gives a run to the machine. The run is in `in_flight` then.
-            settings: Linger and backlog.
-            few_in_flight: With fewer runs in flight nothing lingers.
-            nothing: The result of an append of no payloads.
-            entries_max: Limit of one run.
-            size_bytes_max: Limit of one run.
-        """
+        """An empty queue; the last two arguments are the limits of one run."""
         self.entries = 0
+        """Number of entries that wait to be sent."""
         self.size_bytes = 0
+        """Payload bytes of the entries that wait to be sent."""
         self.in_flight: deque[Gathered] = deque()
+        """Runs that were sent, oldest first; the owner removes a run that is acknowledged."""
         self.refusal: Callable[[], LedgerLogError] | None = None
+        """Makes the error of each further append; None while appends are accepted."""
         self.listener: AppendListener | None = None
+        """Completes the futures of `add` and `add_batch`; None for asyncio futures."""
+        self.nothing = nothing
+        """The result of an append of no payloads."""
         self._window = window
-        self._send = send
+        self._send = send  # the run is in `in_flight` then
         self._settings = settings
         self._few_in_flight = few_in_flight
-        self._nothing = nothing
         self._entries_max = entries_max
         self._size_bytes_max = size_bytes_max
         self._loop = asyncio.get_running_loop()
@@ -167,19 +148,12 @@ class AppendQueue:
     def append(self, payload: Payload, *, at_once: bool = False) -> asyncio.Future[Any]:
         """A future of the result of one checked payload.
 
-        Args:
-            payload: The payload.
-            at_once: Send it in this call if the window allows, otherwise at the end of this turn.
+        With `at_once` it is sent in this call, if the window allows; else at the end of this turn.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
-        if self._exceeds(BACKLOGS_MAX):
-            future.set_exception(self._overflow())
-            return future
-        self.add(payload, future)
-        if at_once:
-            self.send_now()
-        else:
-            self._send_soon()
+        if self._admits(future):
+            self.add(payload, future)
+            self._send_soon(at_once=at_once)
         return future
 
     def append_batch(
@@ -188,16 +162,10 @@ class AppendQueue:
         """A future of the result of checked payloads; like `append`."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if not payloads:
-            future.set_result(self._nothing)
-            return future
-        if self._exceeds(BACKLOGS_MAX):
-            future.set_exception(self._overflow())
-            return future
-        self.add_batch(payloads, future)
-        if at_once:
-            self.send_now()
-        else:
-            self._send_soon()
+            future.set_result(self.nothing)
+        elif self._admits(future):
+            self.add_batch(payloads, future)
+            self._send_soon(at_once=at_once)
         return future
 
     def add(self, payload: Payload, waiter: Waiter) -> None:
@@ -283,11 +251,8 @@ class AppendQueue:
         """Fail all pending appends; `refusal` was set before.
 
         Appends that may have been stored fail with `error`, the others with the refusal. A batch
-        may have been stored when one of its parts may have been.
-
-        Args:
-            error: The error of appends that may have been stored.
-            unknown: Indexes in `in_flight` of the runs that may have been stored; None for all.
+        may have been stored when one of its parts may have been. `unknown` has the places in
+        `in_flight` of the runs that may have been stored; None means all.
         """
         assert self.refusal is not None
         self._stop_linger()
@@ -336,8 +301,10 @@ class AppendQueue:
         if self.listener is not None:
             self.listener.on_sent(entries, size_bytes)
 
-    def _send_soon(self) -> None:
-        if not self._is_scheduled:
+    def _send_soon(self, *, at_once: bool) -> None:
+        if at_once:
+            self.send_now()
+        elif not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._on_turn_over)
 
@@ -391,13 +358,19 @@ class AppendQueue:
             or self.size_bytes >= backlogs * settings.backlog_size_bytes_max
         )
 
-    def _overflow(self) -> LocalProtocolError:
-        return LocalProtocolError(
-            f"{self.entries:,} appends of {self.size_bytes:,} bytes wait to be sent: await "
-            "drain() between appends",
-            entries=self.entries,
-            size_bytes=self.size_bytes,
+    def _admits(self, future: asyncio.Future[Any]) -> bool:
+        """Whether there is room for one more append; fails its future if there is none."""
+        if not self._exceeds(BACKLOGS_MAX):
+            return True
+        future.set_exception(
+            LocalProtocolError(
+                f"{self.entries:,} appends of {self.size_bytes:,} bytes wait to be sent: await "
+                "drain() between appends",
+                entries=self.entries,
+                size_bytes=self.size_bytes,
+            )
         )
+        return False
 
     def _refuse(self, waiter: Waiter, entries: int, size_bytes: int) -> None:
         assert self.refusal is not None

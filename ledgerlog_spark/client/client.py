@@ -12,10 +12,10 @@ from typing import Self
 
 from ledgerlog_spark.callbacks import notify
 from ledgerlog_spark.client.append_queue import AppendListener
-from ledgerlog_spark.client.drawn_ids import DrawnIds
 from ledgerlog_spark.client.errors_from_codes import error_from_failure
 from ledgerlog_spark.client.handles.creation import (
     CreateRecord,
+    DrawnIds,
     LedgerSpec,
     check_ledger_password,
     checked_ledger_id,
@@ -28,13 +28,13 @@ from ledgerlog_spark.client.handles.known_ends import KnownEnds
 from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.handles.reader import ReadHandle
 from ledgerlog_spark.client.handles.writer import WriteHandle
-from ledgerlog_spark.client.host.effects import MachineHost
+from ledgerlog_spark.client.host.effects import result_of
 from ledgerlog_spark.client.recent_records import (
     SIZE_BYTES_MAX,
     RecentRecords,
     memory_size_bytes,
 )
-from ledgerlog_spark.client.services import Services, record_unread
+from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.client.users import Users
 from ledgerlog_spark.errors import (
     LedgerLogError,
@@ -44,9 +44,8 @@ from ledgerlog_spark.errors import (
     NotEnoughBookiesError,
 )
 from ledgerlog_spark.model import NO_ENTRY, Code, DigestType, LedgerMetadata, Quorum, Versioned
-from ledgerlog_spark.protocol.ledger.messages import Indication, LedgerClosed, LedgerFailed, Start
+from ledgerlog_spark.protocol.ledger.messages import Indication, LedgerClosed, LedgerFailed
 from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery
-from ledgerlog_spark.waits import Deadline
 
 LOADS_AT_ONCE = 100
 """Ledgers whose metadata `recent_records` reads at the same time."""
@@ -421,56 +420,28 @@ class LedgerClient:
         return loaded
 
     async def _load(self, ledger_id: int, *, sync_first: bool = False) -> Versioned[LedgerMetadata]:
-        """The metadata; "not found" is raised only after a sync, because a replica may lag."""
         self.check_open()
-        checked_ledger_id(ledger_id)
-        store = self.services.ledgers
-        timeout_ms = self.services.settings.metadata_timeout_ms
-        async with Deadline(timeout_ms / 1e3, lambda: record_unread(ledger_id, timeout_ms)):
-            if not sync_first:
-                try:
-                    return await store.load(ledger_id)
-                except LedgerNotFoundError:
-                    pass
-            await store.sync()
-            return await store.load(ledger_id)
+        return await self.services.load_record(checked_ledger_id(ledger_id), sync_first=sync_first)
 
     async def _recover(
         self, ledger_id: int, metadata: LedgerMetadata, password: bytes, floor_entry_id: int
     ) -> LedgerMetadata:
-        done: asyncio.Future[LedgerMetadata] = asyncio.get_running_loop().create_future()
+        def take(indication: Indication) -> LedgerMetadata | LedgerLogError | None:
+            if isinstance(indication, LedgerFailed):
+                return error_from_failure(ledger_id, indication)
+            return indication.versioned.value if isinstance(indication, LedgerClosed) else None
 
-        def on_indication(indication: Indication) -> None:
-            if done.done():
-                return
-            if isinstance(indication, LedgerClosed):
-                done.set_result(indication.versioned.value)
-            elif isinstance(indication, LedgerFailed):
-                done.set_exception(error_from_failure(ledger_id, indication))
-
-        def on_crash(crash: LedgerLogError) -> None:
-            if not done.done():
-                done.set_exception(crash)
-
-        host = MachineHost(
+        return await result_of(
             LedgerRecovery(
                 ledger_id=ledger_id,
                 password=metadata.password,
                 floor_entry_id=floor_entry_id,
                 settings=self.services.settings.recovery,
             ),
-            services=self.services,
-            ledger=LedgerBytes(ledger_id, metadata.digest_type, password),
-            on_indication=on_indication,
-            on_crash=on_crash,
+            self.services,
+            LedgerBytes(ledger_id, metadata.digest_type, password),
+            take=take,
+            stalled=lambda why: LedgerRecoveryError(
+                f"ledger {ledger_id} was not sealed: {why}; seal it again", ledger_id=ledger_id
+            ),
         )
-        try:
-            host.post(Start())
-            return await host.result(
-                done,
-                lambda why: LedgerRecoveryError(
-                    f"ledger {ledger_id} was not sealed: {why}; seal it again", ledger_id=ledger_id
-                ),
-            )
-        finally:
-            host.stop()

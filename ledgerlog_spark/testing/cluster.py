@@ -76,16 +76,8 @@ class MemoryCluster:
             await transport.aclose()
             await stores.close()
 
-        services = Services(
-            transport=transport,
-            ledgers=stores.ledgers,
-            registration=stores.registration,
-            settings=settings or ClientSettings(),
-            random=Random(seed),  # noqa: S311 - placement and jitter; nothing secret hangs on it
-            logs=stores.logs,
-            leases=stores.leases,
-            session=stores.tree,
-        )
+        random = Random(seed)  # noqa: S311 - placement and jitter; nothing secret hangs on it
+        services = Services.on(stores, transport, settings or ClientSettings(), random)
         client = LogClient(services, on_close=close)
         self._clients.append(client)
         return client

@@ -60,7 +60,7 @@ _HOST = [
     ),
     Mutation(
         "stall_is_never_told",
-        f"{CLIENT}/host/stall_watch.py",
+        f"{CLIENT}/host/effects.py",
         "        if is_stalled:\n",
         "        if False:\n",
         "whoever waits for a machine without answers waits for ever",
@@ -208,7 +208,7 @@ _WRITING = [
     ),
     Mutation(
         "drawn_id_used_twice",
-        f"{CLIENT}/drawn_ids.py",
+        f"{CLIENT}/handles/creation.py",
         "        del self._ids[ledger_id]\n        return",
         "        return",
         "two ledgers get one id",
@@ -222,7 +222,7 @@ _WRITING = [
     ),
     Mutation(
         "list_of_bookies_older_than_a_change",
-        f"{CLIENT}/writable_bookies.py",
+        f"{CLIENT}/services.py",
         "        if changes == self._changes:  # else this answer may be older than the change\n",
         "        if True:\n",
         "a bookie that left while it was asked for is known for good",
@@ -433,9 +433,9 @@ _READING = [
     ),
     Mutation(
         "not_found_on_one_replica",
-        f"{CLIENT}/client.py",
-        "            await store.sync()\n            return await store.load(ledger_id)\n",
-        "            return await store.load(ledger_id)\n",
+        f"{CLIENT}/services.py",
+        "            await self.ledgers.sync()\n            return await self.ledgers",
+        "            return await self.ledgers",
         "a ledger that a replica does not show yet does not exist",
     ),
     Mutation(

@@ -50,18 +50,15 @@ class Inbox:
     Waking the loop for a small append costs more than the append. While earlier appends linger, to
     be sent with the next acknowledgement or after a while, the loop *dozes*: it looks here again
     when they are sent or fail, which `on_sent` reports.
-
-    Attributes:
-        condition: Guards everything here, and is the condition of all futures of the handle.
-        hand_over: On the loop: takes the appends from here.
-        look_soon: On the loop: schedules `hand_over` and a send for a later turn.
     """
 
     def __init__(self, settings: ClientSettings, loop_thread: LoopThread) -> None:
         lock = threading.RLock()
+        # Guards everything here, and is the condition of all futures of the handle.
         self.condition = SharedCondition(lock, loop_thread.ident)
         self.items: deque[tuple[Payload | list[Payload], AddFuture[Any]]] = deque()
         self.is_awake = False
+        # Both on the loop: take the appends from here; do that and send, in a later turn.
         self.hand_over: Callable[[], None] = _nothing
         self.look_soon: Callable[[], object] = _nothing
         self._is_dozing = False
@@ -76,12 +73,7 @@ class Inbox:
     def put(
         self, item: Payload | list[Payload], future: AddFuture[Any], entries: int, size_bytes: int
     ) -> bool:
-        """Add one append, or a batch; blocks while there is no room. True: wake the loop.
-
-        Raises:
-            LocalProtocolError: There is no room, and the caller is a callback of an append, which
-                must not wait: beyond 16 times the backlog. Nothing was appended.
-        """
+        """Add one append, or a batch; blocks while there is no room. True: wake the loop."""
         with self.condition:
             self._check_callback()
             while self._is_full and self.condition.may_wait:
@@ -172,7 +164,9 @@ class BlockingAppends(BlockingHandle[A], Closing):
         return future
 
     def _append_all(self, payloads: list[Payload]) -> AddFuture[Any]:
-        """Hand over checked payloads, at least one; blocks only while the backlog is full."""
+        """Hand over checked payloads; blocks only while the backlog is full."""
+        if not payloads:
+            return completed(self._inbox.condition, self._queue.nothing)
         future: AddFuture[Any] = AddFuture(self._inbox.condition)
         self._put(payloads, future, len(payloads), sum(map(len, payloads)))
         return future
@@ -264,10 +258,7 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
         Raises:
             LocalProtocolError: As in `append_async`. Nothing was appended.
         """
-        kept = checked_payloads(payloads)
-        if not kept:
-            return completed(self._inbox.condition, range(0))
-        return self._append_all(kept)
+        return self._append_all(checked_payloads(payloads))
 
     def _forked(self) -> LocalProtocolError:
         return LocalProtocolError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import index
 from typing import Any
@@ -17,6 +17,7 @@ from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LedgerExistsError,
+    LocalProtocolError,
     MetadataUnknownError,
     NotEnoughBookiesError,
     UnauthorizedError,
@@ -40,6 +41,9 @@ Raises what `LedgerStore.create` raises."""
 IDS_TRIED_MAX = 3
 """Ids to try when another client took one that the store returned."""
 
+DRAWN_MAX = 4_096
+"""Ids that wait to be used; beyond it the oldest are given up."""
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerSpec:
@@ -58,11 +62,7 @@ class LedgerSpec:
 
 
 def checked_digest_type(digest_type: str | DigestType) -> DigestType:
-    """The digest type of that name.
-
-    Raises:
-        ConfigurationError: It does not exist; names the nearest.
-    """
+    """The digest type of that name; the error of another name suggests the nearest."""
     if isinstance(digest_type, DigestType):
         return digest_type
     names = [kind.name for kind in DigestType]
@@ -79,11 +79,7 @@ def checked_digest_type(digest_type: str | DigestType) -> DigestType:
 
 
 def checked_password(password: object) -> bytes:
-    """The password, unchanged.
-
-    Raises:
-        ConfigurationError: It is not bytes.
-    """
+    """The password, unchanged, if it is bytes."""
     if not isinstance(password, bytes):
         raise ConfigurationError(
             f'password is bytes, not {type(password).__name__}: write b"..." or encode it',
@@ -93,11 +89,7 @@ def checked_password(password: object) -> bytes:
 
 
 def checked_new_password(password: object) -> bytes:
-    """The password, unchanged, for new ledgers.
-
-    Raises:
-        ConfigurationError: It is not bytes, or too long.
-    """
+    """The password, unchanged, if it is bytes and not too long for a new ledger."""
     checked = checked_password(password)
     if len(checked) > PASSWORD_SIZE_BYTES_MAX:
         raise ConfigurationError(
@@ -118,11 +110,7 @@ def check_ledger_password(ledger_id: int, metadata: LedgerMetadata, password: by
 
 
 def checked_ledger_id(ledger_id: Any) -> int:
-    """The ledger id, as an int.
-
-    Raises:
-        ConfigurationError: No ledger can have it.
-    """
+    """The ledger id as an int, if a ledger can have it."""
     # Not int alone: an id from a table is often a number of numpy.
     if not hasattr(ledger_id, "__index__") or isinstance(ledger_id, bool):
         raise ConfigurationError(
@@ -148,13 +136,40 @@ def _checked_custom(custom: Mapping[Any, Any]) -> dict[str, bytes]:
     return dict(custom)
 
 
-async def placed(services: Services, quorum: Quorum) -> tuple[str, ...]:
-    """An ensemble of writable bookies, chosen at random.
+class DrawnIds:
+    """Ledger ids that a client drew from the store and did not use; each is for one ledger, once.
 
-    Raises:
-        NotEnoughBookiesError: Fewer writable bookies than the ensemble; names both numbers.
-        MetadataUnavailableError: The registration cannot be read in time.
+    An entry does not identify which of two ledgers of one id it belongs to. So an id is never
+    reused, also after its ledger was deleted: recovery of the second ledger would find entries of
+    the first that a bookie has not deleted yet.
     """
+
+    def __init__(self) -> None:
+        self._ids: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, ledger_ids: Iterable[int]) -> None:
+        """Keep ids that the store returned."""
+        self._ids |= dict.fromkeys(ledger_ids)
+        while len(self._ids) > DRAWN_MAX:
+            del self._ids[next(iter(self._ids))]
+
+    def use(self, ledger_id: int) -> int:
+        """The id, which cannot be used again; refuses one that is not unused."""
+        if ledger_id not in self._ids:
+            raise LocalProtocolError(
+                f"ledger id {ledger_id} was not drawn by this client, or was used before: leave it "
+                "out, or take one from new_ledger_ids",
+                ledger_id=ledger_id,
+            )
+        del self._ids[ledger_id]
+        return ledger_id
+
+
+async def placed(services: Services, quorum: Quorum) -> tuple[str, ...]:
+    """An ensemble of writable bookies, chosen at random."""
     try:
         return choose_ensemble(quorum, await services.candidates(is_fresh=False))
     except NotEnoughBookiesError:  # one may have registered a moment ago
@@ -168,20 +183,10 @@ async def create_record(
     drawn_id: int | None = None,
     create: CreateRecord | None = None,
 ) -> tuple[int, Versioned[LedgerMetadata]]:
-    """The id and the metadata of a new, empty ledger.
+    """The id and the metadata of a new, empty ledger; errors as of `LedgerClient.create_ledger`.
 
-    Args:
-        services: Services of the client.
-        spec: Describes the ledger.
-        drawn_id: Drawn before for this ledger; None draws one now.
-        create: Creates the metadata instead of the ledger store.
-
-    Raises:
-        ConfigurationError: A bad argument.
-        NotEnoughBookiesError: Fewer writable bookies than the ensemble; names both numbers.
-        LedgerExistsError: `drawn_id` is taken: the cluster's counter was set back.
-        MetadataUnavailableError: Nothing was created.
-        MetadataUnknownError: An empty ledger with an unknown id may have been created.
+    `create` makes the metadata instead of the ledger store. LedgerExistsError means that `drawn_id`
+    is taken: the cluster's counter was set back.
     """
     kind = checked_digest_type(spec.digest_type)
     checked_new_password(spec.password)

@@ -16,19 +16,16 @@ from ledgerlog_spark.client.handles.follower import LedgerFollower
 from ledgerlog_spark.client.handles.known_ends import KnownEnds
 from ledgerlog_spark.client.handles.lac_announcer import announces
 from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
-from ledgerlog_spark.client.host.effects import MachineHost, OnCrash, OnIndication
-from ledgerlog_spark.client.host.event_queue import Machine
-from ledgerlog_spark.client.host.stall_watch import StallWatch
-from ledgerlog_spark.client.services import Services, record_unread
+from ledgerlog_spark.client.host.effects import MachineHost, StallWatch, result_of
+from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import (
     EntryNotFoundError,
     EntryUnknownError,
     InternalError,
     LedgerLogError,
-    LedgerNotFoundError,
     LocalProtocolError,
 )
-from ledgerlog_spark.model import LedgerMetadata, Versioned
+from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.ledger.messages import (
     EntriesRead,
@@ -46,7 +43,7 @@ from ledgerlog_spark.protocol.ledger.read.lac import LacReader
 from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader
 from ledgerlog_spark.protocol.ledger.read_room import ReadPlace, RoomMade
 from ledgerlog_spark.transport.port import LacRise
-from ledgerlog_spark.waits import Deadline, forever
+from ledgerlog_spark.waits import forever
 
 Entry = StoredEntry
 """An entry for users: `entry_id`, `last_add_confirmed`, `length` (payload bytes of the ledger up to
@@ -132,19 +129,7 @@ class ReadHandle:
             LedgerNotFoundError: The ledger was deleted.
             MetadataUnavailableError: The metadata could not be read; retriable.
         """
-        timeout_ms = self._services.settings.metadata_timeout_ms
-        async with Deadline(timeout_ms / 1e3, lambda: record_unread(self.id, timeout_ms)):
-            loaded = await self._loaded()
-        self._adopt(loaded.value)
-
-    async def _loaded(self) -> Versioned[LedgerMetadata]:
-        """The metadata; "not found" only after a sync, because any replica may lag."""
-        store = self._services.ledgers
-        try:
-            return await store.load(self.id)
-        except LedgerNotFoundError:
-            await store.sync()
-            return await store.load(self.id)
+        self._adopt((await self._services.load_record(self.id)).value)
 
     def follow(
         self, on_change: Callable[[], None], *, entries_size_bytes_max: int = 0
@@ -192,34 +177,22 @@ class ReadHandle:
         """
         self._check_open()
         self._raise_lac(self._ends.last_add_confirmed(self.id))
-        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-        def on_indication(indication: Indication) -> None:
+        def take(indication: Indication) -> int | LedgerLogError | None:
+            if isinstance(indication, LedgerFailed):
+                return error_from_failure(self.id, indication)
             if isinstance(indication, LacAdvanced | LacRead):
                 self._raise_lac(indication.last_add_confirmed)
-            if done.done():
-                return
-            if isinstance(indication, LacRead):
-                done.set_result(self._last_add_confirmed)
-            elif isinstance(indication, LedgerFailed):
-                done.set_exception(error_from_failure(self.id, indication))
+            return self._last_add_confirmed if isinstance(indication, LacRead) else None
 
-        def on_crash(crash: LedgerLogError) -> None:
-            if not done.done():
-                done.set_exception(crash)
-
-        host = self._host(
+        await result_of(
             LacReader(metadata=self.metadata, known=self._last_add_confirmed),
-            on_indication,
-            on_crash,
+            self._services,
+            self._bytes,
+            take=take,
+            stalled=lambda why: EntryUnknownError(f"ledger {self.id}: {why}", ledger_id=self.id),
         )
-        try:
-            host.post(Start())
-            return await host.result(
-                done, lambda why: EntryUnknownError(f"ledger {self.id}: {why}", ledger_id=self.id)
-            )
-        finally:
-            host.stop()
+        return self._last_add_confirmed
 
     async def read(
         self, first_entry_id: int = 0, last_entry_id: int | None = None
@@ -300,22 +273,6 @@ class ReadHandle:
         for reading in list(self._ranges):
             reading.fail(self._closed_error())
 
-    def _host(
-        self,
-        machine: Machine,
-        on_indication: OnIndication,
-        on_crash: OnCrash,
-        on_settled: Callable[[], None] | None = None,
-    ) -> MachineHost:
-        return MachineHost(
-            machine,
-            services=self._services,
-            ledger=self._bytes,
-            on_indication=on_indication,
-            on_crash=on_crash,
-            on_settled=on_settled,
-        )
-
     def _adopt(self, metadata: LedgerMetadata) -> None:
         metadata = self._ends.newest(self.id, metadata)
         if self.metadata.is_closed and not metadata.is_closed:
@@ -380,9 +337,13 @@ class _Range:
         )
         self._place = place
         self._ledger_id = handle.id
-        on_settled = None if place is None else place.settled
-        self._host = handle._host(  # noqa: SLF001
-            self.reader, self._on_indication, self.fail, on_settled
+        self._host = MachineHost(
+            self.reader,
+            services=handle._services,  # noqa: SLF001
+            ledger=handle._bytes,  # noqa: SLF001
+            on_indication=self._on_indication,
+            on_crash=self.fail,
+            on_settled=None if place is None else place.settled,
         )
         self._batches: deque[EntryBatch] = deque()
         self._is_over = False

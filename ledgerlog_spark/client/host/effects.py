@@ -19,7 +19,6 @@ from typing import Any, ClassVar, TypeVar
 from ledgerlog_spark.client.errors_from_codes import outcome_of
 from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.host.event_queue import EventQueue, Machine
-from ledgerlog_spark.client.host.stall_watch import StallWatch
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import NO_ENTRY, Code
@@ -42,6 +41,7 @@ from ledgerlog_spark.protocol.ledger.messages import (
     SendRead,
     SendReadBatch,
     SendReadLac,
+    Start,
     StartTimer,
     StoredEntry,
     TimerFired,
@@ -73,11 +73,7 @@ def _brief_reply(event: ReadReplied | BatchReplied) -> str:
 
 
 class MachineHost(EventQueue[Event]):
-    """Drives one machine. All methods on the event loop's thread.
-
-    Attributes:
-        replies: Number of answered requests, without timers.
-    """
+    """Drives one machine. All methods on the event loop's thread."""
 
     _briefs: ClassVar[Mapping[type, Callable[[Any], object]]] = {
         AddRequested: lambda event: f"AddRequested({len(event.payloads)} entries)",
@@ -95,16 +91,7 @@ class MachineHost(EventQueue[Event]):
         on_crash: OnCrash,
         on_settled: Callable[[], None] | None = None,
     ) -> None:
-        """A host that has not called the machine yet.
-
-        Args:
-            machine: The machine; no other caller uses its `handle`.
-            services: Services of the client.
-            ledger: The encoding of the machine's ledger.
-            on_indication: Gets the machine's indications, in order.
-            on_crash: Gets the one error that ended the machine; see `EventQueue`.
-            on_settled: Called after each burst of events, when nothing is queued.
-        """
+        """A host that has not called the machine yet; no other caller uses its `handle`."""
         super().__init__(
             machine,
             subject=f"{type(machine).__name__} of ledger {ledger.ledger_id}",
@@ -118,6 +105,7 @@ class MachineHost(EventQueue[Event]):
         self._on_indication = on_indication
         self._open: set[int] = set()
         self.replies = 0
+        """Number of answered requests, without timers."""
         self._performers: dict[type, Callable[[Any], None]] = {
             SendAdd: self._send_add,
             SendRead: self._send_read,
@@ -128,26 +116,6 @@ class MachineHost(EventQueue[Event]):
             ListBookies: self._list_bookies,
             StartTimer: self._start_timer,
         }
-
-    async def result(self, done: asyncio.Future[T], stalled: Callable[[str], LedgerLogError]) -> T:
-        """The result that the machine ends with, or its error.
-
-        Args:
-            done: Gets the result.
-            stalled: Creates the error of a machine that gets no more replies, from a description.
-        """
-        stall_ms = self._services.settings.stall_ms
-
-        def on_stall() -> None:
-            if not done.done():
-                done.set_exception(stalled(f"no request was answered for {stall_ms / 1e3:g} s"))
-
-        watch = StallWatch(lambda: self.replies, on_stall, stall_ms)
-        watch.start()
-        try:
-            return await forever(done, "the machine ends, or the watch ends it")
-        finally:
-            watch.stop()
 
     def stop(self) -> None:
         """Forget the machine: no more events, timers or replies. Open requests run out."""
@@ -320,6 +288,84 @@ class MachineHost(EventQueue[Event]):
             _outcome_or_raise(error)
             candidates = ()
         self._reply(BookiesListed(effect.request, candidates))
+
+
+class StallWatch:
+    """Ends a wait for a machine that gets no more replies; on the event loop's thread.
+
+    Each request of a machine is answered, if only by its deadline, so a waiting machine gets an
+    answer within the longest deadline. A machine that only its own timers reach is stuck, which is
+    a bug of ours; its caller must not wait forever. So this calls `on_stall` after each `stall_ms`,
+    longer than any request takes, in which the number of `replies` did not rise.
+    """
+
+    def __init__(
+        self, replies: Callable[[], int], on_stall: Callable[[], None], stall_ms: int
+    ) -> None:
+        self._replies = replies
+        self._on_stall = on_stall
+        self._seconds = stall_ms / 1e3
+        self._seen = 0
+        self._timer: asyncio.Handle | None = None
+
+    def start(self) -> None:
+        """Begin to count."""
+        self._seen = self._replies()
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
+
+    def stop(self) -> None:
+        """Call nothing more; idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        is_stalled = self._replies() == self._seen
+        self.start()
+        if is_stalled:
+            self._on_stall()
+
+
+async def result_of(
+    machine: Machine,
+    services: Services,
+    ledger: LedgerBytes,
+    *,
+    take: Callable[[Indication], T | LedgerLogError | None],
+    stalled: Callable[[str], LedgerLogError],
+) -> T:
+    """Start a machine, and return the result that it ends with, or raise its error.
+
+    `take` returns either for the last indication, and None for others. `stalled` makes the error of
+    a machine that gets no more replies, from a description.
+    """
+    done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def settle(result: T | LedgerLogError | None) -> None:
+        if result is None or done.done():
+            return
+        if isinstance(result, LedgerLogError):
+            done.set_exception(result)
+        else:
+            done.set_result(result)
+
+    host = MachineHost(
+        machine,
+        services=services,
+        ledger=ledger,
+        on_indication=lambda indication: settle(take(indication)),
+        on_crash=settle,
+    )
+    stall_ms = services.settings.stall_ms
+    why = f"no request was answered for {stall_ms / 1e3:g} s"
+    watch = StallWatch(lambda: host.replies, lambda: settle(stalled(why)), stall_ms)
+    watch.start()
+    try:
+        host.post(Start())
+        return await forever(done, "the machine ends, or the watch ends it")
+    finally:
+        watch.stop()
+        host.stop()
 
 
 def _outcome_or_raise(error: LedgerLogError) -> MetadataOutcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.client.blocking.add_future import AddFuture, completed
+from ledgerlog_spark.client.blocking.add_future import AddFuture
 from ledgerlog_spark.client.blocking.derived import Shown, derived, documented_by
 from ledgerlog_spark.client.blocking.loop_thread import LoopThread
 from ledgerlog_spark.client.blocking.writer import BlockingAppends
@@ -16,7 +16,6 @@ from ledgerlog_spark.model import Position
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     import pyarrow as pa
 
@@ -79,7 +78,7 @@ class BlockingLeader(BlockingAppends[Leader]):
             LocalProtocolError: As of `append_async`. Nothing was appended.
             LogKindError: The log takes rows. Nothing was appended.
         """
-        return self._append_checked(self._twin.content.records(records))
+        return self._append_all(self._twin.content.records(records))
 
     @documented_by(Leader.append_rows)
     def append_rows(self, rows: pa.Table | pa.RecordBatch) -> Positions:
@@ -98,12 +97,7 @@ class BlockingLeader(BlockingAppends[Leader]):
             LogKindError: The log takes records. Nothing was appended.
             SchemaMismatchError: The rows do not fit the log's schema. Nothing was appended.
         """
-        return self._append_checked(self._twin.content.pieces(rows))
-
-    def _append_checked(self, records: Sequence[Any]) -> AddFuture[Positions]:
-        if not records:
-            return completed(self._inbox.condition, Positions(self.log_id, range(0), ()))
-        return self._append_all([*records])
+        return self._append_all([*self._twin.content.pieces(rows)])
 
     def _forked(self) -> LocalProtocolError:
         return LocalProtocolError(

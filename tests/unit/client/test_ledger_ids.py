@@ -9,8 +9,7 @@ import pytest
 
 from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.client.client import LedgerClient
-from ledgerlog_spark.client.drawn_ids import DRAWN_MAX, DrawnIds
-from ledgerlog_spark.client.handles.creation import LedgerSpec
+from ledgerlog_spark.client.handles.creation import DRAWN_MAX, DrawnIds, LedgerSpec
 from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError
 from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
 from ledgerlog_spark.model import Quorum

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from ledgerlog_spark.client.writable_bookies import WritableBookies
+from ledgerlog_spark.client.services import WritableBookies
 from ledgerlog_spark.metadata.bookies.registration import Registration
 from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
 from ledgerlog_spark.model import BookieInfo
