@@ -28,7 +28,7 @@ from ledgerlog_spark.composition import open_client
 from ledgerlog_spark.local.cluster import Cluster
 from ledgerlog_spark.local.members import ZOOKEEPER
 from ledgerlog_spark.local.zookeeper import four_letters
-from ledgerlog_spark.log.committing.known_logs import KnownLogs
+from ledgerlog_spark.log.committing.commits import KnownLogs
 from ledgerlog_spark.log.committing.stream_ledgers import StreamLedgers
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import logs_of

@@ -35,11 +35,7 @@ COMPRESSED_SIZE_BYTES_MIN = 256
 class EncodedBody:
     """The body of an entry, whose offset and time are unknown yet.
 
-    Attributes:
-        count: Number of records.
-        codec: Codec of `stored`.
-        stored: The bytes in the entry.
-        size_bytes: Size before compression.
+    `size_bytes` is the size before compression.
     """
 
     count: int
@@ -53,12 +49,7 @@ class EncodedBody:
         return HEADER_SIZE_BYTES + len(self.stored)
 
     def entry(self, *, first_offset: int, append_time_ms: int) -> bytes:
-        """The entry, ready to be stored.
-
-        Args:
-            first_offset: Offset of the first record.
-            append_time_ms: Time of the append, by the store's clock, ms since the epoch.
-        """
+        """The entry, ready to be stored."""
         header = LeaderEntryHeader(
             self.codec, first_offset, append_time_ms, self.count, self.size_bytes
         )

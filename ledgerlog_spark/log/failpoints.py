@@ -75,11 +75,7 @@ def reach(name: str) -> None:
 
 
 def parse(text: str) -> dict[str, _Armed]:
-    """The failpoints in the variable's value, by name; may be empty.
-
-    Raises:
-        ConfigurationError: No such failpoint, or a count below 1.
-    """
+    """The failpoints in the variable's value, by name; may be empty."""
     armed = (_parse_one(one) for one in text.split(",") if text)
     return {one.name: one for one in armed}
 

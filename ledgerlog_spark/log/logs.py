@@ -227,11 +227,7 @@ class Logs:
 
 
 def logs_of(client: LedgerClient) -> Logs:
-    """The logs of the cluster that `client` is connected to; ends with the client.
-
-    Raises:
-        ConfigurationError: The client was composed without a log store.
-    """
+    """The logs of the cluster that `client` is connected to; ends with the client."""
     if client.services.logs is None:
         raise ConfigurationError(
             "this client supports ledgers only: connect with ledgerlog_spark.connect"

@@ -39,11 +39,7 @@ _HEAD = (
 class PicturedLedger:
     """What the picture shows of one ledger.
 
-    Attributes:
-        ledger_id: The ledger.
-        fragments: Fragments of its record; none when it was deleted.
-        entries: Number of entries up to the last listed one.
-        rows: Number of listed rows.
+    A deleted ledger has no fragments. `entries` counts up to the last listed one.
     """
 
     ledger_id: int
@@ -71,10 +67,6 @@ async def picture_of(log: Log, client: LedgerClient, *, gone: Collection[str] = 
 
     A bar in the colour of the fragment shows where a bookie has entries. Bookies that are not
     registered, and those in `gone`, are hatched in red.
-
-    Raises:
-        LogNotFoundError: The log was deleted.
-        MetadataUnavailableError: ZooKeeper cannot be reached.
     """
     snapshot = await log.snapshot()
     ledgers = [ledger async for ledger in _pictured(snapshot, client)]
@@ -104,11 +96,7 @@ def drawn(
 ) -> str:
     """The picture as SVG.
 
-    Args:
-        name: Name of the log.
-        ledgers: Oldest first.
-        bookies: One line each.
-        gone: Bookies that do not exist any more.
+    Ledgers come oldest first. Bookies in `gone` do not exist any more.
     """
     left = 20 + _CHARACTER * max([len(bookie) for bookie in bookies] + [6])
     height = _TOP + len(bookies) * _ROW + 26

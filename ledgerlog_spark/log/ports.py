@@ -149,18 +149,10 @@ class Ledgers(Protocol):
         """Delete the record."""
 
     def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
-        """Call `on_closed` when the client is closed, until the callable returned is called.
-
-        Raises:
-            LocalProtocolError: The client is closed.
-        """
+        """Call `on_closed` when the client is closed, until the callable returned is called."""
 
     def ends_first(self, user: EndsFirst) -> None:
-        """Close `user` before the client is closed, unless nothing else refers to it then.
-
-        Raises:
-            LocalProtocolError: The client is closed, or being closed.
-        """
+        """Close `user` before the client is closed, unless nothing else refers to it then."""
 
     def check_open(self) -> None:
         """Raise `LocalProtocolError` if the client was closed."""

@@ -48,8 +48,8 @@ class Record(NamedTuple):
         return Position(self.log_id, self.offset, self.ledger_id, self.entry_id)
 
 
-class Piece(NamedTuple):
-    """Consecutive records of one entry."""
+class RecordEntry(NamedTuple):
+    """An entry, and the offset of its first record."""
 
     first_offset: int
     ledger_id: int
@@ -63,14 +63,14 @@ class Positions(Sequence[Position]):
         offsets: Offsets of all of them.
     """
 
-    __slots__ = ("_firsts", "_log_id", "_pieces", "offsets")
+    __slots__ = ("_entries", "_firsts", "_log_id", "offsets")
 
-    def __init__(self, log_id: str, offsets: range, pieces: Iterable[Piece]) -> None:
-        """Positions at `offsets`, which are dense; `pieces` in rising order cover them."""
+    def __init__(self, log_id: str, offsets: range, entries: Iterable[RecordEntry]) -> None:
+        """Positions at `offsets`, which are dense; `entries` in rising order hold them."""
         self.offsets = offsets
         self._log_id = log_id
-        self._pieces = tuple(pieces)
-        self._firsts = [piece.first_offset for piece in self._pieces]
+        self._entries = tuple(entries)
+        self._firsts = [entry.first_offset for entry in self._entries]
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -83,9 +83,9 @@ class Positions(Sequence[Position]):
         if isinstance(index, slice):
             if index.step not in (None, 1):
                 raise ValueError("positions are cut in steps of 1")
-            return Positions(self._log_id, self.offsets[index], self._pieces)
+            return Positions(self._log_id, self.offsets[index], self._entries)
         offset = self.offsets[index]
-        _, ledger_id, entry_id = self._pieces[bisect_right(self._firsts, offset) - 1]
+        _, ledger_id, entry_id = self._entries[bisect_right(self._firsts, offset) - 1]
         return Position(self._log_id, offset, ledger_id, entry_id)
 
     def __repr__(self) -> str:
@@ -95,16 +95,7 @@ class Positions(Sequence[Position]):
 
 
 def offset_of(place: object, log_id: str, log: str) -> int:
-    """The offset of a place that a caller gave.
-
-    Args:
-        place: An offset, or a position of this log.
-        log_id: Id of this log.
-        log: Its name, for messages.
-
-    Raises:
-        ConfigurationError: Neither, or a position of another log.
-    """
+    """The offset of a place that a caller gave."""
     if isinstance(place, Position):
         if place.log_id != log_id:
             raise ConfigurationError(
@@ -134,20 +125,12 @@ def checked_records(records: Iterable[Payload]) -> list[Payload]:
 
 
 def checked_record(record: object) -> Payload:
-    """A record whose bytes stay as they are; see `checked_payload`.
-
-    Raises:
-        LocalProtocolError: Not bytes, or larger than a record can be. Nothing was appended.
-    """
+    """A record whose bytes stay as they are; see `checked_payload`."""
     return checked_payload(record, what="a record", size_bytes_max=RECORD_SIZE_BYTES_MAX)
 
 
 def check_leader_log(log: str, kind: LogKind) -> None:
-    """Raise LogKindError unless this is a leader log.
-
-    Raises:
-        LogKindError: It is a transactional log.
-    """
+    """Raise LogKindError unless this is a leader log."""
     if kind is not LogKind.LEADER:
         raise LogKindError(
             f"log {log!r} is a {kind.name.lower()} log, which has no leader: read and "
@@ -157,11 +140,7 @@ def check_leader_log(log: str, kind: LogKind) -> None:
 
 
 def check_holds(log: str, kind: LogKind, content: LogContent, wanted: LogContent) -> None:
-    """Raise LogKindError unless this is a leader log of that content.
-
-    Raises:
-        LogKindError: It has another kind or content.
-    """
+    """Raise LogKindError unless this is a leader log of that content."""
     check_leader_log(log, kind)
     if content is not wanted:
         how = "read and tail" if content is LogContent.RECORDS else "read_rows and tail_rows"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.log.reading.begun_range import BegunRange
+    from ledgerlog_spark.log.reading.committed_range import BegunRange
 
 READ_AHEAD = 16
 """Ranges whose first entries are read before their turn."""

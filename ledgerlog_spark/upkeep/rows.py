@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.arrow.entry_splitter import EncodedEntry, EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import DecodedEntry, decode_entries, decode_schema
 from ledgerlog_spark.errors import DataLossError, WireFormatError
-from ledgerlog_spark.log.reading.begun_range import BegunRange
+from ledgerlog_spark.log.reading.committed_range import BegunRange
 from ledgerlog_spark.log.reading.listed_rows import RowCutter
 from ledgerlog_spark.protocol.log.state.records import Item, StagedRange
 from ledgerlog_spark.waits import forever

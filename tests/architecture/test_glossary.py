@@ -18,9 +18,7 @@ GLOSSARY: Final = ROOT / "docs" / "GLOSSARY.md"
 KNOWN: Final[dict[str, str]] = {}
 """Names that the glossary forbids and that are still there, with what they are to become."""
 
-TWICE: Final[dict[str, str]] = {
-    "Piece": "RecordBatch in ledgerlog_spark/log",
-}
+TWICE: Final[dict[str, str]] = {}
 """Classes that share their name with another one, with what the second is to become."""
 
 CODE = re.compile(r"`([^`]+)`")

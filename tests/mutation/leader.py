@@ -259,8 +259,8 @@ MUTATIONS = [
     Mutation(
         "leader_entry_is_confirmed_by_its_first",
         f"{LOG}/leader/ledger_writer.py",
-        "self._tell(EntriesConfirmed(self._handle.id, results[-1][1]))",
-        "self._tell(EntriesConfirmed(self._handle.id, results[0][1]))",
+        "self._report(EntriesConfirmed(self._handle.id, results[-1][1]))",
+        "self._report(EntriesConfirmed(self._handle.id, results[0][1]))",
         "all but the first entry of a run wait for the next run",
     ),
     Mutation(

@@ -326,7 +326,7 @@ _WATCHES = [
     ),
     Mutation(
         "known_logs_are_kept_when_a_commit_fails",
-        f"{LOG}/committing/known_logs.py",
+        f"{LOG}/committing/commits.py",
         "return self._known.pop((log_id, app), None)",
         "return self._known.get((log_id, app))",
         "the commit after a failed one starts from what that one knew",

@@ -104,7 +104,7 @@ _STANDING_STILL = [
     Mutation(
         "broken_ledger_is_kept_secret",
         f"{LOG}/leader/ledger_writer.py",
-        "            self._tell(LedgerBroken(self._handle.id, is_lost, exception))",
+        "            self._report(LedgerBroken(self._handle.id, is_lost, exception))",
         "            del is_lost",
         "appends wait for ever for a ledger that takes none",
     ),

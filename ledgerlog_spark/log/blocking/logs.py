@@ -22,7 +22,7 @@ from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs, logs_of
 from ledgerlog_spark.log.maintenance.sweeper import Swept
 from ledgerlog_spark.log.picture import Picture, picture_of
-from ledgerlog_spark.log.reading.begun_range import BegunRange
+from ledgerlog_spark.log.reading.committed_range import BegunRange
 from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
 from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.ledger.read_room import ReadRoom

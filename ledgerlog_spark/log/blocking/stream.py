@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from ledgerlog_spark.log.blocking.logs import BlockingRangeWriter
-from ledgerlog_spark.log.committing.known_logs import KnownLogs
+from ledgerlog_spark.log.committing.commits import KnownLogs
 from ledgerlog_spark.log.committing.stream_ledgers import StreamLedgers
 from ledgerlog_spark.log.logs import logs_of
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.client.handles.creation import LedgerSpec, checked_new_password
@@ -23,7 +25,7 @@ from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
 from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind, Joined
 from ledgerlog_spark.protocol.log.commit.merge import MergeMachine, MergeRequest
 from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
-from ledgerlog_spark.protocol.log.commit.result import CommitResult
+from ledgerlog_spark.protocol.log.commit.result import CommitResult, KnownLog
 from ledgerlog_spark.protocol.log.password import check_password
 from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log.read.versions import LogState, StateMachine
@@ -34,11 +36,32 @@ from ledgerlog_spark.protocol.log.sweep import STEP_LEDGERS_MAX, StagedSweep
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.log.committing.known_logs import KnownLogs
     from ledgerlog_spark.log.host import LogHost
     from ledgerlog_spark.model import LedgerMetadata, Versioned
 
 REGISTER_ATTEMPTS_MAX = 20
+PRODUCERS_MAX = 64
+
+
+class KnownLogs:
+    """State of this process's commits, for later ones of the same producers (LOGS.md#K11).
+
+    By log id and app; the producers that committed longest ago are forgotten first.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str], KnownLog] = OrderedDict()
+
+    def take(self, log_id: str, app: str) -> KnownLog | None:
+        """Remove and return the state: a commit that fails leaves nothing."""
+        return self._known.pop((log_id, app), None)
+
+    def put(self, log_id: str, app: str, known: KnownLog | None) -> None:
+        """Keep the state after a commit; None for nothing."""
+        if known is not None:
+            self._known[log_id, app] = known
+        while len(self._known) > PRODUCERS_MAX:
+            self._known.popitem(last=False)
 
 
 class LogCommits:
@@ -99,7 +122,6 @@ class LogCommits:
         if planned is None:
             planned = await self._host.run(StateMachine(self._name))
         check_password(self._name, planned.head, password)
-        joined = await self._join(app=app, run=run, batch_id=batch_id, kind=kind)
         plan = plan_job(
             planned,
             schema=schema,
@@ -107,7 +129,8 @@ class LogCommits:
             overwrite_if_changed=overwrite_if_changed,
             password=password,
         )
-        return plan.job(app=app, run=run, batch_id=batch_id, kind=kind, is_replay=joined.is_replay)
+        job = plan.job(app=app, run=run, batch_id=batch_id, kind=kind)
+        return replace(job, is_replay=(await self.take_over(job)).is_replay)
 
     async def open_range(self, job: Job, schema_message: bytes | None = None) -> RangeWriter:
         """A range in a new ledger, which is closed when the range is finished.
@@ -180,7 +203,7 @@ class LogCommits:
             ConfigurationError: A bad app.
         """
         checked_app(job.app)
-        return await self._join(app=job.app, run=job.run, batch_id=job.batch_id, kind=job.kind)
+        return await self.take_over(job)
 
     async def seal_before(self, app: str, epoch: int) -> int:
         """Seal the producer's open ledgers of epochs before `epoch`; counts them (LOGS.md#P6).
@@ -301,22 +324,16 @@ class LogCommits:
         if found is not None:
             await self._producers.delete(self._log_id, job.app, found.version)
 
-    async def _join(
-        self,
-        *,
-        app: str,
-        run: str,
-        batch_id: int,
-        kind: JobKind,
-        may_create: bool = True,
-        syncs_first: bool = True,
+    async def take_over(
+        self, job: Job, *, may_create: bool = True, syncs_first: bool = True
     ) -> Joined:
+        """Make the job's run the producer's current one."""
         machine = EpochMachine(
             self._name,
-            app=app,
-            run=run,
-            batch_id=batch_id,
-            kind=kind,
+            app=job.app,
+            run=job.run,
+            batch_id=job.batch_id,
+            kind=job.kind,
             may_create=may_create,
             syncs_first=syncs_first,
         )
@@ -326,11 +343,8 @@ class LogCommits:
         self, job: Job, ledger_id: int, metadata: LedgerMetadata
     ) -> Versioned[LedgerMetadata]:
         for attempt in range(REGISTER_ATTEMPTS_MAX):
-            joined = await self._join(
-                app=job.app,
-                run=job.run,
-                batch_id=job.batch_id,
-                kind=job.kind,
+            joined = await self.take_over(
+                job,
                 may_create=job.kind is JobKind.STREAM,
                 syncs_first=attempt > 0,  # the registration checks the version that was read
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import ConfigurationError
@@ -18,11 +18,22 @@ if TYPE_CHECKING:
 APP_SIZE_BYTES_MAX = 200
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
     """The part of a job that does not depend on its producer. Pickles.
 
-    Fields as of `Job`.
+    Attributes:
+        log: Name of the log.
+        log_id: Id of the log.
+        mode: Append or overwrite.
+        schema: Schema of the rows, as an Arrow schema message.
+        schema_id: Its id in the log, None if the log does not have it yet.
+        base_schema_id: The log's current schema when the job was planned.
+        planned_version: The log's version when the job was planned.
+        overwrite_if_changed: Overwrite also rows that were committed since then.
+        properties: Properties of the log, as stored.
+        password: Password of the ledgers that the job makes.
+        since_offset: The first offset at which rows of the job may be listed.
     """
 
     log: str
@@ -37,28 +48,29 @@ class JobPlan:
     password: bytes = field(repr=False, default=b"")
     since_offset: int = 0
 
-    def job(
-        self, *, app: str, run: str, batch_id: int, kind: JobKind, is_replay: bool = False
-    ) -> Job:
+    def job(self, *, app: str, run: str, batch_id: int, kind: JobKind) -> Job:
         """The job of one producer."""
-        return Job(
-            log=self.log,
-            log_id=self.log_id,
-            app=app,
-            run=run,
-            batch_id=batch_id,
-            kind=kind,
-            mode=self.mode,
-            schema=self.schema,
-            schema_id=self.schema_id,
-            base_schema_id=self.base_schema_id,
-            planned_version=self.planned_version,
-            overwrite_if_changed=self.overwrite_if_changed,
-            is_replay=is_replay,
-            properties=self.properties,
-            password=self.password,
-            since_offset=self.since_offset,
-        )
+        planned = {each.name: getattr(self, each.name) for each in fields(self)}
+        return Job(**planned, app=app, run=run, batch_id=batch_id, kind=kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(JobPlan):
+    """One batch of one producer, as `Log.begin` fixed it. Pickles.
+
+    Attributes:
+        app: The producer; a UUID if the caller gave none.
+        run: The query run; unique for each start of a job.
+        batch_id: Number of the batch; the same app and batch id are committed once.
+        kind: What a batch id committed before means.
+        is_replay: The batch is in the log already: tasks need not write, the commit is a no-op.
+    """
+
+    app: str
+    run: str
+    batch_id: int
+    kind: JobKind
+    is_replay: bool = False
 
 
 def plan_job(
@@ -85,53 +97,8 @@ def plan_job(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One batch of one producer, as `Log.begin` fixed it. Pickles.
-
-    Attributes:
-        log: Name of the log.
-        log_id: Id of the log.
-        app: The producer; a UUID if the caller gave none.
-        run: The query run; unique for each start of a job.
-        batch_id: Number of the batch; the same app and batch id are committed once.
-        kind: What a batch id committed before means.
-        mode: Append or overwrite.
-        schema: Schema of the rows, as an Arrow schema message.
-        schema_id: Its id in the log, None if the log does not have it yet.
-        base_schema_id: The log's current schema when the job was planned.
-        planned_version: The log's version when the job was planned.
-        overwrite_if_changed: Overwrite also rows that were committed since then.
-        is_replay: The batch is in the log already: tasks need not write, the commit is a no-op.
-        properties: Properties of the log, as stored.
-        password: Password of the ledgers that the job makes.
-        since_offset: The first offset at which rows of the job may be listed.
-    """
-
-    log: str
-    log_id: str
-    app: str
-    run: str
-    batch_id: int
-    kind: JobKind
-    mode: WriteMode
-    schema: bytes = field(repr=False, default=b"")
-    schema_id: int | None = None
-    base_schema_id: int = NO_SCHEMA
-    planned_version: int = 0
-    overwrite_if_changed: bool = False
-    is_replay: bool = False
-    properties: Mapping[str, str] = field(default_factory=dict)
-    password: bytes = field(repr=False, default=b"")
-    since_offset: int = 0
-
-
 def checked_app(app: str) -> str:
-    """The name of a producer, checked.
-
-    Raises:
-        ConfigurationError: The name is invalid.
-    """
+    """The name of a producer, checked."""
     if not 1 <= len(app.encode()) <= APP_SIZE_BYTES_MAX or not app.isprintable():
         raise ConfigurationError(
             f"txnAppId must have 1 to {APP_SIZE_BYTES_MAX} bytes of printable text, got {app!r}",

@@ -20,12 +20,8 @@ if TYPE_CHECKING:
 class StagedLedger:
     """One ledger; entry 0 is the schema message, ranges follow.
 
-    One range at a time, on the thread of the client's loop.
-
-    Attributes:
-        ledger_id: The ledger.
-        entries: Number of entries appended so far, the schema message included.
-        size_bytes: Payload bytes appended so far.
+    One range at a time, on the thread of the client's loop. `entries` counts the appended entries,
+    the schema message included; `size_bytes` their payload.
     """
 
     def __init__(self, handle: LedgerWriterHandle, properties: LogProperties) -> None:
@@ -57,8 +53,7 @@ class StagedLedger:
     def start(self, schema_message: bytes) -> None:
         """Send the schema message as entry 0; acknowledged no later than the first range.
 
-        Args:
-            schema_message: Schema of the record batches; empty for a log of records.
+        The message is empty in a log of records.
         """
         if schema_message:
             self.send(schema_message)

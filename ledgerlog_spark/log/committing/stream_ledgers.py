@@ -102,11 +102,6 @@ class StreamLedgers:
         """As `LogCommits.join`, with one request to the store for each run and process.
 
         The first process of a new run seals the older runs' ledgers in the background.
-
-        Raises:
-            StaleCheckpointError: The batch id went back.
-            ProducerFencedError: A later run took over.
-            LogNotFoundError: The run wrote another log of this name before.
         """
         key = (job.log, job.app, job.run)
         known = self._runs.get(key)
@@ -122,13 +117,7 @@ class StreamLedgers:
         return known.joined
 
     async def open_range(self, commits: LogCommits, job: Job) -> RangeWriter:
-        """The next range of a ledger that is open, else of a new one.
-
-        Raises:
-            ProducerFencedError: A later run took over; the job cannot commit any more.
-            NotEnoughBookiesError: Fewer writable bookies than the log's ensemble size.
-            MetadataUnavailableError: The metadata store cannot be reached.
-        """
+        """The next range of a ledger that is open, else of a new one."""
         key = _key_of(job)
         ledger = self._taken(key)
         if ledger is not None and (

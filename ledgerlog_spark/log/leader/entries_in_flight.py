@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.log.records import Piece, Positions
+from ledgerlog_spark.log.records import Positions, RecordEntry
 from ledgerlog_spark.model import Position
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ class _Sent:
 class EntriesInFlight:
     """Numbered from 0 in the order in which they were sent, as the machine counts appends.
 
-    Attributes:
-        first: Number of the oldest.
-        cut: Pieces of the batch that continues in the oldest entry.
+    `first` is the number of the oldest. `cut` has the entries of the batch that continues in it.
     """
 
     def __init__(
@@ -41,7 +39,7 @@ class EntriesInFlight:
     ) -> None:
         """Nothing in flight; `encode` builds an entry of the appends that `queue` gathered."""
         self.first = 0
-        self.cut: list[Piece] = []
+        self.cut: list[RecordEntry] = []
         self._log_id = log_id
         self._encode = encode
         self._queue = queue
@@ -77,20 +75,20 @@ class EntriesInFlight:
         for entry_id in range(last_entry_id - (last - first), last_entry_id + 1):
             gathered = self._queue.in_flight.popleft()
             results += self._results(
-                gathered, Piece(gathered.body.first_offset, ledger_id, entry_id)
+                gathered, RecordEntry(gathered.body.first_offset, ledger_id, entry_id)
             )
         self.first = last + 1
         return results
 
-    def _results(self, gathered: Gathered, piece: Piece) -> list[tuple[Any, Any]]:
+    def _results(self, gathered: Gathered, last: RecordEntry) -> list[tuple[Any, Any]]:
         log_id = self._log_id
-        first, ledger_id, entry_id = piece
-        pieces = (*self.cut, piece)
+        first, ledger_id, entry_id = last
+        entries = (*self.cut, last)
         waiters = gathered.waiters
         results: list[tuple[Any, Any]] = [
             (
                 waiter,
-                Positions(log_id, range(first + at + 1 - count, first + at + 1), pieces)
+                Positions(log_id, range(first + at + 1 - count, first + at + 1), entries)
                 if count
                 else Position(log_id, first + at, ledger_id, entry_id),
             )
@@ -99,9 +97,9 @@ class EntriesInFlight:
         if waiters and waiters[-1][1] == gathered.body.body.count - 1:
             self.cut = []
         elif waiters:
-            self.cut = [piece]
+            self.cut = [last]
         else:
-            self.cut.append(piece)
+            self.cut.append(last)
         return results
 
 

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.append_queue import Gathered
     from ledgerlog_spark.client.settings import ClientSettings
     from ledgerlog_spark.log.host import LogHost
-    from ledgerlog_spark.log.leader.content import LeaderContent
+    from ledgerlog_spark.log.leader.content import LeaderRecords
+    from ledgerlog_spark.log.leader.rows import LeaderRows
     from ledgerlog_spark.model import Position
     from ledgerlog_spark.protocol.log.state.records import LogHead
 
@@ -71,7 +72,7 @@ class Leader:
         self,
         log: LogHost,
         settings: ClientSettings,
-        content: LeaderContent,
+        content: LeaderRecords | LeaderRows,
         truncate: Callable[[int], Awaitable[object]],
     ) -> None:
         """A leader that does not lead yet; call `open` first.

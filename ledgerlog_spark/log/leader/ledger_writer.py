@@ -35,12 +35,12 @@ class LeaderWriter:
     between two appends reports that too.
     """
 
-    def __init__(self, tell: Callable[[EntriesConfirmed | LedgerBroken], None]) -> None:
-        """A listener without a handle yet; `tell` receives the events."""
-        self._tell = tell
+    def __init__(self, report: Callable[[EntriesConfirmed | LedgerBroken], None]) -> None:
+        """A listener without a handle yet; `report` receives the events."""
+        self._report = report
         self._handle: LedgerWriterHandle | None = None
         self._is_broken = False
-        self._is_speaking = False
+        self._is_reporting = False
 
     def adopt(self, handle: LedgerWriterHandle) -> None:
         """Set the handle that reports to this listener."""
@@ -56,7 +56,7 @@ class LeaderWriter:
 
         In that case its own queue is not empty, and it sends by itself later.
         """
-        if not self._is_broken and not self._is_speaking:
+        if not self._is_broken and not self._is_reporting:
             assert self._handle is not None
             self._handle.queue.send_now()
 
@@ -91,11 +91,11 @@ class LeaderWriter:
         assert self._handle is not None
         if self._is_broken:
             return
-        self._is_speaking = True
+        self._is_reporting = True
         try:
-            self._tell(EntriesConfirmed(self._handle.id, results[-1][1]))
+            self._report(EntriesConfirmed(self._handle.id, results[-1][1]))
         finally:
-            self._is_speaking = False
+            self._is_reporting = False
 
     def done(self) -> bool:
         """Whether there is nothing more to report."""
@@ -111,4 +111,4 @@ class LeaderWriter:
             assert self._handle is not None
             self._is_broken = True
             is_lost = isinstance(exception, LOST)
-            self._tell(LedgerBroken(self._handle.id, is_lost, exception))
+            self._report(LedgerBroken(self._handle.id, is_lost, exception))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LeaderRows:
-    """Rows of one schema; the methods are those of `LeaderContent`."""
+    """Rows of one schema; the methods are those of `LeaderRecords`."""
 
     entry_size_bytes_max = PIECE_SIZE_BYTES_MAX
 
@@ -37,15 +37,11 @@ class LeaderRows:
         return self._splitter.schema
 
     def check(self, schema: bytes) -> None:
-        """Raise SchemaMismatchError unless rows of this schema record can be appended (LOGS.md#H8).
-
-        Raises:
-            SchemaMismatchError: Names column, expected and got.
-        """
+        """Raise SchemaMismatchError unless rows of that schema record can be added (LOGS.md#H8)."""
         self._splitter.check(decode_schema(schema))
 
     def record(self, record: object) -> NoReturn:
-        """Implements `LeaderContent.record`."""
+        """Raise LogKindError: the log has no records."""
         del record
         raise LogKindError(
             f"log {self._log!r} is a leader log of rows: append a table or a record batch to it "
@@ -54,15 +50,15 @@ class LeaderRows:
         )
 
     def records(self, records: object) -> NoReturn:
-        """Implements `LeaderContent.records`."""
+        """Raise LogKindError: the log has no records."""
         self.record(records)
 
     def pieces(self, rows: object) -> Sequence[Any]:
-        """Implements `LeaderContent.pieces`."""
+        """The pieces of an append of rows, in order; none for no rows."""
         return self._splitter.split(rows)
 
     def encode(self, gathered: Gathered) -> EncodedBody:
-        """Implements `LeaderContent.encode`; waiters for pieces wait for rows from here on."""
+        """The entry of the gathered appends; waiters for pieces wait for rows from here on."""
         pieces: list[Any] = gathered.payloads
         ends = list(accumulate(piece.rows for piece in pieces))
         gathered.waiters = [
@@ -73,12 +69,7 @@ class LeaderRows:
 
 
 def rows_of(log: str, state: LogState, schema: bytes | None) -> LeaderRows:
-    """The rows of a leader log, for appends with the schema of that record.
-
-    Raises:
-        LogKindError: It is a log of records.
-        SchemaMismatchError: The log has no schema, or such rows do not fit its schema.
-    """
+    """The rows of a leader log, for appends with the schema of that record."""
     if state.head.content is LogContent.RECORDS:
         raise LogKindError(
             f"log {log!r} is a leader log of records, which have no schema: open it without one, "

@@ -263,11 +263,11 @@ class LogChecker:
             counted = (
                 self._ledgers.entry_copies(ledger_id, metadata, entry_id) for entry_id in some
             )
-            for entry_id, said in zip(some, await asyncio.gather(*counted), strict=True):
-                copies = sum(code is Code.OK for code in said.values())
+            for entry_id, answers in zip(some, await asyncio.gather(*counted), strict=True):
+                copies = sum(code is Code.OK for code in answers.values())
                 if copies < fewest:
                     fewest = copies
-                    finding = f"entry {entry_id}: {_said(said.items())}"
+                    finding = f"entry {entry_id}: {_answers_text(answers.items())}"
         return fewest, finding
 
 
@@ -277,7 +277,7 @@ def _entries_to_check(item: Item, every_entry: bool) -> Iterable[int]:
     return (item.first_entry_id, item.last_entry_id)
 
 
-def _said(answers: Iterable[tuple[str, Code]]) -> str:
+def _answers_text(answers: Iterable[tuple[str, Code]]) -> str:
     words = {Code.UNAVAILABLE: "cannot be reached", Code.TIMEOUT: "does not answer"}
     parts = [
         f"{bookie} {'has none' if code.is_absent else words.get(code, code.name.lower())}"

@@ -29,7 +29,7 @@ from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log.change.expiry import Expired, ExpiryMachine
 from ledgerlog_spark.protocol.log.change.retention import KEPT, RetentionMachine
 from ledgerlog_spark.protocol.log.change.truncate import Truncated, TruncateMachine
-from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind
+from ledgerlog_spark.protocol.log.commit.epoch import JobKind
 from ledgerlog_spark.protocol.log.commit.restore import (
     CutRange,
     RestoreMachine,
@@ -345,10 +345,7 @@ class LogMaintenance:
             mode=WriteMode.OVERWRITE,
             properties=dict(planned.properties),
         )
-        await self._host.run(
-            EpochMachine(self._name, app=job.app, run=job.run, batch_id=0, kind=JobKind.BATCH),
-            timeout_ms=CHANGE_TIMEOUT_MS,
-        )
+        await self._commits.take_over(job)
         try:
             copies = {}
             for part in parts:

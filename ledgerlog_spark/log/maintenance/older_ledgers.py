@@ -27,9 +27,7 @@ _logger = logging.getLogger(__name__)
 class Sealed(NamedTuple):
     """The result of sealing ledgers.
 
-    Attributes:
-        sealed: Number of ledgers that were open and are sealed now.
-        left: Number of ledgers that may still be open.
+    `sealed` were open and are sealed now; `left` may still be open.
     """
 
     sealed: int = 0

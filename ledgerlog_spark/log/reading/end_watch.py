@@ -29,11 +29,7 @@ class EndWatch:
     """One watch of one log's end, until it is cancelled or its client is closed."""
 
     def __init__(self, host: LogHost, on_change: OnChange) -> None:
-        """Begins to watch; needs a running event loop, on which `on_change` is called.
-
-        Raises:
-            LocalProtocolError: The client is closed, so nothing would end the watch.
-        """
+        """Begins to watch; needs a running event loop, on which `on_change` is called."""
         self._host = host
         self._on_change = on_change
         self._followed: dict[int, LedgerReaderHandle] = {}

@@ -40,9 +40,8 @@ async def entry_holding(handle: LedgerReaderHandle, offset: int, end_entry_id: i
 class EntryCursor(ABC, Generic[T]):
     """Decodes entries in order, from an offset on, and checks that nothing is missing.
 
-    Attributes:
-        next_offset: Offset of the next record or row; earlier ones are skipped.
-        end_offset: First offset that is not returned; None for no end.
+    It skips everything before `next_offset`, and returns nothing from `end_offset` on; None is no
+    end.
     """
 
     def __init__(
@@ -60,12 +59,7 @@ class EntryCursor(ABC, Generic[T]):
 
     @abstractmethod
     def take(self, ledger_id: int, entry: Any) -> list[T]:
-        """The records or rows of the ledger's next entry, without skipped ones.
-
-        Raises:
-            DataLossError: Something is missing before this entry.
-            WireFormatError: The entry does not belong to this log.
-        """
+        """The records or rows of the ledger's next entry, without skipped ones."""
 
     def _kept(self, header: LeaderEntryHeader, ledger_id: int, entry_id: int) -> range:
         """The entry's records or rows to return, counted from its first."""

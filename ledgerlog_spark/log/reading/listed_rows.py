@@ -61,12 +61,8 @@ def decoded_rows(
 ) -> Iterator[DecodedRows]:
     """The rows of a range's entries, decoded by `decode_entries` or its counterparts.
 
-    Args:
-        form: Form of the entries.
-        schema: Schema message of the rows; records have none.
-        payloads: Payloads of the entries, in order.
-        range_offset: Offset of the listed range's first row.
-        columns: Names of the columns to decode; None for all.
+    `payloads` are those of the entries, in order. `range_offset` is the offset of the listed
+    range's first row.
     """
     if form is EntryForm.ARROW_STREAM:
         for entry in decode_entries(schema, payloads, columns=columns):
@@ -129,13 +125,8 @@ class RowCutter:
     def take(self, first_row: int, rows: int, entries: int = 1) -> range:
         """Places of the wanted rows among the next ones.
 
-        Args:
-            first_row: Place of the first of them in the listed range.
-            rows: Number of rows.
-            entries: Number of entries that hold them.
-
-        Raises:
-            WireFormatError: They are not the rows that follow.
+        `first_row` is the place of the first one in the listed range. Raises WireFormatError if
+        they are not the rows that follow.
         """
         if first_row < 0 or self._next_row not in {None, first_row}:
             expected = (

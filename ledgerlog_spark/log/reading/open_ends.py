@@ -111,11 +111,7 @@ async def open_items(
 
 
 async def while_ledgers_go(read: Callable[[], Awaitable[T]]) -> T:
-    """The result of `read`, retried while ledgers of its list are deleted.
-
-    Raises:
-        LedgerNotFoundError: The list keeps naming a deleted ledger.
-    """
+    """The result of `read`, retried while ledgers of its list are deleted."""
     for _ in range(LISTINGS_MAX - 1):
         with contextlib.suppress(LedgerNotFoundError):
             return await read()

@@ -71,11 +71,7 @@ class _Changes:
         self._changed.set()
 
     async def following(self) -> None:
-        """Wait for a change after the previous wait.
-
-        Raises:
-            LocalProtocolError: The client was closed.
-        """
+        """Wait for a change after the previous wait."""
         await forever(self._changed.wait(), "a tail waits for the next record")
         self._changed.clear()
         self._ledgers.check_open()
@@ -96,20 +92,7 @@ class RecordReader(Generic[T]):
     async def read(self, start: int | None, end: int | None) -> AsyncGenerator[list[T], None]:
         """The records from `start` (inclusive) to `end` (exclusive), in batches and in order.
 
-        Args:
-            start: An offset; None for the oldest record.
-            end: An offset; None for the present end.
-
-        Raises:
-            PositionNotAvailableError: `start` was truncated, or the next record was truncated
-                before the caller took it; or one of them is after the present end. Has
-                `oldest_offset` and `end_offset`.
-            ConfigurationError: `end` comes before `start`.
-            DataLossError: A listed record cannot be found.
-            LogNotFoundError: The log was deleted.
-            MetadataUnavailableError: The list could not be read, so it is unknown whether a
-                missing record is lost; retriable.
-            EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
+        Errors as of `RecordLog.read`.
         """
         view = await self._ended(start or 0)
         first = view.start_offset if start is None else start
@@ -141,18 +124,7 @@ class RecordReader(Generic[T]):
         """All records from `start` on, and each later one soon after it was acknowledged.
 
         Waits by watches, and ends only with an error or when it is closed. While nothing is
-        appended it sends no request (LOGS.md#H5).
-
-        Args:
-            start: An offset; one after the end is waited for. None for the present end.
-
-        Raises:
-            PositionNotAvailableError: `start` was truncated, or the next record was truncated
-                before the caller took it; has `oldest_offset`.
-            LogNotFoundError: The log was deleted.
-            DataLossError: A listed record cannot be found.
-            EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
-            LocalProtocolError: The client is closed, or was closed meanwhile.
+        appended it sends no request (LOGS.md#H5). Errors as of `RecordLog.tail`.
         """
         cursor = self._cursor((await self._ended(0)).end_offset if start is None else start)
         changes = _Changes(self._ledgers)
@@ -333,11 +305,7 @@ class RecordReader(Generic[T]):
         )
 
     def _check_is_kept(self, cursor: EntryCursor[T], view: LogView) -> None:
-        """A record that was not found is lost only if a list that was read later still has it.
-
-        Raises:
-            PositionNotAvailableError: It was truncated in between.
-        """
+        """A record that was not found is lost only if a list that was read later still has it."""
         if cursor.next_offset < view.start_offset:
             raise self._not_available(cursor.next_offset, view)
 

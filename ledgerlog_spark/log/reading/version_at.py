@@ -16,14 +16,7 @@ if TYPE_CHECKING:
 def version_at(log: str, history: Sequence[VersionInterval], timestamp_ms: int) -> VersionInterval:
     """The version that was the newest at `timestamp_ms`; the present one for a future time.
 
-    Args:
-        log: Name, for messages.
-        history: Every retained version, oldest first.
-        timestamp_ms: Wall time in ms since the epoch.
-
-    Raises:
-        VersionNotAvailableError: It was replaced so long ago, or truncated, that it cannot be read
-            any more, or the log was made later; has `oldest`, `oldest_time_ms` and `newest`.
+    `history` begins with the oldest retained version.
     """
     found = [v for v in history if v.commit_time_ms <= timestamp_ms]
     if found:

@@ -35,12 +35,6 @@ class CommitQueue:
         After a lost reply, the token in the name shows the outcome.
 
         The place ends with the session, or with `leave`.
-
-        Args:
-            token: Never used before.
-
-        Raises:
-            MetadataError: The store failed, or the log does not exist any more.
         """
         path = f"{self._directory}/{token}-"
         try:

@@ -26,12 +26,7 @@ REQUESTS_AT_ONCE = 64
 
 
 class LogNodes:
-    """The nodes of logs on one tree.
-
-    Attributes:
-        tree: The session.
-        paths: Their paths.
-    """
+    """The nodes of logs on one tree."""
 
     def __init__(self, tree: ZnodeTree, root: str) -> None:
         self.tree = tree
@@ -55,11 +50,7 @@ class LogNodes:
             await self.delete(f"{path}/{child}")
 
     async def transact(self, operations: Sequence[NodeOperation]) -> list[Created | Version | None]:
-        """Run all operations or none.
-
-        Raises:
-            MetadataVersionError: One operation failed, so another process was first.
-        """
+        """Run all operations or none."""
         try:
             return await self.tree.transact(operations)
         except TransactionFailedError as error:
@@ -68,11 +59,11 @@ class LogNodes:
             ) from error
 
 
-async def read_each(ask: Callable[[V], Awaitable[T]], values: Sequence[V]) -> list[T]:
-    """The result of `ask` for each value, in their order; some calls run in parallel."""
+async def read_each(read: Callable[[V], Awaitable[T]], values: Sequence[V]) -> list[T]:
+    """The result of `read` for each value, in their order; some calls run in parallel."""
     answers: list[T] = []
     for first in range(0, len(values), REQUESTS_AT_ONCE):
-        answers += await asyncio.gather(*map(ask, values[first : first + REQUESTS_AT_ONCE]))
+        answers += await asyncio.gather(*map(read, values[first : first + REQUESTS_AT_ONCE]))
     return answers
 
 

@@ -231,11 +231,7 @@ class LogProducers:
         ledger_id: int,
         metadata: LedgerMetadata,
     ) -> Versioned[LedgerMetadata]:
-        """Run the operations; the second makes the record, and `proof` exists as long as it counts.
-
-        Raises:
-            As of `register_ledger` and `make_ledger`.
-        """
+        """Run the operations; the second makes the record. It counts while `proof` exists."""
         path = self._ledgers.path(ledger_id)
         attempts = WriteAttempts(ATTEMPTS_MAX)
         for attempt in attempts:

@@ -80,11 +80,7 @@ class PagesNode:
 
 
 class LogStore:
-    """Logs beside the ledgers at one root: names, heads, pages.
-
-    Attributes:
-        producers: Producers of all logs, their ledgers, and marks of ledgers.
-    """
+    """Logs beside the ledgers at one root: names, heads, pages."""
 
     def __init__(self, tree: ZnodeTree, root: str, ledgers: LedgerStore) -> None:
         """Logs of the cluster at `root`; `ledgers` is the store of the same tree and root."""
@@ -200,11 +196,8 @@ class LogStore:
     async def remove_log(self, log_id: str) -> bool:
         """Remove a deleted log's last records; does nothing when they are removed.
 
-        Returns:
-            False when a ledger is still marked: the head and the marks stay.
-
-        Raises:
-            MetadataVersionError: A ledger is still registered, or a producer was made.
+        Returns false when a ledger is still marked: the head and the marks stay. Raises
+        MetadataVersionError when a ledger is still registered, or a producer was made.
         """
         paths = self._paths
         if await self._nodes.children(paths.marks(log_id)):
@@ -270,11 +263,7 @@ class LogStore:
         return tuple(records)
 
     async def write_pages(self, log_id: str, token: str, pages: Sequence[bytes]) -> Version:
-        """Make `pages/<token>` and the pages below it; the version that a commit checks.
-
-        Raises:
-            MetadataVersionError: The token was used before.
-        """
+        """Make `pages/<token>` and the pages below it; the version that a commit checks."""
         operations: list[NodeOperation] = [CreateNode(self._paths.pages(log_id, token))]
         version: Version | None = None
         for number, page in enumerate(pages):
@@ -311,11 +300,7 @@ class LogStore:
         return version_of((await self._nodes.transact(operations))[0])
 
     async def touch_pages(self, log_id: str, token: str) -> Version:
-        """Change the pages' node at any version, so that a commit that checks it fails.
-
-        Raises:
-            MetadataVersionError: The node does not exist.
-        """
+        """Change the pages' node at any version, so that a commit that checks it fails."""
         done = await self._nodes.transact(
             [SetNode(self._paths.pages(log_id, token), b"swept", None)]
         )
@@ -345,9 +330,6 @@ class LogStore:
         """The store's clock, which all times of this class follow; costs a write.
 
         Never ahead of the store: ages for deletions are measured with it.
-
-        Raises:
-            LogNotFoundError: The log was deleted.
         """
         try:
             await self._ask_clock(self._paths.clock(log_id))
@@ -360,9 +342,6 @@ class LogStore:
 
         Never ahead of the store. New records are dated with it. Costs nothing, or a write when the
         last answer is more than 10 minutes old.
-
-        Raises:
-            MetadataError: There is no cluster at the root, or the store failed.
         """
         found_ms = self._tree.clock.estimate_ms(CLOCK_AGE_MS_MAX)
         if found_ms is not None:

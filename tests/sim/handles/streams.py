@@ -15,7 +15,7 @@ from ledgerlog_spark.errors import (
     ProducerFencedError,
     StaleCheckpointError,
 )
-from ledgerlog_spark.log.committing.known_logs import KnownLogs
+from ledgerlog_spark.log.committing.commits import KnownLogs
 from ledgerlog_spark.log.committing.stream_ledgers import StreamLedgers
 from ledgerlog_spark.protocol.log.commit.epoch import JobKind
 from ledgerlog_spark.protocol.log.state.records import WriteMode

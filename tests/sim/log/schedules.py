@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ledgerlog_spark.log.committing import known_logs, range_writer
+from ledgerlog_spark.log.committing import commits, range_writer
 from ledgerlog_spark.log.leader import leader
 from ledgerlog_spark.log.maintenance import log_maintenance as log_upkeep
 from ledgerlog_spark.log.maintenance import sweeper
@@ -48,7 +48,7 @@ SMALL: Mapping[Any, Mapping[str, Any]] = {
     log_retention: {"ITEMS_AT_ONCE": 4},
     log_sweep: {"STEP_LEDGERS_MAX": 2},
     log_upkeep: {"STEP_LEDGERS_MAX": 2, "DELETE_ATTEMPTS_MAX": 2},
-    known_logs: {"PRODUCERS_MAX": 2},
+    commits: {"PRODUCERS_MAX": 2},
     log_store: {"TRANSACTION_SIZE_BYTES_MAX": 900},
     log_view: {"VERSIONS_AT_ONCE": 2},
     leader: {"ENTRY_RECORDS_MAX": 3},

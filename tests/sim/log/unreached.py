@@ -18,7 +18,6 @@ FILES = (
     "ledgerlog_spark/log/host.py",
     "ledgerlog_spark/log/committing/commits.py",
     "ledgerlog_spark/log/committing/job.py",
-    "ledgerlog_spark/log/committing/known_logs.py",
     "ledgerlog_spark/log/log.py",
     "ledgerlog_spark/log/maintenance/log_maintenance.py",
     "ledgerlog_spark/log/logs.py",

@@ -1,4 +1,4 @@
-"""Ranges that are begun before they are taken (ledgerlog_spark.log.reading.begun_range)."""
+"""Ranges that are begun before they are taken (ledgerlog_spark.log.reading.committed_range)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledgerlog_spark.errors import DataLossError
-from ledgerlog_spark.log.reading.begun_range import BegunRange
+from ledgerlog_spark.log.reading.committed_range import BegunRange
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -14,7 +14,7 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.log.committing.known_logs import KnownLogs
+from ledgerlog_spark.log.committing.commits import KnownLogs
 from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.maintenance.sweep_memory import SweepMemory
 from ledgerlog_spark.log.retries import OUTAGE_PAUSE_MS_FIRST, Retries

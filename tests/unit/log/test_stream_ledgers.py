@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,8 +16,8 @@ from ledgerlog_spark.errors import (
     LogNotFoundError,
     ProducerFencedError,
 )
+from ledgerlog_spark.log.committing.commits import KnownLogs
 from ledgerlog_spark.log.committing.job import Job
-from ledgerlog_spark.log.committing.known_logs import KnownLogs
 from ledgerlog_spark.log.committing.stream_ledgers import OPEN_MAX, StreamLedgers
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
@@ -166,7 +167,7 @@ async def test_another_schema_run_or_password_gets_a_ledger_of_its_own(world: Lo
     evolved = await stream.range(await stream.job(schema=b"another"))
     stream.run = "later"
     later = await stream.range(await stream.job())
-    secret = Job(**{**_fields(await stream.job()), "password": b"another"})
+    secret = replace(await stream.job(), password=b"another")
     locked = await stream.range(secret)
     ledger_ids = [staged.ledger_id for staged in (first, evolved, later, locked)]
     assert len(set(ledger_ids)) == 4
@@ -236,7 +237,7 @@ async def test_run_that_takes_over_seals_what_the_older_one_left_open(world: Log
     new = Stream(world, old.log, run="later")
     new.next_batch = 1
     taken = await new.range(
-        Job(**{**_fields(job), "run": "later"})  # begun by its task, as Spark's is
+        replace(job, run="later")  # begun by its task, as Spark's is
     )
     await asyncio.sleep(1)
     assert await is_closed(world, listed)
@@ -251,10 +252,6 @@ async def test_run_that_takes_over_seals_what_the_older_one_left_open(world: Log
     with pytest.raises(ProducerFencedError):
         await old.log.commit(job, [staged] if staged else [listed], known=old.known)
     assert await payloads(old.log) == [b"batch 0"]
-
-
-def _fields(job: Job) -> dict[str, Any]:
-    return {name: getattr(job, name) for name in Job.__slots__}
 
 
 async def test_sweeper_seals_what_a_replaced_run_left_when_nobody_else_could(

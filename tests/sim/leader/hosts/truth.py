@@ -68,7 +68,7 @@ class Truth:
 
     def joined(self, positions: Positions) -> None:
         """The entries that hold records of one call follow each other."""
-        for piece, following in itertools.pairwise(positions._pieces):
+        for piece, following in itertools.pairwise(positions._entries):
             entry = self.view.ledgers.by_id[piece.ledger_id].stored[piece.entry_id]
             self.view.require(
                 entry.end_offset == following.first_offset,

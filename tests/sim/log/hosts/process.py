@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.log.committing.known_logs import KnownLogs
+from ledgerlog_spark.log.committing.commits import KnownLogs
 from ledgerlog_spark.log.committing.stream_ledgers import StreamLedgers
 from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.metadata.stores import MetadataStores
