@@ -2,16 +2,16 @@
 
 Theory of operation. A ledger has one writer. `LedgerWriter` sends each run of entries to the Qw
 members of its write set. It confirms runs in order once Qa members answered. It replaces a failed
-bookie by writing a new ensemble to the metadata before it sends anything to the replacement. When
-the writer is gone, `LedgerRecovery` marks the metadata IN_RECOVERY. It fences a covering part of
-the last ensemble, so that the writer can confirm nothing more. It reads forward from the largest
-LAC that it found, writes the entries back to an ack quorum and closes the ledger with one
+bookie by writing a new ensemble to the metadata before it sends anything to the replacement. After
+a writer has died, `LedgerRecovery` marks the metadata IN_RECOVERY. It fences a covering part of the
+last ensemble, so that the writer can confirm nothing more. It reads forward from the largest LAC
+that it found, writes the entries back to an ack quorum and closes the ledger with one
 compare-and-swap. Several recoveries may run at once; the closing compare-and-swap makes them agree.
 `LedgerReader` reads ranges and never fences; `LacRead` reads the last add confirmed from a quorum.
 Numbered rules are in docs/PROTOCOL.md.
 
 - `ledger`: the machines of one ledger. `log`: a log's state in the metadata store; each machine has
-  one request out at a time. `leader`: the one process that appends to a leader log.
+    one pending request at a time. `leader`: the one process that appends to a leader log.
 - `dispatch`: tables of phase and event. `request_numbers`: one
   sequence of numbers for a machine and its parts.
 
@@ -27,8 +27,8 @@ The contract of a host, the asyncio client and the simulator alike:
    deadline, whichever is first. Later answers to it are dropped by the host.
 2. A reply repeats the `request` number of its request. The number belongs to one send to one bookie
    at one index, so that an old answer never counts for a bookie that returned at another index.
-3. Effects are performed after `handle` returned, in their order, and replies come through a queue
-   on one thread: `handle` is never entered twice.
+3. Effects are performed after `handle` returned, in their order, and replies pass through a queue
+    on one thread: `handle` is never entered twice.
 4. Machines never read time. Deadlines of requests belong to the host. A machine that needs to wait
    sends `StartTimer`; the host may add jitter but not shorten it.
 5. Machines draw no random numbers. The host shuffles the candidates of `BookiesListed`.

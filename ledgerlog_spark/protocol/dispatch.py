@@ -1,7 +1,7 @@
 """Tables of phases x events, which `handle` looks up, tests walk and docs are printed from.
 
-A table contains the methods themselves. It stands below its class, and mypy checks each row: the
-method exists, it belongs to the table's machine, it takes the event, and it returns its effects.
+A table contains the methods themselves. The table is below its class, and mypy checks each row: the
+method exists, it belongs to the table's machine, it accepts the event, and it returns its effects.
 """
 
 from __future__ import annotations

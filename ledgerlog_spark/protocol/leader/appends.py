@@ -1,7 +1,8 @@
 """Appends of a leader that are not acknowledged yet, in the order of their offsets (LOGS.md#J7-J9).
 
 An append waits, or was ordered into one ledger. It is acknowledged when it and all appends before
-it are confirmed. If its ledger is closed without it, it waits again and keeps its offset.
+it are confirmed. If its ledger is closed without the append, the append waits again and keeps its
+offset.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class LeaderLedger:
 
     ledger_id: int
     first_offset: int = 0
-    """Of its first record; known from its first entry on."""
+    """Offset of its first record; known from its first entry on."""
     entries: int = 0
     """Ordered so far; also the next entry's id."""
     size_bytes: int = 0

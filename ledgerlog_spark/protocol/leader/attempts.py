@@ -23,7 +23,7 @@ class Attempts:
 
     @property
     def is_idle(self) -> bool:
-        """Whether an attempt may begin: none is out and no delay runs."""
+        """Whether an attempt may begin: none is pending, and no delay is running."""
         return not self.request and not self._timer
 
     @property

@@ -164,7 +164,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return [*dropped, *self._stop(error)]
 
     def _on_broken_early(self, event: LedgerBroken) -> list[LeaderEffect]:
-        """The ledger may be one whose `LedgerCreated` is still to come."""
+        """The `LedgerCreated` of the ledger may not have arrived yet."""
         self._broken_early.add(event.ledger_id)
         return []
 
@@ -362,7 +362,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         if self.phase is LeaderPhase.OPENING:
             return self._on_opening_failed(error)
         if isinstance(error, LeaderDeposedError | LedgerNotFoundError):
-            self._change, self._is_unsure = None, False  # no attempt can get through any more
+            self._change, self._is_unsure = None, False  # no attempt can succeed any more
         if isinstance(error, LeaderDeposedError):
             return self._stop(self._appends.deposed(error))
         if isinstance(error, LedgerNotFoundError):
@@ -408,7 +408,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._drop(unused.ledger_id)
 
     def _on_late_reply(self, event: ListReply) -> list[LeaderEffect]:
-        """An attempt to list a ledger was out at the end; a refused one lists nothing."""
+        """An attempt to list a ledger was pending at the end; a refused attempt lists nothing."""
         self._dropping.discard(event.request)
         refused = self._list.take_refusal(event)
         if refused is None or self._is_unsure:

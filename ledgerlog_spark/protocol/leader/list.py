@@ -1,7 +1,7 @@
 """How a leader changes the list in the head of its log (LOGS.md#J1-J5).
 
 The list has the items, which are closed ledgers, and after them at most two open ledgers. A change
-moves the oldest open ledgers, which are closed by now, to the items, and adds one new open ledger.
+moves the oldest open ledgers, which have been closed, to the items, and adds one new open ledger.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ListEdit:
     """One change of the list, before its token is chosen and its pages are written.
 
     Raises:
-        DataLossError: A closed ledger does not begin where the one before it ends (LOGS.md#J6).
+        DataLossError: A closed ledger does not begin at the end of the previous one (LOGS.md#J6).
     """
 
     head: LogHead

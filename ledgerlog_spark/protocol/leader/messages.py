@@ -4,8 +4,8 @@ The host is in `ledgerlog_spark.log`, the rules in LOGS.md#leader-logs. There ar
 effects:
 
 - A *request* has a number in `request`. The host answers it with exactly one reply that repeats the
-  number, whatever happens. Several may be out at once. The machine itself waits before it retries,
-  so the host answers without delay.
+  number, whatever happens. Several may be pending at once. The machine itself waits before it
+  retries, so the host answers without delay.
 - An *order* (`AppendEntry`) has no reply of its own. The host hands entries to the ledger's writer
   in the order of their orders; `EntriesConfirmed` reports the confirmed entries.
 - An *indication* notifies the application. `LeaderClosed` or `LeaderStopped` is the last. Requests

@@ -34,8 +34,8 @@ class LeaderLedgers:
 
     Attributes:
         current: Appends go to it.
-        next: Replaces `current` after a roll; None for none. Appends go to it only once it is
-            listed.
+        next: Replaces `current` after a roll; None for none. Appends are sent to it only after it
+            is listed.
         listed: Open ledgers of the list as this leader last read or wrote it, oldest first.
         wants_roll: The current ledger is large or old enough, or the application requested a roll.
     """
@@ -57,7 +57,7 @@ class LeaderLedgers:
     def takes_entries(self) -> bool:
         """Whether appends may be ordered into the current ledger.
 
-        Not once the next one is listed: the current one has to drain first (LOGS.md#J7).
+        False after the next one is listed: the current one must drain first (LOGS.md#J7).
         """
         return not self.current.is_broken and not self.is_next_listed
 
@@ -105,8 +105,8 @@ class LeaderLedgers:
     def may_switch(self, appends: LeaderAppends) -> bool:
         """Whether appends may go to the next ledger.
 
-        Only once nothing is pending in the current one (LOGS.md#J7), or it was closed without its
-        pending appends (LOGS.md#J8).
+        Only when nothing is pending in the current ledger (LOGS.md#J7), or it was closed without
+        its pending appends (LOGS.md#J8).
         """
         if not self.is_next_listed:
             return False
@@ -133,8 +133,8 @@ class LeaderLedgers:
     def closed(self, *, is_closing: bool) -> list[ClosedLedger]:
         """The oldest listed ledgers that can become items now.
 
-        Never all of them, unless a next one is listed with the same change or the leader ends: a
-        list without its ledger could not show whether another leader was there meanwhile
+        Never all of them, unless a next one is listed with the same change or the leader ends. A
+        list without a ledger of this leader could not show whether another leader led in between
         (LOGS.md#J3).
         """
         done: list[ClosedLedger] = []

@@ -35,7 +35,7 @@ class Run:
     length_before: int  # payload bytes of the ledger before the run
     entries: int
     size_bytes: int  # payload
-    attachment: Any = None  # free for the host, which keeps the encoded entries here
+    attachment: Any = None  # for the host, which keeps the encoded entries here
 
     def __repr__(self) -> str:
         return f"Run({self.ledger_id}: {self.first_entry_id}..{self.last_entry_id})"
@@ -322,8 +322,8 @@ class EnsembleChanged:
 class NoReplacement:
     """Failed bookies without a replacement: the writer continues with the others for a while.
 
-    The failed bookies are retried. Until they answer, their missing answers fill the window; then
-    no add is accepted, and after `WriterSettings.replacement` the writer ends.
+    The failed bookies are retried. Entries that they did not answer fill the window. Then no add is
+    accepted, and after `WriterSettings.replacement` the writer ends.
     """
 
     bookie_ids: tuple[str, ...]

@@ -1,12 +1,12 @@
 """One change of ledger metadata by compare-and-swap, until it is settled.
 
-The loop proposes; when it loses, it loads and proposes again. A write with an unknown outcome is
-settled by a load after a sync (PROTOCOL.md#B18). If the metadata is as wanted, the write happened.
-If it is still at the version that was compared, the outcome stays unknown, and the same write is
-sent again at the same version: only one of the two can succeed. Otherwise the decision is repeated.
-The loop never assumes that a write failed. This includes a conflict: it shows that the metadata
-changed, and only the load shows whether our own write changed it (a request may arrive twice).
-Deleted metadata shows nothing any more.
+The loop proposes a change. After a conflict, it loads the metadata and proposes again. A write with
+an unknown outcome is settled by a load after a sync (PROTOCOL.md#B18). If the metadata is as
+wanted, the write happened. If it is still at the version that was compared, the outcome stays
+unknown, and the same write is sent again at the same version: only one of the two can succeed.
+Otherwise the decision is repeated. The loop never assumes that a write failed. This includes a
+conflict: it shows that the metadata changed, and only the load shows whether our own write changed
+it (a request may arrive twice). Deleted metadata shows nothing any more.
 """
 
 from __future__ import annotations

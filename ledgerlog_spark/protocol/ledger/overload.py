@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 OVERLOAD = RetryPolicy(first_delay_ms=20, delay_max_ms=1_000, attempts_max=64)
-"""Waits for a bookie that stores nothing meanwhile: about a minute in all."""
+"""Maximum time for a bookie that stores nothing in that time: about a minute."""
 
 ALONE_ROUNDS = 16
 """After this many refusals in a row (about 10 s) by one bookie alone, it is replaced."""
@@ -89,7 +89,7 @@ class BusyBookies:
             del self.waits[index]
 
     def stored(self, index: int) -> None:
-        """The bookie stored a run. After it stored all resent runs it is no longer busy."""
+        """The bookie stored a run. A bookie that stored all resent runs is no longer busy."""
         busy = self.waits.get(index)
         if busy is None:
             return

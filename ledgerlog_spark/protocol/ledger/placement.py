@@ -20,7 +20,7 @@ def choose_ensemble(quorum: Quorum, candidates: Sequence[str]) -> tuple[str, ...
     """The first E different candidates, as a new ledger's first ensemble.
 
     Raises:
-        NotEnoughBookiesError: There are fewer than E; has both numbers.
+        NotEnoughBookiesError: There are fewer than E bookies; has both numbers.
     """
     distinct = tuple(dict.fromkeys(candidates))
     wanted = quorum.ensemble_size

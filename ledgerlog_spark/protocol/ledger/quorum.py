@@ -1,6 +1,6 @@
 """The bookies of an ensemble that have an entry, and the number of answers that decide.
 
-Places in an ensemble are kept as bit masks: bit i stands for index i. Python integers do not
+Sets of indexes of an ensemble are bit masks: bit i is index i. Python integers do not
 overflow, so entry ids of 2**31 and more need no care here (Apache casts to int before the modulo).
 """
 

@@ -1,6 +1,6 @@
 """A bound on the memory of all readers of one consumer.
 
-A consumer that takes one range after another has the next ones read ahead. Each of their readers
+While a consumer takes one range, the next ranges are read ahead. Each of their readers
 has its own limits (`read/budget.py`); a `ReadRoom` bounds the sum. The reader of the range that is
 being taken has the turn. The others wait when there is no room. Their memory has a bound of its
 own, so the reader with the turn never waits for them.
@@ -20,7 +20,7 @@ ROOM_SIZE_BYTES_MAX = 64 << 20
 """Payload that all readers of a room hold; each pending request counts as a whole frame."""
 
 AHEAD_SIZE_BYTES_MAX = 32 << 20
-"""The part of it for all readers without the turn: six requests at once."""
+"""Part of it for all readers without the turn: six requests at once."""
 
 HEDGES_SPARED = 2
 """Requests to help a slow bookie that always have room beside those that read ahead."""
@@ -50,7 +50,7 @@ class ReadRoom:
         self._is_offering = False
 
     def place(self) -> ReadPlace:
-        """The place of one more range, after the others; `ReadPlace.leave` has to follow."""
+        """The place of one more range, after the others; call `ReadPlace.leave` later."""
         place = ReadPlace(self)
         self._places.append(place)
         return place

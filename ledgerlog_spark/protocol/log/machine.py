@@ -88,7 +88,7 @@ class LogMachine(ABC, Generic[R_co]):
     result. A `LedgerLogError` that it raises ends it with `Failed`.
 
     Attributes:
-        time_needed: Of the class: the purpose for which its machines need the time of a head.
+        time_needed: The purpose for which machines of this class need the time of a head.
     """
 
     time_needed = TimeNeeded.NONE

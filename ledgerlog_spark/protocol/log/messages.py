@@ -202,9 +202,8 @@ class WriteHead(LogRequest[Written]):
 class WriteProducer(LogRequest[Written]):
     """Create (`version` None) or replace a producer record.
 
-    The same transaction deletes registrations: each of `deregistered` leaves a mark
-    `unlisted/<ledger>`, so that the ledger is deleted later; `released` are listed, and leave
-    none.
+    The same transaction deletes registrations. Each ledger of `deregistered` gets a mark
+    `unlisted/<ledger>`, so that it is deleted later. Those of `released` are listed, and get none.
     """
 
     app: str
@@ -251,7 +250,7 @@ class DropLedger(LogRequest[Written]):
     """Seal the ledger, delete it, then its mark `unlisted/<ledger>`.
 
     A ledger that does not exist is fine. `CONFLICT`, and nothing done, when the time of its
-    mark is not `marked_ms` any more: the mark was renewed, so its period of grace restarted.
+    mark is not `marked_ms` any more: the mark was renewed, so its grace period restarted.
     `marked_ms` is None for a ledger without a mark.
     """
 

@@ -23,14 +23,14 @@ _SALT_SIZE_BYTES = 16
 
 
 def password_check(password: bytes, salt: bytes) -> str:
-    """The stored check of a password, or of none; `salt` has 16 random bytes, of this log alone."""
+    """The stored check of a password, or of none; `salt` has 16 random bytes for this log alone."""
     if not password:
         return NO_PASSWORD
     return f"{_SCHEME}:{salt.hex()}:{hmac.digest(salt, password, 'sha256').hex()}"
 
 
 def check_password(log: str, head: LogHead, password: bytes) -> None:
-    """Raises unless ledgers of that password may be listed; returns when the head has no check.
+    """Raises unless ledgers of that password may be listed; a head without a check allows all.
 
     Raises:
         UnauthorizedError: The log has another password. Definite.

@@ -6,9 +6,9 @@ from the head still hold. An attempt that was overtaken is retried under another
 
 A change without a producer is idempotent (LOGS.md#U1, LOGS.md#U3): its plan first checks whether
 the head is already as wanted, and it moves no offset unless it makes a version (LOGS.md#U2). So an
-unknown outcome needs no settling: read the head again, and change it if it is not as wanted yet. An
-attempt that is still in flight compares the head with a version. If the head is still at that
-version, one of the two attempts fails; otherwise the late attempt fails. A commit is not
+unknown outcome needs no special handling: read the head again, and change it if needed. An attempt
+that is still in flight compares the head with a version. If the head is still at that version, one
+of the two attempts fails; otherwise the late attempt fails. A commit is not
 idempotent: `commit/commit.py` settles its outcome with the producer record.
 """
 
@@ -51,7 +51,7 @@ class HeadChange(Generic[R]):
     """The change that a plan makes of a head.
 
     Attributes:
-        build: Makes the new head; called once for an attempt.
+        build: Creates the new head; called once for an attempt.
         result: The machine's result, from the head that was written.
         wanted: Pages that have to be read before `build`.
         unlisted: Ledgers that no retained version names from then on.
@@ -84,7 +84,7 @@ class HeadTransaction(LogMachine[R]):
 
     @property
     def may_write(self) -> bool:
-        """Whether an attempt is out or got no answer: it may change the head at any time."""
+        """Whether an attempt is pending or got no answer: it may change the head at any time."""
         return self._is_unsure or isinstance(self._out, WriteHead)
 
     def leave(self) -> bool:

@@ -38,8 +38,8 @@ class ReaderSettings:
     """Limits of a reader.
 
     Attributes:
-        size_bytes_ahead_max: Payload bytes beyond those that the application took: received ones,
-            and those expected of pending requests. No more is requested above this.
+        size_bytes_ahead_max: Payload bytes that the application has not taken: received bytes, and
+            the expected bytes of pending requests. No more is requested above this.
         size_bytes_max: Upper bound of payload bytes in memory, for any size of entries: no request
             is sent if its answer might not fit. One entry may always be requested.
     """
@@ -74,7 +74,8 @@ class ReadBudget:
         """Entries were received; they count until `take`."""
         self.held_size_bytes += entries.size_bytes
         largest = max(map(len, entries.payloads))
-        # Up immediately and down slowly: a large request costs memory, a small one some time.
+        # The estimate rises immediately and falls slowly: a too large request costs memory, a too
+        # small one some time.
         self._likely_size_bytes = max(largest, (7 * self._likely_size_bytes + largest) // 8)
         average = -(-entries.size_bytes // len(entries))
         usual = self._usual_size_bytes or average
@@ -104,7 +105,8 @@ class ReadBudget:
     def may_exceed(self) -> bool:
         """Whether one request may be sent without room, when nothing is held.
 
-        Of the readers of a room only the one with the turn may: the others wait for their turn.
+        Of the readers of a room, only the reader with the turn may do so. The others wait for their
+        turn.
         """
         return self._place is None or self._place.has_turn
 
@@ -122,7 +124,7 @@ class ReadBudget:
         return max(1, min(limits.batch_entries_max, limits.batch_size_bytes_max // stored))
 
     def _fits(self, requests: int, spared: int) -> bool:
-        """Whether one more answer fits beside some that are spared, if all are whole frames."""
+        """Whether one more answer fits beside the reserved ones, if all are whole frames."""
         size_bytes = self.reserved_size_bytes(requests + 1)
         spared_size_bytes = spared * FRAME_SIZE_BYTES_MAX
         if size_bytes + spared_size_bytes > self._settings.size_bytes_max:

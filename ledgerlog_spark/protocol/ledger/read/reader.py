@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 
 DELIVERED_SIZE_BYTES_MAX = 4 << 20
-"""Payload of one delivery, unless one answer is larger: when it is taken, it makes room."""
+"""Maximum payload of one delivery, unless one answer is larger. A consumed delivery makes room."""
 
 
 class ReaderPhase(Enum):
@@ -132,7 +132,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         return len(self._batches) + len(self._reads) + is_requested_next
 
     def _last_of_batch(self, first_entry_id: int) -> int:
-        """A batch stays within the range and within one fragment; one entry where striped."""
+        """A batch is within the range and within one fragment; with striping it has one entry."""
         if self.metadata.quorum.is_striped or not self._takes_batches:
             return first_entry_id
         last = first_entry_id + self._budget.batch_entries - 1
@@ -243,7 +243,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         batch.next_entry_id = batch.last_entry_id + 1
 
     def _keep(self, entries: EntryBatch) -> None:
-        """Keep consecutive entries; each id has one owner at a time, a batch or a tally."""
+        """Store consecutive entries; each id has one owner at a time, a batch or a tally."""
         first = entries.first_entry_id
         assert first >= self.next_entry_id, "an entry came twice"
         assert first not in self._ready, "an entry came twice"
@@ -264,7 +264,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
             self.phase = ReaderPhase.DONE
             return [*effects, m.RangeRead(self.metadata)]
         if self.phase is ReaderPhase.READING:
-            # The first entry comes first: its next request uses the room of its last one.
+            # The first entry has priority: its next request uses the room of its last one.
             effects += self._see_about_the_head()
         if self.phase is ReaderPhase.READING:
             effects += self._fill()
@@ -303,7 +303,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         if self._is_confirmed_by_reload or self._reloads == self._settings.reloads_max:
             return self._fail(tally.failure)
         if not self._may_exceed and not self._budget.has_room_to_hedge(self._requests_out):
-            return []  # an answer, `EntriesTaken` or `RoomMade` comes and makes room
+            return []  # an answer, `EntriesTaken` or `RoomMade` makes room
         self.phase = ReaderPhase.RELOADING
         self._reloads += 1
         self._reload = self._numbers.next()

@@ -3,11 +3,11 @@
 Every read of an entry fences (PROTOCOL.md#C2). One positive answer makes an entry present. It is
 absent only when Qw - Qa + 1 members of its write set reported this very entry absent, and the same
 request fenced them before. Everything else (a timeout, a bad digest, an I/O error) is unknown and
-decides nothing (PROTOCOL.md#C8). One member gets the first request, the others get one when its
-answer is not the entry or is slow.
+decides nothing (PROTOCOL.md#C8). One member gets the first request. The others get a request if its
+answer is slow or is not the entry.
 
 Where every member owns every entry (E == Qw), batches find the present entries. The first entry
-that is in no batch is then requested from all members by itself.
+that is in no batch is then requested alone from all members.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Seal a ledger whose writer is gone: fence, read forward, write back, close once.
+"""Seal a ledger after its writer has died: fence, read forward, write back, close once.
 
 `LedgerRecovery` marks the metadata IN_RECOVERY before anything else (PROTOCOL.md#C7) and fences a
 covering part of the last ensemble. A `RecoveryTail` writes the entries after the largest LAC back
@@ -83,8 +83,8 @@ class LedgerRecovery(UpdatingMachine):
         """A recovery that begins with `Start`.
 
         Args:
-            floor_entry_id: The highest entry that something durable refers to; closing below it
-                ends with NEEDS_OPERATOR and leaves the metadata IN_RECOVERY.
+            floor_entry_id: The highest entry that a durable reference needs. A close below it ends
+                with NEEDS_OPERATOR and leaves the metadata IN_RECOVERY.
         """
         self.phase = RecoveryPhase.NEW
         self.ledger_id = ledger_id

@@ -44,7 +44,7 @@ LINGER_SIZE_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class TailStep:
-    """Result of one event; after the tail is written or has failed, it takes no replies."""
+    """Result of one event; a tail that is written or has failed accepts no replies."""
 
     effects: Sequence[m.Effect] = ()
     is_written: bool = False  # everything before the end is on an ack quorum: measure or close
@@ -163,8 +163,8 @@ class RecoveryTail:
     """One attempt's copy of the entries after the LAC; its owner marks, fences and closes.
 
     Every reply ends in `_advance`, which returns the next state. Only `_advance` detects that an
-    ack quorum has become impossible, so after no order of replies the attempt waits for an answer
-    that will never come.
+    ack quorum has become impossible. So in no order of replies does the attempt wait for an answer
+    that will never arrive.
     """
 
     def __init__(

@@ -4,8 +4,8 @@ The pipeline has neither the metadata nor a reference to its owner: `LedgerWrite
 `LedgerRecovery` both have one. It sends, records answers and confirms in order. Its owner decides
 about failed bookies, pauses confirmation during an ensemble change, and names the replacements.
 
-Acknowledgements are kept for each (run, index) as bits. A bit at an index stands for the part of
-the run that the bookie there owns. So a striped run (E > Qw) is confirmed when each residue class
+Acknowledgements are kept for each (run, index) as bits. A bit at an index means the part of the run
+that the bookie at this index stores. So a striped run (E > Qw) is confirmed when each residue class
 of its entries has Qa bits within its own write set (PROTOCOL.md#A6).
 """
 
@@ -177,7 +177,7 @@ class AddPipeline:
         return [self._send(pending, index) for index in _indexes(pending.owners & ~self._suspended)]
 
     def take_reply(self, reply: AddReplied) -> MemberAnswer | None:
-        """Record an answer; one that is no longer awaited changes nothing (PROTOCOL.md#A7)."""
+        """Record an answer; an answer to an outdated send changes nothing (PROTOCOL.md#A7)."""
         sent = self._sent.pop(reply.request, None)
         if sent is None:
             return None
@@ -231,7 +231,7 @@ class AddPipeline:
         return self._send_missing(index)
 
     def abandon(self, index: int) -> None:
-        """Send nothing to `index` and await nothing from it: it has no replacement."""
+        """Send nothing to `index` and wait for nothing from it: it has no replacement."""
         self.suspend(index)
         self._abandoned |= 1 << index
         for pending in (*self._late.values(), *self._unconfirmed):

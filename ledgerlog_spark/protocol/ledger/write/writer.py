@@ -261,7 +261,7 @@ class LedgerWriter(UpdatingMachine):
                 self._failed.settle(index)
                 effects += self._wait_for_busy(index)
                 continue
-            # A dead bookie stays registered for seconds. If it were retried at once, each run that
+            # A dead bookie stays registered for seconds. With an immediate retry, each run that
             # continues without it would list the bookies and resend everything to it.
             if self._failed.has_waited(index) and ensemble[index] in event.candidates:
                 self._failed.settle(index)

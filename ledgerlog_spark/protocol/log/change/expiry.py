@@ -36,7 +36,7 @@ class Expired:
     Attributes:
         is_changed: Whether the head was changed (for certain).
         is_complete: Whether nothing more is due now.
-        unlisted: Ledgers of the dropped items, without those that it found listed later.
+        unlisted: Ledgers of the dropped items, except ledgers that the step found listed later.
     """
 
     is_changed: bool
@@ -67,9 +67,8 @@ class ExpiryStep:
 class ExpiryMachine(LogMachine[Expired]):
     """One step; ends with `Finished(Expired)`. Run it again until it `is_complete`.
 
-    After a conflict or an unknown outcome the step is left for later: the next one reads the head
-    as it is then, and need not synchronise (`is_fresh`), because it writes at the version that it
-    read.
+    After a conflict or an unknown outcome the step ends, and a later step reads the head again. It
+    need not synchronise (`is_fresh`), because it writes at the version that it read.
 
     Attributes:
         next_due_ms: When the next version expires, of those that were read.

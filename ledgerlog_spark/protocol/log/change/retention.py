@@ -3,9 +3,9 @@
 Retention drops whole items, oldest first, and only once that frees a ledger: before that it would
 end versions without freeing space. By size it never drops the newest item, so a log always keeps at
 least `retentionBytes`. It reads only the oldest items, about 8,000 a pass, and by size the pages
-whose size it did not count in an earlier pass. Where no item of an older list has a time, it reads
-on. When all items that it read are due, they are dropped even if that frees no ledger. Otherwise
-they would prevent forever that later items are read.
+whose size it did not count in an earlier pass. If no item of an older list has a time, it continues
+to read. When all items that it read are due, they are dropped even if that frees no ledger.
+Otherwise they would prevent forever that later items are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PageSizes = dict[tuple[str, int], int]
 """Payload bytes of a page's items, by its token and number."""
 
 ITEMS_AT_ONCE = 8_000
-"""Items read in one pass, by age; each pass that drops some makes one version."""
+"""Items read in one pass, by age; each pass that drops some creates one version."""
 
 KEPT = -1
 """Value of a retention property that drops nothing."""
@@ -128,7 +128,7 @@ class RetentionMachine(TruncateMachine):
             self.next_due_ms = self._now_ms
             return offset
         if is_prefix_unread and offset >= self.untimed_to:
-            return offset  # the prefix goes too, with ledgers of its own
+            return offset  # the prefix is dropped too, with ledgers of its own
         gone = {item.ledger_id for item in items if item.end_offset <= offset}
         kept = {item.ledger_id for item in items if item.end_offset > offset}
         return offset if gone - kept else 0

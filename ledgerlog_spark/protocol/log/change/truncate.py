@@ -45,9 +45,9 @@ class Truncated:
         oldest_version: The oldest that can still be read.
         unlisted: Ledgers of the items that this step dropped, see `Expired`.
         is_complete: Whether no item is left to be dropped.
-        next_due_ms: By retention, when age alone may drop more; None for never. Now, when more was
-            due than one call drops.
-        is_more_due: By retention, whether more may be due now than one call reads.
+        next_due_ms: For retention, the time when age alone may drop more; None for never. The
+            present time, if more was due than one call drops.
+        is_more_due: For retention, whether more may be due now than one call reads.
         untimed_to: By retention, see `RetentionMachine`.
     """
 

@@ -18,7 +18,7 @@ A producer with consecutive commits need not read its own writes: the machine ma
 state that the last commit left (LOGS.md#K11). A commit that was overtaken need not read everything
 either: it reads the new head and plans on it, with the producer record that it has (LOGS.md#K14).
 Only the transaction may be based on such records, because it compares their versions; every other
-end of the machine comes after a `Sync`.
+result of the machine needs a `Sync` before it.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         """The transaction whose outcome is unknown."""
         self.known_after: KnownLog | None = None
         self._begin: Callable[[], Steps[Ended | None]] = self._read_all
-        """How the next attempt begins; the one after it reads everything."""
+        """The start of the next attempt; the attempt after that reads everything."""
         if known is not None and known.may_precede(request):
             self._begin = lambda: self._start_from(known)
 
@@ -259,9 +259,8 @@ class CommitMachine(HeadTransaction[CommitResult]):
     def _compare_password(self, head: LogHead) -> Steps[None]:
         """Compare the password of the batch's ledgers with the log's (LOGS.md#G11).
 
-        The head stores the check. The head of an older version that lists ledgers has none: then
-        the metadata of a listed ledger has to contain the password, before a commit lists more
-        ledgers.
+        The head stores the check. A head of an older release that lists ledgers has none. Then the
+        metadata of a listed ledger must contain the password, before a commit lists more ledgers.
         """
         check_password(self.log, head, self._request.password)
         if PASSWORD_CHECK in head.properties or self._is_compared:

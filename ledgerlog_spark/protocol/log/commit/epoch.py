@@ -46,7 +46,7 @@ class Joined:
 
     Attributes:
         epoch: The run's epoch.
-        version: Of the producer record; registrations are made under it.
+        version: Version of the producer record; registrations are created under it.
         is_replay: The batch is committed already, and the run did not take over: write nothing.
         last_batch_id: The last batch that the log has.
         took_over: This machine requested the epoch, so the ledgers of older epochs have to be
@@ -61,7 +61,7 @@ class Joined:
 
 
 def query_of(run: str) -> str:
-    """The query of a run `query/run`; empty where the app itself is the query."""
+    """The query of a run `query/run`; empty if the app itself is the query."""
     return run.rpartition("/")[0]
 
 
@@ -122,7 +122,7 @@ class EpochMachine(LogMachine[Joined]):
 
         Raises:
             ProducerFencedError: Another run took over since.
-            StaleCheckpointError: The log has batches that this run does not come after.
+            StaleCheckpointError: The log has batches that are not before those of this run.
         """
         if record.current_run == self._run_id:
             return True

@@ -1,10 +1,10 @@
 """The merge switch: replaces many small ranges by one range of a large ledger (LOGS.md#U13-U16).
 
 The rows were copied before, into a ledger that is registered under a producer of its own. The
-switch is one transaction of head and producer record. It moves no offset and makes no version, so
-every version reads the same rows before and after it. It happens only if the log still lists
-exactly the copied ranges. Readers that planned before it continue to read the old ledgers, which
-are marked and stay for `deletedRetentionMs`.
+switch is one transaction of head and producer record. A merge moves no offset and creates no
+version, so every version has the same rows before and after it. It happens only if the log still
+lists exactly the copied ranges. Readers that planned before it continue to read the old ledgers,
+which are marked and stay for `deletedRetentionMs`.
 """
 
 from __future__ import annotations

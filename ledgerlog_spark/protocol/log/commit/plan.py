@@ -73,7 +73,7 @@ class CommitRequest:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write: an append without rows, except for the first one."""
+        """Whether there is nothing to write: an append without rows after the first commit."""
         return self._appends_nothing and not self.is_first
 
     def is_nothing_for(self, head: LogHead) -> bool:

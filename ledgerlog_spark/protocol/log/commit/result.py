@@ -26,7 +26,7 @@ class CommitResult:
 
     Attributes:
         status: Whether this commit changed it.
-        version: Version of the batch, None when it made none or its version is unknown by now.
+        version: Version of the batch, None if it created none or its version is unknown.
         end_offset: After the batch's rows, None as above.
     """
 
@@ -60,7 +60,7 @@ class KnownLog:
     registered: frozenset[int] = frozenset()
 
     def may_precede(self, request: CommitRequest) -> bool:
-        """Whether a commit that starts from here can succeed; else it would be refused."""
+        """Whether a commit that starts from this state can succeed."""
         record = self.producer.value
         return record.current_run == request.run and record.last_batch_id < request.batch_id
 
@@ -68,7 +68,7 @@ class KnownLog:
 def left_by(
     write: WriteHead, head_version: Version | None, registered: frozenset[int]
 ) -> KnownLog | None:
-    """The stored state after `write`, if no other write followed: only a guess.
+    """The stored state after `write`, if no other write followed, which is not certain.
 
     A conditional write increments a record's version number. None when `write` was no commit of a
     producer.

@@ -93,7 +93,7 @@ def listing_of(head: LogHead) -> Walk[Item]:
 
 
 def oldest_of(head: LogHead, count: int) -> Walk[Item]:
-    """A walk over the oldest of those items: more than `count`, by two pages at most, or all."""
+    """A walk over the oldest items: more than `count`, by two pages at most, or all."""
     return Walk(ITEMS, head.items, head.oldest_offset, head.end_offset, records_min=count)
 
 

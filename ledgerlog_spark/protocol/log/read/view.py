@@ -1,7 +1,7 @@
 """The state that a stream needs to read on, in as few requests as possible.
 
 Offsets are dense over all versions, so a stream reads *retained* rows, not one version's. It also
-reads rows that were overwritten before it came to them, as long as a version that has them is kept.
+reads rows that were overwritten before it read them, as long as a version with them is kept.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LogView:
 
     Attributes:
         oldest_offset: The first retained row.
-        start_offset: Of the newest version, inclusive.
+        start_offset: First offset of the newest version, inclusive.
         end_offset: Exclusive; the next row's offset. In a leader log the visible end.
         first_offset: From here on `items` is complete; at least `oldest_offset`.
         items: By offset, rising; the first may begin before `first_offset`.

@@ -156,7 +156,7 @@ def select(
 ) -> tuple[T, ...]:
     """The records, in rising order, that cover keys of [first_key, end_key)."""
     if first_key >= end_key:
-        return ()  # an empty version covers nothing, also where it lies within a range
+        return ()  # an empty version overlaps nothing, even inside a range
     first = bisect_right(records, first_key, key=kind.end_key)
     end = bisect_left(records, end_key, key=kind.first_key)
     return tuple(records[first:end])

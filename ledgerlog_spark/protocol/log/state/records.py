@@ -158,7 +158,7 @@ class VersionInterval:
         start_offset: Inclusive; never decreases from version to version.
         end_offset: Exclusive; never decreases from version to version.
         commit_time_ms: By the store's clock, ms since the epoch; rises from version to version.
-        token: Of the commit that made the version.
+        token: Time of the commit that created the version.
         schema_id: The log's schema as of this version.
         operation: The operation of the commit.
     """
@@ -192,13 +192,13 @@ class PageRef:
     Keys are offsets (items), versions (history) or schema ids (schemas).
 
     Attributes:
-        token: Of the attempt that wrote the page, at `pages/<token>/<number>`.
+        token: Token of the attempt that wrote the page, at `pages/<token>/<number>`.
         number: Counts the attempt's pages from 0.
         first_key: The smallest key in the page.
         end_key: After the largest (exclusive).
         count: Records in the page; for a page of references, the records of the pages that it
             names.
-        size_bytes: Of the records before compression; the stored page is hardly larger.
+        size_bytes: Size of the records before compression; the stored page is hardly larger.
     """
 
     token: str
@@ -239,11 +239,11 @@ class LogHead:
         name: The name it was created under.
         properties: By name; without the defaults (`properties`).
         version: The newest version.
-        start_offset: Of the newest version, inclusive.
-        end_offset: Of the newest version, exclusive; the next row's offset.
+        start_offset: First offset of the newest version, inclusive.
+        end_offset: End of the newest version, exclusive; the next row's offset.
         schema_id: Id of the current schema, NO_SCHEMA before the first rows.
         commit_time_ms: Of the newest version.
-        token: Of the last change of this head, whether it made a version or not.
+        token: Token of the last change of this head, whether it created a version or not.
         oldest_version: The oldest retained version.
         oldest_offset: Start of that version; an item that ends at or before it is not listed.
         deleted_ms: When the log was deleted, 0 while it exists. The head stays until the log's
@@ -253,8 +253,8 @@ class LogHead:
         schemas: Every schema that a listed item may name, by id.
         reader_features: Sorted names; a reader that does not support one refuses the log.
         writer_features: Sorted names; a writer that does not support one refuses to write.
-        open_ledgers: Of a leader log alone: the ledgers listed after `items`, oldest first, at most
-            two. `end_offset` is the start of the oldest.
+        open_ledgers: In a leader log, the ledgers listed after `items`, oldest first, at most two.
+            `end_offset` is the start of the oldest.
         log_format: Format number of the stored head.
     """
 
@@ -295,7 +295,7 @@ def next_version(
     operation: Operation,
     now_ms: int,
 ) -> VersionInterval:
-    """The version after the head's; its time is later also when the store's clock goes back."""
+    """The next version of the head; its time is later, even if the store's clock was set back."""
     return VersionInterval(
         version=head.version + 1,
         start_offset=start_offset,
@@ -315,8 +315,8 @@ class ProducerRecord:
         epoch: Incremented by each query run that took over; 0 before the first.
         runs: Query runs in the order in which they took over, the newest last; the last 64.
         last_batch_id: The last committed batch, NO_BATCH for none.
-        token: Of the last change of this record that was a commit, empty for none.
-        time_ms: Of the last change, by the store's clock.
+        token: Token of the last change of this record that was a commit, empty for none.
+        time_ms: Time of the last change, by the store's clock.
     """
 
     epoch: int = 0

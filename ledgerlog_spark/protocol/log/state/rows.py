@@ -38,7 +38,7 @@ _OPEN_LEDGER = Struct(">qqq")  # ledger, first offset, opened
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordKind(Generic[T]):
-    """How records of one kind are keyed, measured and stored."""
+    """The key, the size and the stored form of records of one kind."""
 
     name: str
     page_kind: int

@@ -79,7 +79,7 @@ class Walk(Generic[T]):
         return select(self._kind, everything, self._first_key, self._end_key)
 
     def _oldest(self, refs: list[PageRef]) -> list[PageRef]:
-        """The oldest pages that are enough; some records of the first one may be dropped."""
+        """As few of the oldest pages as possible; some records of the first page may be dropped."""
         if self._records_min is None:
             return refs
         count = 0
