@@ -22,7 +22,7 @@ import pyarrow as pa
 
 import ledgerlog_spark as ll
 from benchmarks.report import Figure, show
-from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
+from ledgerlog_spark.arrow.entry_cutter import EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import encode_schema
 from ledgerlog_spark.composition import open_client
 from ledgerlog_spark.local.cluster import Cluster

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from ledgerlog_spark.arrow.names import place_of
+from ledgerlog_spark.arrow.spark_types import place_of
 from ledgerlog_spark.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -26,12 +26,10 @@ if TYPE_CHECKING:
 class Conformer:
     """Converts batches to `target`. The conversion is planned once for each incoming schema.
 
-    Attributes:
-        target: The schema of every batch returned.
+    Names in another case are errors unless `ignores_case`.
     """
 
     def __init__(self, target: pa.Schema, *, ignores_case: bool = False) -> None:
-        """Names in another case are errors unless `ignores_case`."""
         self.target = target
         self._ignores_case = ignores_case
         self._source: pa.Schema | None = None
@@ -98,21 +96,31 @@ def _source_of(name: str, names: list[str], column: str, ignores_case: bool) -> 
     return place
 
 
+_LISTS = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+_FAMILIES = (
+    (types.is_string, (types.is_string, types.is_large_string, types.is_string_view)),
+    (types.is_binary, (
+        types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary,
+    )),
+    (types.is_date32, (types.is_date,)),
+    (types.is_time64, (types.is_time,)),
+    (types.is_duration, (types.is_duration,)),
+)  # fmt: skip
+"""Types that are cast to, and the types that are cast to them."""
+
+
 def conversion(
-    got: pa.DataType,
-    wanted: pa.DataType,
-    column: str,
-    ignores_case: bool = False,
+    got: pa.DataType, wanted: pa.DataType, column: str, ignores_case: bool = False
 ) -> Convert:
     """How arrays of type `got` are converted to `wanted` without changing a value."""
     if got == wanted:
-        return _unchanged
+        return lambda array: array
     if types.is_dictionary(got):
         inner = conversion(got.value_type, wanted, column, ignores_case)
         return partial(_decoded, then=inner)
     if types.is_struct(got) and types.is_struct(wanted):
         return _struct_conversion(got, wanted, column, ignores_case)
-    if _is_list(got) and types.is_list(wanted):
+    if types.is_list(wanted) and any(is_kind(got) for is_kind in _LISTS):
         element = _checked(
             conversion(got.value_type, wanted.value_type, f"{column}.element", ignores_case),
             wanted.value_field,
@@ -144,43 +152,10 @@ def _casts_safely(got: pa.DataType, wanted: pa.DataType) -> bool:
         return bool(types.is_decimal128(wanted)) and wanted.scale >= got.scale
     if types.is_timestamp(got):
         return bool(types.is_timestamp(wanted)) and (got.tz is None) == (wanted.tz is None)
-    same_family = (
-        (_is_text, types.is_string),
-        (_is_bytes, types.is_binary),
-        (types.is_date, types.is_date32),
-        (types.is_time, types.is_time64),
-        (types.is_duration, types.is_duration),
+    return any(
+        is_wanted(wanted) and any(is_kind(got) for is_kind in kinds)
+        for is_wanted, kinds in _FAMILIES
     )
-    return any(is_got(got) and is_wanted(wanted) for is_got, is_wanted in same_family)
-
-
-def _is_text(data_type: pa.DataType) -> bool:
-    return bool(
-        types.is_string(data_type)
-        or types.is_large_string(data_type)
-        or types.is_string_view(data_type)
-    )
-
-
-def _is_bytes(data_type: pa.DataType) -> bool:
-    return bool(
-        types.is_binary(data_type)
-        or types.is_large_binary(data_type)
-        or types.is_binary_view(data_type)
-        or types.is_fixed_size_binary(data_type)
-    )
-
-
-def _is_list(data_type: pa.DataType) -> bool:
-    return bool(
-        types.is_list(data_type)
-        or types.is_large_list(data_type)
-        or types.is_fixed_size_list(data_type)
-    )
-
-
-def _unchanged(array: pa.Array) -> pa.Array:
-    return array
 
 
 def _cast(array: pa.Array, *, wanted: pa.DataType) -> pa.Array:
@@ -204,10 +179,7 @@ def _without_nulls(convert: Convert, array: pa.Array, *, column: str) -> pa.Arra
 
 
 def _struct_conversion(
-    got: pa.DataType,
-    wanted: pa.DataType,
-    column: str,
-    ignores_case: bool,
+    got: pa.DataType, wanted: pa.DataType, column: str, ignores_case: bool
 ) -> Convert:
     children: list[tuple[int, Convert] | None] = []
     names = [field.name for field in got]

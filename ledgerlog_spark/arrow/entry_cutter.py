@@ -1,4 +1,4 @@
-"""Cuts batches of any size into encoded entries of about one size."""
+"""Cuts batches of any size into entries of about one size, with an index (LOGS.md#G5)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from ledgerlog_spark.arrow.statistics import RangeStatistics, batch_statistics
 from ledgerlog_spark.arrow.stream_codec import (
     ENTRY_ROWS_MAX,
     ENTRY_SIZE_BYTES_MAX,
     TARGET_ENTRY_BYTES_DEFAULT,
+    BatchEncoder,
+    IndexedEntry,
 )
 from ledgerlog_spark.errors import LocalProtocolError
+from ledgerlog_spark.protocol.log.state.records import STATISTICS_SIZE_BYTES_MAX
+from ledgerlog_spark.protocol.log.state.statistics import encode_statistics
 
 if TYPE_CHECKING:
     Encode = Callable[[pa.RecordBatch], bytes]
 
-_FIRST_GUESS_RATIO = 1.0
 _OVERSHOOT = 1.25
 
 
@@ -49,7 +53,7 @@ class EntryCutter:
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
         self._pending_bytes = 0
-        self._encoded_ratio = _FIRST_GUESS_RATIO
+        self._encoded_ratio = 1.0  # a first guess
 
     def add(self, batch: pa.RecordBatch) -> Iterator[CutEntry]:
         """Adds a batch of the schema; returns the entries that are now full."""
@@ -107,7 +111,13 @@ class EntryCutter:
         payload = self._encode_batch(batch)
         if len(payload) > self._size_bytes_max:
             if batch.num_rows == 1:
-                raise self._row_too_large(len(payload))
+                raise LocalProtocolError(
+                    f"one row has {len(payload)} bytes encoded, and an entry holds at most "
+                    f"{self._size_bytes_max}. Store the large value elsewhere, or split it over "
+                    "rows.",
+                    size_bytes=len(payload),
+                    size_bytes_max=self._size_bytes_max,
+                )
             half = batch.num_rows // 2
             yield from self._encode(batch.slice(0, half))
             yield from self._encode(batch.slice(half))
@@ -115,10 +125,57 @@ class EntryCutter:
         self._encoded_ratio = len(payload) / max(1, batch.nbytes)
         yield CutEntry(batch, payload)
 
-    def _row_too_large(self, size_bytes: int) -> LocalProtocolError:
-        return LocalProtocolError(
-            f"one row has {size_bytes} bytes encoded, and an entry holds at most "
-            f"{self._size_bytes_max}. Store the large value elsewhere, or split it over rows.",
-            size_bytes=size_bytes,
-            size_bytes_max=self._size_bytes_max,
+
+class EncodedEntry(NamedTuple):
+    """One entry, ready to append: its payload and number of rows, which is 0 in the index entry."""
+
+    payload: bytes
+    rows: int
+
+
+class EntrySplitter:
+    """Encodes the batches of one task as the entries of one range, cut by an `EntryCutter`."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        *,
+        compression: str = "zstd",
+        target_entry_bytes: int = TARGET_ENTRY_BYTES_DEFAULT,
+    ) -> None:
+        self._encoder = encoder = BatchEncoder(schema, compression)
+        self._cutter = EntryCutter(
+            lambda batch: encoder.encode(batch, self.rows), target_entry_bytes=target_entry_bytes
         )
+        self._index: list[IndexedEntry] = []
+        self._statistics = RangeStatistics()
+        self.rows = 0
+
+    @property
+    def statistics(self) -> bytes:
+        """Statistics of all rows so far, encoded for the log's list: at most 1 KiB."""
+        return encode_statistics(self._statistics.columns, size_bytes_max=STATISTICS_SIZE_BYTES_MAX)
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[EncodedEntry]:
+        """Adds a batch of the schema; returns the entries that are now full."""
+        return map(self._indexed, self._cutter.add(batch))
+
+    def finish(self) -> Iterator[EncodedEntry]:
+        """Returns the remaining entries, then the index entry; nothing for a range without rows."""
+        yield from map(self._indexed, self._cutter.finish())
+        if self.rows:
+            yield EncodedEntry(self._encoder.encode_index(self._index), 0)
+
+    def release(self) -> list[pa.RecordBatch]:
+        """Removes and returns the rows that were added and not encoded yet."""
+        return self._cutter.release()
+
+    def _indexed(self, cut: CutEntry) -> EncodedEntry:
+        """Adds the entry to the counts and the index."""
+        batch, payload = cut
+        columns = batch_statistics(batch)
+        self._statistics.add(batch.num_rows, columns)
+        encoded = encode_statistics(columns, size_bytes_max=STATISTICS_SIZE_BYTES_MAX)
+        self._index.append(IndexedEntry(batch.num_rows, len(payload), encoded))
+        self.rows += batch.num_rows
+        return EncodedEntry(payload, batch.num_rows)

@@ -41,12 +41,7 @@ BATCH_SIZE_BYTES_MAX = 1 << 20
 
 
 class EntryRows(NamedTuple):
-    """An entry's part of a batch.
-
-    Attributes:
-        rows: Number of rows, at least 1.
-        append_time_ms: When its leader accepted it, ms since the epoch.
-    """
+    """An entry's part of a batch: one or more rows, and the time when its leader accepted them."""
 
     rows: int
     append_time_ms: int
@@ -54,13 +49,7 @@ class EntryRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaderBatch:
-    """Consecutive entries of a leader log, decoded.
-
-    Attributes:
-        batch: Their records or rows.
-        first_offset: Offset of the first row; the others follow without gap.
-        entries: One element for each entry, in order.
-    """
+    """Consecutive entries of a leader log, decoded; offsets follow the first without gap."""
 
     batch: pa.RecordBatch
     first_offset: int
@@ -72,12 +61,8 @@ def decode_record_bodies(
 ) -> Iterator[LeaderBatch]:
     """Decode entries of a log of records into batches of RECORDS_SCHEMA; small ones share a batch.
 
-    Args:
-        bodies: Header and body of each entry, the body without compression.
-
-    Raises:
-        WireFormatError: A body does not match its header.
-        DataLossError: Raised by `bodies`; the records before the lost entry are returned first.
+    Bodies are without compression. When `bodies` raises DataLossError, the records before the lost
+    entry are returned first.
     """
     joined = _Joined()
     try:
@@ -112,12 +97,10 @@ class _Joined:
         self._end_offset = 0
 
     def takes(self, header: LeaderEntryHeader, size_bytes: int) -> bool:
-        """Whether the entry follows those added before, and there is room."""
         is_next = header.first_offset == self._end_offset
         return is_next and self._size_bytes + size_bytes <= BATCH_SIZE_BYTES_MAX
 
     def add(self, header: LeaderEntryHeader, body: memoryview) -> None:
-        """Add the entry."""
         lengths = _lengths(body, header.count)
         data = body[header.count * _LENGTH_SIZE_BYTES :]
         if not _add_up(lengths, len(data)):
@@ -131,7 +114,6 @@ class _Joined:
         self.entries.append(EntryRows(header.count, header.append_time_ms))
 
     def batch(self) -> LeaderBatch:
-        """One batch of all entries."""
         data = pa.py_buffer(b"".join(self._data))
         return LeaderBatch(
             _batch_of(_binary(self._lengths, data)), self._first_offset, self.entries
@@ -144,10 +126,7 @@ def decode_row_entries(
     *,
     columns: Sequence[str] | None = None,
 ) -> Iterator[LeaderBatch]:
-    """Entries of a leader log of rows.
-
-    `columns` are as of `decode_entries`.
-    """
+    """Entries of a leader log of rows; `columns` are as of `decode_entries`."""
     headers: deque[LeaderEntryHeader] = deque()
 
     def bodies() -> Iterator[memoryview]:

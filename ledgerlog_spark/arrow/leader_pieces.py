@@ -46,19 +46,11 @@ _ROW_SIZE_BYTES_MIN = PIECE_SIZE_BYTES_MAX // ENTRY_ROWS_MAX
 
 @dataclass(frozen=True, slots=True)
 class RowPiece:
-    """Consecutive rows of one append.
-
-    Attributes:
-        rows: Number of rows, at least 1.
-        append_rows: Number of rows of the whole append.
-        size_bytes: Size that counts towards the limit of an entry.
-        batch: The rows, when they may share a body with others.
-        body: The encoded body of these rows alone, when they may not.
-    """
+    """Consecutive rows of one append: a batch that may share a body with others, or a body."""
 
     rows: int
-    append_rows: int
-    size_bytes: int
+    append_rows: int  # of the whole append
+    size_bytes: int  # counts towards the limit of an entry
     batch: pa.RecordBatch | None = None
     body: bytes | None = None
 
@@ -72,21 +64,15 @@ def leader_schema(schema: object) -> bytes:
     if not isinstance(schema, pa.Schema):
         raise ConfigurationError(
             f"the schema of a log must be a pyarrow.Schema, not {type(schema).__name__}: make "
-            "one with "
-            "pyarrow.schema, or use that of a table"
+            "one with pyarrow.schema, or use that of a table"
         )
     return stored_schema(storable(schema_json_of(schema)))
 
 
 class RowSplitter(threading.local):
-    """Cuts rows into pieces and joins pieces to bodies; each thread has its own state.
-
-    Attributes:
-        schema: Schema of the log and of all bodies.
-    """
+    """Cuts rows of a log into pieces and joins pieces to bodies; each thread has its own state."""
 
     def __init__(self, log: str, schema: bytes) -> None:
-        """Create a splitter for one log."""
         super().__init__()
         self.schema = decode_schema(schema)
         self._log = log
@@ -116,15 +102,16 @@ class RowSplitter(threading.local):
         """The pieces of an append, in order; none for no rows."""
         if not isinstance(rows, pa.Table | pa.RecordBatch):
             raise LocalProtocolError(
-                "rows must be a pyarrow.Table or a pyarrow.RecordBatch, not "
-                f"{type(rows).__name__}: "
-                "create one, for example with pyarrow.Table.from_pylist",
+                f"rows must be a pyarrow.Table or a pyarrow.RecordBatch, not {type(rows).__name__}:"
+                " create one, for example with pyarrow.Table.from_pylist",
                 type=type(rows).__name__,
             )
         self.check(rows.schema)
         if not rows.num_rows:
             return []
-        batches = self._batches(rows)
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+        chunks = table.to_batches(max_chunksize=ENTRY_ROWS_MAX)
+        batches = [self._conformer.conform(batch) for batch in chunks]
         # `nbytes` costs seven times as much, which slows small appends.
         size_bytes = sum(map(pa.ipc.get_record_batch_size, batches))
         counted_bytes = max(size_bytes, rows.num_rows * _ROW_SIZE_BYTES_MIN)
@@ -143,14 +130,6 @@ class RowSplitter(threading.local):
         size_bytes = sum(piece.size_bytes for piece in pieces)
         encoder = self._plain if size_bytes <= PLAIN_SIZE_BYTES_MAX else self._packed
         return encoder.encode_rows(batches[0] if len(batches) == 1 else pa.concat_batches(batches))
-
-    def _batches(self, rows: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
-        """The rows with the log's columns."""
-        table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
-        return [
-            self._conformer.conform(batch)
-            for batch in table.to_batches(max_chunksize=ENTRY_ROWS_MAX)
-        ]
 
     def _large(self, batches: list[pa.RecordBatch], rows: int) -> list[RowPiece]:
         cut: list[CutEntry] = []

@@ -11,8 +11,13 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from ledgerlog_spark.arrow.names import first_double, place_of
-from ledgerlog_spark.arrow.spark_types import SparkType, arrow_type_of, struct_of
+from ledgerlog_spark.arrow.spark_types import (
+    SparkType,
+    arrow_type_of,
+    first_double,
+    place_of,
+    struct_of,
+)
 from ledgerlog_spark.errors import SchemaMismatchError
 
 _INTEGERS = ("byte", "short", "integer", "long")
@@ -155,12 +160,8 @@ def _merge_type(old: SparkType, new: SparkType, column: str, rules: _Rules) -> S
         parts = ("elementType",) if old["type"] == "array" else ("keyType", "valueType")
         merged = dict(old)
         for part in parts:
-            merged[part] = _merge_type(
-                old[part],
-                new[part],
-                f"{column}.{part.removesuffix('Type')}",
-                rules,
-            )
+            path = f"{column}.{part.removesuffix('Type')}"
+            merged[part] = _merge_type(old[part], new[part], path, rules)
         return merged
     if isinstance(old, str) and isinstance(new, str) and _widens(new, old):
         return old

@@ -21,10 +21,12 @@ from ledgerlog_spark.protocol.log.state.statistics import COLUMNS_MAX, Bound, Co
 
 def batch_statistics(batch: pa.RecordBatch) -> tuple[ColumnStatistics, ...]:
     """Null counts of the first 32 columns, and bounds of those whose type has an order."""
-    return tuple(
-        _column_statistics(place, batch.column(place))
-        for place in range(min(COLUMNS_MAX, batch.num_columns))
-    )
+    found = []
+    for place, column in enumerate(batch.columns[:COLUMNS_MAX]):
+        nulls = column.null_count
+        minimum, maximum = (None, None) if nulls == len(column) else _bounds(column)
+        found.append(ColumnStatistics(place, nulls, minimum, maximum))
+    return tuple(found)
 
 
 class RangeStatistics:
@@ -66,19 +68,8 @@ def _union(a: ColumnStatistics, rows_a: int, b: ColumnStatistics, rows_b: int) -
     )
 
 
-def _outer(one: Any, other: Any, pick: Callable[[Any, Any], Any]) -> Bound | None:
-    if one is None or other is None:
-        return None
-    bound: Bound = pick(one, other)
-    return bound
-
-
-def _column_statistics(place: int, column: pa.Array) -> ColumnStatistics:
-    nulls = column.null_count
-    if nulls == len(column):
-        return ColumnStatistics(place, nulls)
-    minimum, maximum = _bounds(column)
-    return ColumnStatistics(place, nulls, minimum, maximum)
+def _outer(one: Any, other: Any, pick: Callable[[Any, Any], Bound]) -> Bound | None:
+    return None if one is None or other is None else pick(one, other)
 
 
 def _bounds(column: pa.Array) -> tuple[Bound | None, Bound | None]:  # noqa: PLR0911 - a table
@@ -88,7 +79,7 @@ def _bounds(column: pa.Array) -> tuple[Bound | None, Bound | None]:  # noqa: PLR
         return _extreme(column, "ascending"), _extreme(column, "descending")
     if types.is_floating(kind):
         minimum, maximum = _min_max(column)
-        if _has_nan(column):
+        if pc.any(pc.is_nan(column)).as_py():
             return (None if math.isnan(minimum) else minimum), None
         return minimum, maximum
     if types.is_decimal(kind):
@@ -115,10 +106,6 @@ def _extreme(column: pa.Array, order: str) -> Bound | None:
     except UnicodeDecodeError:  # Spark's strings may hold any bytes
         return None
     return bound
-
-
-def _has_nan(column: pa.Array) -> bool:
-    return bool(pc.any(pc.is_nan(column)).as_py())
 
 
 def _unscaled(value: Any, scale: int) -> int:

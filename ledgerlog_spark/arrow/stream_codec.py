@@ -42,32 +42,20 @@ _SCRATCH_SLACK_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class IndexedEntry:
-    """The element of a range's index for one of its entries.
-
-    Attributes:
-        rows: Number of rows.
-        size_bytes: Size of the payload.
-        statistics: Encoded by `protocol.log_statistics`; empty when omitted.
-    """
+    """The element of a range's index for one of its entries; the size is that of the payload."""
 
     rows: int
     size_bytes: int
-    statistics: bytes = b""
+    statistics: bytes = b""  # of `protocol.log.state.statistics`; empty when omitted
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedEntry:
-    """One record batch entry, decoded.
-
-    Attributes:
-        batch: The rows; none in an index entry.
-        first_row: Place of the first row in its range; -1 when the entry does not contain it.
-        index: Index of the range that this entry ends; None on all other entries.
-    """
+    """One record batch entry, decoded; an index entry has no rows."""
 
     batch: pa.RecordBatch
-    first_row: int
-    index: tuple[IndexedEntry, ...] | None = None
+    first_row: int  # its place in the range; -1 when the entry does not contain it
+    index: tuple[IndexedEntry, ...] | None = None  # of the range that an index entry ends
 
 
 def write_options(compression: str) -> pa.ipc.IpcWriteOptions:
@@ -77,11 +65,8 @@ def write_options(compression: str) -> pa.ipc.IpcWriteOptions:
             f"compression must be one of {', '.join(COMPRESSIONS)}, got {compression!r}",
             compression=compression,
         )
-    codec = {
-        "zstd": pa.Codec("zstd", compression_level=ZSTD_LEVEL),
-        "lz4": pa.Codec("lz4"),
-        "none": None,
-    }[compression]
+    level = ZSTD_LEVEL if compression == "zstd" else None
+    codec = None if compression == "none" else pa.Codec(compression, compression_level=level)
     return pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
 
 
@@ -160,15 +145,11 @@ def decode_entries(
     *,
     columns: Sequence[str] | None = None,
 ) -> Iterator[DecodedEntry]:
-    """Decode record batch entries of one ledger, in order, as they come.
+    """Decode record batch entries of one ledger, from 1 on and in order, gaps allowed.
 
-    Uncompressed columns point into the entries' own memory.
-
-    Args:
-        schema_entry: The ledger's entry 0.
-        entries: Payloads of entries from 1 on, gaps allowed.
-        columns: Names of the top-level columns to decode, in any case, None for all. The batches
-            have them in the ledger's order. Names that the ledger lacks are ignored.
+    Uncompressed columns point into the entries' own memory. `columns` are the names, in any case,
+    of the top-level columns to decode; the batches have them in the ledger's order. Names that the
+    ledger lacks are ignored.
     """
     schema = decode_schema(schema_entry)
     source = _EntrySource(schema_entry, entries)
@@ -188,8 +169,7 @@ def decode_entries(
             raise source.failure from None
         raise WireFormatError(
             f"entry {source.count} of the read entries is not an Arrow record batch of the "
-            "ledger's "
-            f"schema: {error}"
+            f"ledger's schema: {error}"
         ) from error
 
 
@@ -291,17 +271,12 @@ class _EntrySource:
         return entry
 
     def readable(self) -> bool:
-        """Part of the file interface."""
         return True
 
     def writable(self) -> bool:
-        """Part of the file interface."""
         return False
 
-    def seekable(self) -> bool:
-        """Part of the file interface."""
-        return False
+    seekable = writable
 
     def close(self) -> None:
-        """Does nothing: there is nothing to release."""
         self.closed = True

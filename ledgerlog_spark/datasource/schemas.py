@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ledgerlog_spark.arrow.leader_batches import RECORDS_SCHEMA
-from ledgerlog_spark.arrow.names import place_of
 from ledgerlog_spark.arrow.schema_evolution import merge, reject_collations
-from ledgerlog_spark.arrow.spark_types import spark_schema, struct_of
+from ledgerlog_spark.arrow.spark_types import place_of, spark_schema, struct_of
 from ledgerlog_spark.arrow.stream_codec import encode_schema
 from ledgerlog_spark.errors import ConfigurationError, SchemaMismatchError
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogSnapshot

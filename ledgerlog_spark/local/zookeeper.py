@@ -235,7 +235,7 @@ class ZooKeeperProcess:
         """End the server (SIGTERM, then SIGKILL if needed); does nothing if it is down."""
         if self._process is None:
             return
-        self._send(signal.SIGCONT)  # a paused process would not see the SIGTERM
+        self._send(signal.SIGCONT)  # a stopped process would not see the SIGTERM
         self._send(signal.SIGTERM)
         try:
             self._process.wait(timeout_seconds)
@@ -250,20 +250,6 @@ class ZooKeeperProcess:
         self._send(signal.SIGKILL)
         self._process.wait()
         self._process = None
-
-    def pause(self) -> None:
-        """Stop the process with SIGSTOP: its sockets stay open, and clients get no response.
-
-        Returns when all its threads have started, which takes a while on a busy machine.
-        """
-        self._send(signal.SIGSTOP)
-        if self._process is not None:
-            with contextlib.suppress(ChildProcessError):
-                os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-
-    def resume(self) -> None:
-        """Undoes `pause`."""
-        self._send(signal.SIGCONT)
 
     def __enter__(self) -> Self:
         self.start()

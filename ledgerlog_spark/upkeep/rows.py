@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.arrow.entry_splitter import EncodedEntry, EntrySplitter
+from ledgerlog_spark.arrow.entry_cutter import EncodedEntry, EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import DecodedEntry, decode_entries, decode_schema
 from ledgerlog_spark.errors import DataLossError, WireFormatError
 from ledgerlog_spark.log.reading.committed_range import BegunRange

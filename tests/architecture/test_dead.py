@@ -42,8 +42,6 @@ NOT_USED_HERE: Final[dict[str, str]] = {
     "decode_statistics": "reads what each commit stores; no query uses it yet",
     "held_names": "the crash tests compare the open files with it",
     "is_adding": "the simulator ends a writer's work with it",
-    "pause": "the contract tests stop a ZooKeeper server with it",
-    "seekable": "pyarrow calls it, and the file has no base class",
     "unchroot": "kazoo calls it",
 }
 """Declarations that only tests or libraries use, with the reason."""

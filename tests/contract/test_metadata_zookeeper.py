@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -115,13 +117,17 @@ async def test_paused_server_leaves_a_write_unknown_until_it_is_settled(
 ) -> None:
     stores = await opened(own_zookeeper, request_timeout_ms=2_000)
     created = await stores.ledgers.create(5, METADATA)
-    own_zookeeper.pause()
+    pid = own_zookeeper.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    stopped = os.WSTOPPED | os.WEXITED | os.WNOWAIT
+    await asyncio.to_thread(os.waitid, os.P_PID, pid, stopped)  # all its threads stand
     with pytest.raises(MetadataUnavailableError):
         await stores.ledgers.load(5)
     with pytest.raises(MetadataUnknownError):
         # Past the look at the incarnation, which a silent server would not answer either.
         await stores.tree.set(stores.ledgers.path(5), b"", None)
-    own_zookeeper.resume()
+    os.kill(pid, signal.SIGCONT)
     await stores.ledgers.sync()
     found = await stores.tree.get(stores.ledgers.path(5))
     assert (found.value, found.version.number) == (b"", created.version.number + 1)

@@ -27,21 +27,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Rows of one log that a batch may take.
-
-    Attributes:
-        log: Name of the log.
-        first_offset: The next row to read.
-        end_offset: The offset after the last readable row.
-        items: By offset, rising, without gap; they cover the rows.
-        waiting_since_ms: When the first of the rows was committed, 0 when that is unknown.
-    """
+    """Rows of one log that a batch may take, half-open."""
 
     log: str
     first_offset: int
     end_offset: int
-    items: Sequence[Item]
-    waiting_since_ms: int = 0
+    items: Sequence[Item]  # by offset, rising, without gap; they cover the rows
+    waiting_since_ms: int = 0  # the commit of the first of the rows; 0 when that is unknown
 
     @property
     def rows(self) -> int:

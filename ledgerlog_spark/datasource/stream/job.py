@@ -36,10 +36,9 @@ LOGS_MAX = 10_000
 class StreamPlan(NamedTuple):
     """The input of the tasks of a micro-batch; pickles.
 
-    Attributes:
-        plan: Plan of the batch. None when this process planned batches for a log that was deleted,
-            and no log has its name. The query then decides whether a new log is created.
-        is_made_again: This process planned batches for another log of that name before.
+    The plan is None when this process planned batches for a log that was deleted, and no log has
+    its name. The query then decides whether a new log is created. `is_made_again`: this process
+    planned batches for another log of that name before.
     """
 
     plan: JobPlan | None
@@ -58,10 +57,7 @@ class StreamWrite(NamedTuple):
         """The plan for the tasks of the next micro-batch; at most two requests, except the first.
 
         Spark does not pass the query here. So the tasks find the producer, and whether that query
-        wrote the log before (`plan_of_batch`).
-
-        Raises:
-            LedgerLogError: As of `begin_job`.
+        wrote the log before (`plan_of_batch`). Errors are those of `begin_job`.
         """
         before = _log_ids.get((self.uri, self.options.target))
         state = self._state(client_of(self.uri))
@@ -71,12 +67,7 @@ class StreamWrite(NamedTuple):
         return StreamPlan(plan, is_made_again=before not in {None, plan.log_id})
 
     def plan_of_batch(self, planned: StreamPlan, batch_id: int) -> JobPlan:
-        """The plan of a task of that batch. The first batch of a query may begin in a new log.
-
-        Raises:
-            LogNotFoundError: The log was deleted, or replaced by a new one, while the query ran.
-            LedgerLogError: As of `plan`, in the first batch.
-        """
+        """The plan of a task of that batch. The first batch of a query may begin in a new log."""
         if batch_id > 0 and planned.is_made_again:
             raise log_made_again(self.options.target)
         if planned.plan is not None:

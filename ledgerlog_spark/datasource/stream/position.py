@@ -41,12 +41,7 @@ _NEW_CHECKPOINT = "start a query with a new checkpointLocation"
 
 @dataclass(frozen=True, slots=True)
 class LogOffset:
-    """A place in one log.
-
-    Attributes:
-        log_id: Id of the log; another log of the same name has another id.
-        offset: The next row to read.
-    """
+    """A place in one log: the next row to read. Another log of that name has another id."""
 
     log_id: str
     offset: int
@@ -67,10 +62,7 @@ def offsets_of(value: Any) -> dict[str, LogOffset]:
 
 def json_of(offsets: Mapping[str, LogOffset]) -> dict[str, Any]:
     """The offsets as Spark stores them: equal offsets give equal text, which Spark compares."""
-    return {
-        name: {"id": offsets[name].log_id, "offset": offsets[name].offset}
-        for name in sorted(offsets)
-    }
+    return {name: {"id": at.log_id, "offset": at.offset} for name, at in sorted(offsets.items())}
 
 
 def _offset_of(position: Any) -> LogOffset:
@@ -120,27 +112,18 @@ def when_it_ended_at(scan: LogScan, end_offset: int) -> LogScan:
     return scan
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What a stream does about rows that were deleted or replaced."""
-
-    fail_on_data_loss: bool = True
-    on_overwrite: str = "fail"
-
-
-def readable_from(view: LogView, offset: int, rules: Rules, *, accepted_version: int | None) -> int:
+def readable_from(
+    view: LogView, offset: int, options: SourceOptions, *, accepted_version: int | None
+) -> int:
     """The first row to read from `offset` on: that one, or the first that still exists.
 
-    Args:
-        view: View of the log; read after a sync when the offset is after its end.
-        offset: The next row, by the stream's checkpoint.
-        rules: The rows that may be skipped.
-        accepted_version: Overwrites up to this version were accepted before; None when nothing is
-            known, as after a restart.
+    The view was read after a sync when the offset, that of the stream's checkpoint, is after its
+    end. Overwrites up to `accepted_version` were accepted before; None when nothing is known, as
+    after a restart.
     """
     name = view.name
     if offset > view.end_offset:
-        if rules.fail_on_data_loss:
+        if options.fail_on_data_loss:
             raise DataLossError(
                 f"the checkpoint is at offset {offset} of log {name!r}, but the log ends at "
                 f"{view.end_offset}: its metadata is older, for example because ZooKeeper was "
@@ -153,7 +136,7 @@ def readable_from(view: LogView, offset: int, rules: Rules, *, accepted_version:
             )
         return view.end_offset
     if offset < view.oldest_offset:
-        if rules.fail_on_data_loss:
+        if options.fail_on_data_loss:
             raise DataLossError(
                 f"the checkpoint is at offset {offset} of log {name!r}, but the oldest row that "
                 f"exists has offset {view.oldest_offset}: {view.oldest_offset - offset} rows were "
@@ -164,13 +147,13 @@ def readable_from(view: LogView, offset: int, rules: Rules, *, accepted_version:
                 oldest_offset=view.oldest_offset,
             )
         offset = view.oldest_offset
-    if rules.on_overwrite != CONTINUE:
+    if options.on_overwrite != CONTINUE:
         _reject_overwrite(view, offset, accepted_version)
     return offset
 
 
 def _reject_overwrite(view: LogView, offset: int, accepted_version: int | None) -> None:
-    replacing = overwrite_behind(view.versions, offset, accepted_version)
+    replacing = overwrite_after(view.versions, offset, accepted_version)
     if replacing is None and offset >= view.start_offset:
         return
     what = "" if replacing is None else f" by version {replacing.version}"
@@ -187,7 +170,7 @@ def _reject_overwrite(view: LogView, offset: int, accepted_version: int | None) 
     )
 
 
-def overwrite_behind(
+def overwrite_after(
     versions: Sequence[VersionInterval], offset: int, accepted_version: int | None
 ) -> VersionInterval | None:
     """The first version that replaced rows from `offset` on and is not accepted yet.
@@ -201,8 +184,8 @@ def overwrite_behind(
     before = versions[place - 1] if place else None
     for version in versions[place:]:
         replaced_rows = before is None or before.rows > 0
-        begins_behind = version.start_offset >= max(1, offset)
-        if version.operation in _REPLACING and begins_behind and replaced_rows:
+        is_after = version.start_offset >= max(1, offset)
+        if version.operation in _REPLACING and is_after and replaced_rows:
             return version
         before = version
     return None
@@ -215,10 +198,7 @@ def committed_ms(versions: Sequence[VersionInterval], offset: int) -> int:
 
 
 def log_deleted(name: str, unread_rows: int | None) -> DataLossError:
-    """The error for a log that was deleted.
-
-    `unread_rows` is the number of lost rows that the query saw; None when it saw none.
-    """
+    """The error for a log that was deleted; `unread_rows` is None when the query saw none."""
     if unread_rows is None:
         lost = "any rows that it had not read are lost"
     elif unread_rows:

@@ -11,6 +11,7 @@ from ledgerlog_spark.arrow.conform import Conformer
 from ledgerlog_spark.arrow.spark_types import arrow_schema_of
 from ledgerlog_spark.arrow.stream_codec import decode_schema
 from ledgerlog_spark.datasource.case_rule import reject_unknown_columns
+from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.errors import SchemaMismatchError
 from ledgerlog_spark.protocol.log.read.view import LogView
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogSnapshot
@@ -19,15 +20,11 @@ _logger = logging.getLogger(__name__)
 
 
 class StreamSchemas:
-    """The known columns of a stream's logs."""
+    """The known columns of a stream's logs, for a query of the columns in `schema_json`."""
 
-    def __init__(
-        self, schema_json: str, columns: Sequence[str] | None, *, include_metadata: bool
-    ) -> None:
-        """Takes the query's columns, as JSON of a schema, and the options of the same names."""
+    def __init__(self, schema_json: str, options: SourceOptions) -> None:
         self._target = arrow_schema_of(schema_json)
-        self._include_metadata = include_metadata
-        self._is_chosen = columns is not None
+        self._options = options
         self._checked: dict[str, int] = {}
         self._known: dict[str, set[str]] = {}
         self._new: dict[str, tuple[str, ...]] = {}
@@ -47,9 +44,9 @@ class StreamSchemas:
                 pa.RecordBatch.from_pylist([], schema=schema)
             )
         except SchemaMismatchError as error:
-            what = error.message.rstrip(".")
+            reason = error.message.rstrip(".")
             raise SchemaMismatchError(
-                f"log {view.name!r} does not fit the columns of the query: {what}. "
+                f"log {view.name!r} does not fit the columns of the query: {reason}. "
                 f"An overwrite replaced the log's columns (overwriteSchema), or this is another "
                 f"log than those that the query began with, or the query's own schema: leave the "
                 f"log out, or read it by a separate query.",
@@ -57,14 +54,14 @@ class StreamSchemas:
             ) from error
         known = self._known.setdefault(view.log_id, {*schema.names, *self._target.names})
         new = tuple(name for name in schema.names if name not in known)
-        if new and not self._is_chosen:
+        if new and self._options.columns is None:
             self._new[view.name] = new
             _logger.warning("%s", new_columns_notice(view.name, new))
         self._checked[view.log_id] = view.schema_id
 
     def reject_unknown(self, logs: Iterable[LogSnapshot]) -> None:
         """Errors as of `reject_unknown_columns`; `logs` are those that the query begins with."""
-        reject_unknown_columns(self._target, logs, include_metadata=self._include_metadata)
+        reject_unknown_columns(self._target, logs, include_metadata=self._options.include_metadata)
 
     def new_columns(self, name: str) -> tuple[str, ...]:
         """Columns that the log of that name got after the query began."""

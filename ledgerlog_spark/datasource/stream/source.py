@@ -24,7 +24,6 @@ from ledgerlog_spark.datasource.schemas import with_records_schema
 from ledgerlog_spark.datasource.stream.admission import Backlog, Limits, admitted
 from ledgerlog_spark.datasource.stream.position import (
     LogOffset,
-    Rules,
     check_checkpoint,
     log_deleted,
     log_made_again,
@@ -62,16 +61,12 @@ class LedgerStream:
         *,
         parallelism: int = 1,
     ) -> None:
-        """A source of the schema that Spark wants, given as JSON."""
         self._client = client
         self._options = options
         self._parallelism = parallelism
-        self._rules = Rules(options.fail_on_data_loss, options.on_overwrite)
         self._selection = options.selection
         self._logs = WatchedLogs(client, self._selection)
-        self._schemas = StreamSchemas(
-            schema_json, options.columns, include_metadata=options.include_metadata
-        )
+        self._schemas = StreamSchemas(schema_json, options)
         self._ends: dict[str, LogOffset] | None = None
         self._initial: dict[str, LogOffset] | None = None
         self._reported: dict[str, LogOffset] = {}
@@ -122,7 +117,8 @@ class LedgerStream:
         ends = dict(start)
         backlogs = []
         current = self._logs.current()
-        for name in sorted({*current, *self._selected(start)}):
+        selected = (name for name in start if name in self._selection)
+        for name in sorted({*current, *selected}):
             log = current.get(name)
             if log is None:
                 self._reject_deletion(name, self._unread(name, start))
@@ -169,7 +165,7 @@ class LedgerStream:
         if not self._has_planned and start == self._initial:
             start = self._first_start(start, end)
         # A batch that was logged before an overwrite is still read: its rows are kept.
-        rules = replace(self._rules, on_overwrite=CONTINUE)
+        rules = replace(self._options, on_overwrite=CONTINUE)
         scans, starts, ends = [], {}, {}
         for name, until in sorted(end.items()):
             since = start.get(name)
@@ -201,9 +197,6 @@ class LedgerStream:
         """End the watches."""
         self._logs.close()
 
-    def _selected(self, start: Offsets) -> list[str]:
-        return [name for name in start if name in self._selection]
-
     def _begun(self, log: WatchedLog) -> LogOffset:
         """The place where the log begins by the options."""
         read = self._options
@@ -231,14 +224,14 @@ class LedgerStream:
     def _backlog(self, log: WatchedLog, position: LogOffset | None) -> Backlog | LogOffset:
         """The unread rows of a log, or its first position when it has none yet."""
         if position is None or position.log_id != log.log_id:
-            if position is not None and self._rules.fail_on_data_loss:
+            if position is not None and self._options.fail_on_data_loss:
                 raise log_made_again(log.name, old_id=position.log_id, new_id=log.log_id)
             view = log.view(END)
             self._accept(view)
             return LogOffset(log.log_id, view.start_offset)
         view = log.view(position.offset, seen_offset=position.offset)
         accepted = self._accepted.get(log.log_id)
-        first = readable_from(view, position.offset, self._rules, accepted_version=accepted)
+        first = readable_from(view, position.offset, self._options, accepted_version=accepted)
         self._accept(view)
         end = view.end_offset
         if self._ends is not None:
@@ -270,7 +263,7 @@ class LedgerStream:
         return max(0, seen.offset - position.offset)
 
     def _reject_deletion(self, name: str, unread_rows: int | None) -> None:
-        if self._rules.fail_on_data_loss:
+        if self._options.fail_on_data_loss:
             raise log_deleted(name, unread_rows)
         if name not in self._passed_over:
             self._passed_over.add(name)

@@ -11,11 +11,10 @@ import logging
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.datasource.options.values import LogSelection
 from ledgerlog_spark.datasource.stream.position import committed_ms
 from ledgerlog_spark.errors import LedgerLogError, LogNotFoundError
@@ -38,15 +37,15 @@ LOOKS_MAX = 4096
 _logger = logging.getLogger(__name__)
 
 
-def patiently(ask: Callable[[], T]) -> T:
-    """The result of `ask`, retried for a minute while its failure may pass.
+def patiently(request: Callable[[], T]) -> T:
+    """The result of a request, retried for a minute while its failure may pass.
 
     An error of a source ends the query.
     """
     began = time.monotonic()
     for failures in itertools.count(1):
         try:
-            return ask()
+            return request()
         except LedgerLogError as error:
             delay_ms = PATIENCE.delay_ms(failures, (time.monotonic() - began) * 1e3)
             if not error.retriable or delay_ms is None:
@@ -83,14 +82,9 @@ class ArrivalTimes:
 
 
 class WatchedLog:
-    """One log.
-
-    name: Its name.
-    log_id: Its id.
-    """
+    """One log, watched until `close`."""
 
     def __init__(self, log: BlockingLog) -> None:
-        """Watches the log from now on, until `close`."""
         self.name = log.name
         self.log_id = log.log_id
         self._log = log
@@ -107,13 +101,9 @@ class WatchedLog:
     def view(self, first_offset: int, *, is_fresh: bool = False, seen_offset: int = 0) -> LogView:
         """The log's rows from `first_offset` on, with all schemas and commit times that they need.
 
-        While the metadata store cannot be reached, the view stays as it was.
-
-        Args:
-            first_offset: The first row that may be read.
-            is_fresh: Whether it has to be current.
-            seen_offset: The known end of the log, seen by this process or an earlier one: a view
-                that ends before it is not good enough, see `Log.view`.
+        While the metadata store cannot be reached, the view stays as it was, unless it has to be
+        fresh. This process or an earlier one saw the log end at `seen_offset`: a view that ends
+        before it is read once more, see `Log.view`.
         """
         known = self._view
         if known is not None and first_offset < known.first_offset:
@@ -177,10 +167,9 @@ class WatchedLog:
 
 
 class WatchedLogs:
-    """The logs that a stream selects, while logs are created and deleted."""
+    """The logs that a stream selects; they and their names are watched until `close`."""
 
     def __init__(self, client: BlockingLogClient, selection: LogSelection) -> None:
-        """Watches the names of logs from now on, until `close`."""
         self._client = client
         self._logs = client.logs
         self._selection = selection
@@ -225,7 +214,7 @@ class WatchedLogs:
 
     def _listed(self) -> dict[str, WatchedLog]:
         if not self._is_listed:
-            self._client.run(_synchronised)
+            self._client.run(lambda client: logs_of(client).store.sync())
         names = self._selection.names
         if self._selection.pattern is not None:
             names = self._selection.among(self._logs.names())
@@ -239,18 +228,10 @@ class WatchedLogs:
                     continue
             found[name] = known
         self._is_listed = True
-        self._drop_others(found)
-        return found
-
-    def _drop_others(self, found: Mapping[str, WatchedLog]) -> None:
-        """End the watches of logs that are not selected or do not exist any more."""
-        kept = {log.log_id for log in found.values()}
-        for log_id in self._by_id.keys() - kept:
+        # The others are not selected, or do not exist any more.
+        for log_id in self._by_id.keys() - {log.log_id for log in found.values()}:
             self._by_id.pop(log_id).close()
-
-
-async def _synchronised(client: LedgerClient) -> None:
-    await logs_of(client).store.sync()
+        return found
 
 
 def _joined(

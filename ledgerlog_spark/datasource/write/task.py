@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerlog_spark.arrow.conform import Conformer
-from ledgerlog_spark.arrow.entry_splitter import EncodedEntry, EntrySplitter
+from ledgerlog_spark.arrow.entry_cutter import EncodedEntry, EntrySplitter
 from ledgerlog_spark.arrow.spark_types import arrow_schema_of, spark_schema
 from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.errors import LedgerClosedError, LedgerFencedError

@@ -1,10 +1,10 @@
-"""Names of columns and fields (ledgerlog_spark.arrow.names)."""
+"""Names of columns and fields (ledgerlog_spark.arrow.spark_types)."""
 
 from __future__ import annotations
 
 import pytest
 
-from ledgerlog_spark.arrow.names import first_double, place_of
+from ledgerlog_spark.arrow.spark_types import first_double, place_of
 
 
 @pytest.mark.parametrize(
