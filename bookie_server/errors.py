@@ -1,22 +1,4 @@
-"""The exceptions that only the bookie raises, and its exit codes.
-
-LedgerLogError
-├── BookieServerError
-│   └── StorageError                .path
-│       ├── CorruptRecordError      .path .offset_bytes .reason; something durable is damaged
-│       │   └── FreedFileError      the file was freed while it was read: look up once more
-│       ├── MissingFileError        .path
-│       ├── DiskFullError           the same call may succeed once there is room
-│       ├── TooManyFilesError       no descriptor: the same call may succeed later
-│       ├── TooManyRangesError      .ledger_id .count_max; of entries in one list
-│       └── SyncFailedError         written data may be lost; never sync that file again
-└── StartupError (ledgerlog_spark)  the bookie refuses to start
-    ├── CookieMismatchError         the data belongs to another bookie or cluster
-    ├── DirectoryLockedError        another process has the directory open
-    ├── FormatVersionError          files of a version that this program cannot read
-    ├── DamagedDirectoryError       the list of files is missing or damaged
-    └── PortInUseError
-"""
+"""The exceptions that only the bookie raises, and its exit codes."""
 
 from __future__ import annotations
 
@@ -50,6 +32,12 @@ class FreedFileError(CorruptRecordError):
     """The file was freed during the read; another lookup may succeed."""
 
     retriable = True
+
+
+def freed(name: str) -> FreedFileError:
+    """Return the error for a file that was freed or closed during a read."""
+    message = f"{name} was freed while it was read; retry"
+    return FreedFileError(message, path=name, offset_bytes=-1, reason="freed")
 
 
 class MissingFileError(StorageError):

@@ -20,7 +20,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from bookie_server.core.pieces import Piece
 from bookie_server.core.record import FileIdentity
@@ -46,8 +46,7 @@ HEAD_SIZE = _head.size + _checksum.size
 PIECES_PER_BLOCK = (BLOCK_SIZE - _block_head.size) // _piece.size
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerTotal:
+class LedgerTotal(NamedTuple):
     """The entries of one ledger in one file."""
 
     ledger_id: int
@@ -110,10 +109,6 @@ class IndexHead:
     pieces: int
     blocks_start: int  # offset of the first block in the body
 
-    def total_of(self, ledger_id: int) -> LedgerTotal | None:
-        """Return the total of a ledger, or None if the file has no entry of it."""
-        return self.totals.of(ledger_id)
-
     def block_of(self, ledger_id: int, entry_id: int) -> int | None:
         """Return the number of the only block that can hold an entry's piece, or None."""
         number = bisect_left(self.keys, (ledger_id, entry_id))
@@ -147,16 +142,7 @@ class IndexEncoder:
 
     def end_ledger(self, total: LedgerTotal) -> None:
         """Add the total of the ledger whose pieces were added last."""
-        self._totals.append(
-            _total.pack(
-                total.ledger_id,
-                total.first_entry_id,
-                total.last_entry_id,
-                total.size_bytes,
-                total.origin_newest,
-                total.pieces,
-            )
-        )
+        self._totals.append(_total.pack(*total))
 
     def _end_block(self) -> None:
         head = _block_head.pack(0, len(self._block), 0)[4:]

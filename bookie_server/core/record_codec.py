@@ -133,12 +133,12 @@ def chunk_checksums(body: Buffer, seed: int) -> tuple[int, ...]:
 def header_size_at(data: Buffer, identity: FileIdentity, offset: int) -> int:
     """Return the header size that the start of `data` claims, bounded."""
     if len(data) < FIXED_SIZE:
-        raise _damage(identity, offset, "the file ends within a record header")
+        raise damage_at(identity, offset, "the file ends within a record header")
     if bytes(data[:4]) != MAGIC:
-        raise _damage(identity, offset, "no record begins here")
+        raise damage_at(identity, offset, "no record begins here")
     size: int = _checksum.unpack_from(data, 12)[0]
     if not FIXED_SIZE <= size <= HEADER_SIZE_MAX:
-        raise _damage(identity, offset, "the header size is out of range")
+        raise damage_at(identity, offset, "the header size is out of range")
     return size
 
 
@@ -146,12 +146,12 @@ def decode_header(data: Buffer, identity: FileIdentity, offset: int) -> JournalR
     """Return the record whose header is at the start of `data`; the body is not verified."""
     header_size = header_size_at(data, identity, offset)
     if len(data) < header_size:
-        raise _damage(identity, offset, "the file ends within a record header")
+        raise damage_at(identity, offset, "the file ends within a record header")
     header = bytes(data[:header_size])
     fields = _fixed.unpack_from(header)
     plain = header[:8] + b"\0\0\0\0" + header[12:]
     if crc32c(plain, identity.seed_at(offset)) != fields[4]:
-        raise _damage(identity, offset, "the header's checksum does not match")
+        raise damage_at(identity, offset, "the header's checksum does not match")
     _, version, kind, flags, _, _, file_id, sequence, origin, durable_upto = fields[:10]
     ledger_id, first, count, stride, length, body_size, master_key, zero = fields[10:]
     chunks = (body_size + CHUNK_SIZE - 1) // CHUNK_SIZE
@@ -167,7 +167,7 @@ def decode_header(data: Buffer, identity: FileIdentity, offset: int) -> JournalR
         or header_size != FIXED_SIZE + listed * count + 4 * chunks
         or (count and not flags & FLAG_IDS_LISTED and not stride)
     ):
-        raise _damage(identity, offset, "the header's fields do not fit together")
+        raise damage_at(identity, offset, "the header's fields do not fit together")
     record = JournalRecord(JournalRecordKind(kind), ledger_id, master_key=master_key)
     record.flags = flags & ~(FLAG_IDS_LISTED | FLAG_LENGTHS_LISTED)
     place = FIXED_SIZE
@@ -184,7 +184,7 @@ def decode_header(data: Buffer, identity: FileIdentity, offset: int) -> JournalR
     else:
         record.lengths = (length,) * count
     if count and sum(record.lengths) != body_size:
-        raise _damage(identity, offset, "the lengths do not add up to the body")
+        raise damage_at(identity, offset, "the lengths do not add up to the body")
     record.chunk_checksums = struct.unpack_from(f">{chunks}I", header, place)
     record.body_size = body_size
     record.sequence, record.origin_sequence, record.durable_upto = sequence, origin, durable_upto
@@ -202,10 +202,11 @@ def check_chunks(record: JournalRecord, first_chunk: int, data: Buffer) -> None:
     for number in range(count):
         chunk = view[number * CHUNK_SIZE : (number + 1) * CHUNK_SIZE]
         if crc32c(chunk, seed) != record.chunk_checksums[first_chunk + number]:
-            raise _damage(identity, record.offset, f"chunk {first_chunk + number} is damaged")
+            raise damage_at(identity, record.offset, f"chunk {first_chunk + number} is damaged")
 
 
-def _damage(identity: FileIdentity, offset: int, reason: str) -> CorruptRecordError:
+def damage_at(identity: FileIdentity, offset: int, reason: str) -> CorruptRecordError:
+    """Return the error for damaged bytes of a file."""
     return CorruptRecordError(
         f"{identity.name} at byte {offset}: {reason}",
         path=identity.name,

@@ -88,18 +88,13 @@ def entry_head(body: Buffer, offset: int) -> tuple[int, int, int]:
 
 def evenly_spaced(ids: tuple[int, ...]) -> EntryIds:
     """Return evenly spaced ids as a `range`, which takes no memory per id; others as given."""
-    if len(ids) == 1:
+    if len(ids) <= 1:
         return ids
     first, last, step = ids[0], ids[-1], ids[1] - ids[0]
     if not 0 < step <= STRIDE_MAX or last - first != step * (len(ids) - 1):
         return ids
     even = range(first, last + 1, step)
     return even if ids == tuple(even) else ids
-
-
-def add_is_well_formed(request: StoredAdd) -> bool:
-    """Return whether ids, lengths and bytes fit together."""
-    return inspect_add(request) is not None
 
 
 def inspect_add(request: StoredAdd) -> int | None:

@@ -18,21 +18,20 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import asdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bookie_server.config import BookieSettings
 from bookie_server.core.settings import StorageSettings
 from bookie_server.descriptors import CALLERS_MAX, FILES_MAX, divided, raise_limit
 from bookie_server.errors import ExitCode
 from bookie_server.service.collector import Collected, Collector
-from bookie_server.service.limits.lanes import Lanes
+from bookie_server.service.limits.lanes import Lanes, lane_gauges
 from bookie_server.service.logging import get_logger
 from bookie_server.service.membership.cookie_check import check_cookies
 from bookie_server.service.membership.ledger_records import StoreLedgerListing, StoreMetadataCheck
 from bookie_server.service.membership.registration import BookieRegistration
 from bookie_server.service.membership.session_file import SessionFile
-from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters, flat_numbers
-from bookie_server.service.metrics.gauges import bookie_gauges
+from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
 from bookie_server.service.metrics.loop_lag import LoopLag
 from bookie_server.service.metrics.server import MetricsServer
 from bookie_server.service.port_claim import claim
@@ -46,6 +45,10 @@ from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, BookieInfo
 from ledgerlog_spark.transport.allocator import keep_freed_memory
 from ledgerlog_spark.wire.registration import OPERATIONS, OPERATIONS_PROPERTY
+
+if TYPE_CHECKING:
+    from bookie_server.service.grpc.server import GrpcServer
+    from bookie_server.service.grpc.service import BookieServicer
 
 GC_THRESHOLDS: Final = (10_000, 500, 1_000)
 MALLOC_ARENAS_MAX: Final = 2
@@ -223,7 +226,7 @@ class Bookie:
                     bookie_gauges(
                         storage, v2, grpc, servicer, self._lanes, self._log_lines_dropped
                     ),
-                    lambda: flat_numbers(storage.counters),
+                    storage.counters.by_metric,
                     loop_lag,
                 ),
             )
@@ -261,6 +264,30 @@ class Bookie:
         if self._storage.failure is not None:
             self.failed.set()
         self._registration.set_read_only(read_only=not self._storage.is_writable)
+
+
+def bookie_gauges(
+    storage: LedgerStorage,
+    v2: V2Server,
+    grpc: GrpcServer,
+    servicer: BookieServicer,
+    lanes: Lanes,
+    log_lines_dropped: Callable[[], int],
+) -> dict[str, Callable[[], float]]:
+    """Return the function for each gauge's value, by the gauge's name without prefix."""
+    return {
+        "connections": lambda: v2.connections_count,
+        "ledgers": lambda: storage.ledgers_count,
+        "writable": lambda: storage.is_writable,
+        "calls": lambda: grpc.call_slots.count,
+        "calls_refused": lambda: grpc.call_slots.refused,
+        "calls_ended": lambda: grpc.call_slots.ended,
+        "watches": lambda: servicer.watch_slots.count,
+        "watches_refused": lambda: servicer.watch_slots.refused,
+        "watches_ended": lambda: servicer.watch_slots.ended,
+        "log_lines_dropped": log_lines_dropped,
+        **lane_gauges(lanes),
+    }
 
 
 async def run_bookie(

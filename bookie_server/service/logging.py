@@ -13,6 +13,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -144,13 +145,11 @@ class RateLimit:
         return record
 
 
+@dataclass(slots=True)
 class _Window:
-    __slots__ = ("began_at", "count", "suppressed")
-
-    def __init__(self, began_at: float) -> None:
-        self.began_at = began_at
-        self.count = 0
-        self.suppressed = 0
+    began_at: float
+    count: int = 0
+    suppressed: int = 0
 
 
 def black_out_secrets(

@@ -170,18 +170,15 @@ class AddPath:
     async def _check(self, ledger_id: int, master_key: bytes) -> None:
         answer: Future[Standing] = self._tasks.future()
 
-        def settle(standing: Standing) -> None:
-            resolve(answer, standing)
+        async def check() -> None:
+            resolve(answer, await self._shared.metadata.check(ledger_id))
 
-        async def ask() -> None:
-            settle(await self._shared.metadata.check(ledger_id))
-
-        async def give_up() -> None:
+        async def time_out() -> None:
             await self._tasks.sleep(self._shared.settings.metadata_check_ms)
-            settle(Standing.UNKNOWN)
+            resolve(answer, Standing.UNKNOWN)
 
-        self._tasks.spawn("metadata question", ask())
-        self._tasks.spawn("metadata deadline", give_up())
+        self._tasks.spawn("metadata read", check())
+        self._tasks.spawn("metadata deadline", time_out())
         standing = await answer
         if self._health.has_failed:
             standing = Standing.UNKNOWN

@@ -54,8 +54,8 @@ class Replayed:
     entry: FileEntry
     handle: PooledFile | None
     scan: FileScan
-    verdict: FileVerdict | None = None
     is_short: bool = False
+    verdict: FileVerdict = field(init=False)
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class Boot:
 
     async def _open_finished(self, entry: FileEntry, *, is_missing: bool) -> None:
         if is_missing:
-            self.shared.counters.boot.damaged_records += 1
+            self.shared.counters.boot_damaged_records += 1
             self.shared.health.files_in_doubt.add(entry.file_id)
             self.missing.append(entry)
             return
@@ -125,7 +125,7 @@ class Boot:
     async def _check_header(self, handle: File, entry: FileEntry) -> None:
         """Count a lost header; the MANIFEST's identity still verifies every record."""
         if not await is_intact(handle, entry):
-            self.shared.counters.boot.damaged_headers += 1
+            self.shared.counters.boot_damaged_headers += 1
 
     def _is_live(self, record: JournalRecord) -> bool:
         """Return whether a record is a run above its ledger's tombstone, once all are applied."""
@@ -151,7 +151,7 @@ class Boot:
             elif total.origin_newest > tombstone:
                 pieces = await finish(all_pieces(file, total.ledger_id))
                 last = max(piece.last for piece in pieces if piece.origin > tombstone)
-                self._take_last_entries((replace(total, last_entry_id=last),))
+                self._take_last_entries((total._replace(last_entry_id=last),))
 
     def _take_last_entries(self, totals: Iterable[LedgerTotal]) -> None:
         for total in totals:
@@ -201,10 +201,10 @@ class Boot:
                 following=scans[number + 1] if number + 1 < len(scans) else None,
             )
             file.verdict.has_damage |= file.handle is None or file.is_short
-        lost = [f for f in replayed if f.verdict is not None and f.verdict.has_damage]
-        torn = [f for f in replayed if f.verdict is not None and f.verdict.was_cut]
-        self.shared.counters.boot.torn_tails += len(torn)
-        self.shared.counters.boot.damaged_records += len(lost)
+        lost = [file for file in replayed if file.verdict.has_damage]
+        torn = [file for file in replayed if file.verdict.was_cut]
+        self.shared.counters.boot_torn_tails += len(torn)
+        self.shared.counters.boot_damaged_records += len(lost)
         if lost or torn:
             self.shared.health.check_epoch += 1
             for file in lost:
@@ -218,9 +218,8 @@ class Boot:
 
     def _apply(self, file: Replayed) -> None:
         verdict = file.verdict
-        assert verdict is not None
-        self.shared.counters.boot.replayed_records += len(verdict.kept) + len(verdict.rewritten)
-        self.shared.counters.boot.damaged_records += len(verdict.unreadable)
+        self.shared.counters.boot_replayed_records += len(verdict.kept) + len(verdict.rewritten)
+        self.shared.counters.boot_damaged_records += len(verdict.unreadable)
         for record in (*verdict.kept, *verdict.unreadable, *verdict.rewritten):
             apply(record, self.shared.state_of(record.ledger_id))
             self.shared.states.changed.add(record.ledger_id)
@@ -275,7 +274,6 @@ class Boot:
         buffers: list[Buffer] = []
         start = active.end
         for file in replayed:
-            assert file.verdict is not None
             for record in file.verdict.rewritten:
                 assert file.handle is not None
                 if record.kind is JournalRecordKind.RUN and not self._is_live(record):
@@ -289,7 +287,7 @@ class Boot:
                 record.body = None
                 if record.kind is JournalRecordKind.RUN:
                     active.index.insert(record)
-                self.shared.counters.boot.rewritten_records += 1
+                self.shared.counters.boot_rewritten_records += 1
                 if active.end - start >= self.shared.settings.group_bytes:
                     await active.handle.write_synced(start, buffers)
                     buffers, start = [], active.end
@@ -300,7 +298,6 @@ class Boot:
     async def _finish(self, file: Replayed, synced: int) -> None:
         """Write the index of a replayed file after all its data that counts."""
         verdict, handle = file.verdict, file.handle
-        assert verdict is not None
         if handle is None:
             return
         runs = [r for r in (*verdict.kept, *verdict.unreadable) if r.kind is JournalRecordKind.RUN]
@@ -343,7 +340,6 @@ class Boot:
 def _was_never_reached(file: Replayed) -> bool:
     """Return whether a file is proved to be empty: no record, and no trace of a lost one."""
     verdict = file.verdict
-    assert verdict is not None
     is_doubtful = verdict.has_damage or verdict.was_cut or verdict.unreadable
     return file.handle is not None and not file.scan.records and not is_doubtful
 

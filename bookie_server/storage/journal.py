@@ -74,7 +74,7 @@ class Journal:
         self._clock = shared.clock
         self._settings = shared.settings
         self._sequences = sequences = shared.sequences
-        self._counters = shared.counters.journal
+        self._counters = shared.counters
         self._on_durable = on_durable
         self._on_failed = on_failed
         self._queue: deque[JournalRecord] = deque()
@@ -224,7 +224,7 @@ class Journal:
 
     def _count_busy(self, began_ms: int) -> None:
         now_ms = self._clock.monotonic_ms()
-        self._counters.busy_ms += now_ms - max(began_ms, self._busy_until_ms)
+        self._counters.journal_busy_ms += now_ms - max(began_ms, self._busy_until_ms)
         self._busy_until_ms = now_ms
 
     def _wake_if_due(self) -> None:
@@ -261,14 +261,14 @@ class Journal:
             active.end = offset = offset + append_encoded(record, buffers)
             group.append(record)
         self._sequences.next_sequence = sequence
-        self._counters.bytes_written += offset - start + append_end_mark(active, buffers)
+        self._counters.journal_bytes_written += offset - start + append_end_mark(active, buffers)
         return group, stretches, start, buffers
 
     def _complete(self, group: list[JournalRecord]) -> None:
         counters = self._counters
-        counters.records += len(group)
-        counters.groups += 1
-        counters.syncs += 1
+        counters.journal_records += len(group)
+        counters.journal_groups += 1
+        counters.journal_syncs += 1
         last = group[-1]
         self._sequences.durable_sequence = last.sequence
         self.durable_ticket = last.ticket

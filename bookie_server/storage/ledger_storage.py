@@ -94,11 +94,6 @@ class LedgerStorage:
         """Whether regular adds are accepted."""
         return self._health.is_writable and not self._health.has_failed
 
-    @property
-    def in_flight_bytes(self) -> int:
-        """Bytes of adds accepted and not yet answered."""
-        return self._health.in_flight_bytes
-
     async def reclaim(self) -> None:
         """Free the finished files without live entries, and forget old tombstones.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Self
 
 from bookie_server.core.ledger_gate import Health
@@ -14,43 +14,22 @@ from bookie_server.storage.files.pool import FilePool
 
 
 @dataclass(slots=True)
-class BootCounters:
-    """Counters of a boot."""
-
-    replayed_records: int = 0
-    rewritten_records: int = 0
-    torn_tails: int = 0
-    damaged_records: int = 0
-    damaged_headers: int = 0
-    rebuilt_indexes: int = 0
-
-
-@dataclass(slots=True)
-class JournalCounters:
-    """Counters of the journal since it was opened."""
-
-    records: int = 0
-    groups: int = 0
-    bytes_written: int = 0
-    syncs: int = 0
-    busy_ms: int = 0
-
-
-@dataclass(slots=True)
-class FileCounters:
-    """Counters of files since the storage was opened."""
-
-    freed: int = 0
-    recycled: int = 0
-
-
-@dataclass(slots=True)
 class StorageCounters:
     """Counters since the storage was opened; docs/generate/metrics.py has their meanings."""
 
-    boot: BootCounters = field(default_factory=BootCounters)
-    journal: JournalCounters = field(default_factory=JournalCounters, metadata={"metric": "log"})
-    files: FileCounters = field(default_factory=FileCounters)
+    boot_replayed_records: int = 0
+    boot_rewritten_records: int = 0
+    boot_torn_tails: int = 0
+    boot_damaged_records: int = 0
+    boot_damaged_headers: int = 0
+    boot_rebuilt_indexes: int = 0
+    journal_records: int = 0
+    journal_groups: int = 0
+    journal_bytes_written: int = 0
+    journal_syncs: int = 0
+    journal_busy_ms: int = 0
+    files_freed: int = 0
+    files_recycled: int = 0
     adds: int = 0
     entries: int = 0
     add_bytes: int = 0
@@ -60,6 +39,10 @@ class StorageCounters:
     damage: int = 0
     drops: int = 0
     tombstones_forgotten: int = 0
+
+    def by_metric(self) -> dict[str, int]:
+        """Return the counts by the names of their metrics, where the journal is the log."""
+        return {name.replace("journal_", "log_"): count for name, count in asdict(self).items()}
 
 
 @dataclass(slots=True)

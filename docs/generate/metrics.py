@@ -7,9 +7,9 @@ import re
 from typing import TYPE_CHECKING
 from unittest.mock import MagicMock
 
+from bookie_server.service.lifecycle import bookie_gauges
 from bookie_server.service.limits.lanes import Lanes
-from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters, flat_numbers
-from bookie_server.service.metrics.gauges import bookie_gauges
+from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
 from bookie_server.service.metrics.loop_lag import LoopLag
 from bookie_server.storage.shared import StorageCounters
 from docs.generate.markdown import table
@@ -111,7 +111,7 @@ def families() -> list[Metric]:
     collector = ServiceCollector(
         ServiceCounters(),
         {name: lambda: 0 for name in names},
-        lambda: flat_numbers(StorageCounters()),
+        StorageCounters().by_metric,
         LoopLag(),
     )
     return list(collector.collect())

@@ -122,11 +122,11 @@ class Run:
         self.seen["add_overlap"] += counters.add_overlap
         self.seen["adds_repeated"] += counters.adds_repeated
         for mark in ("torn_tails", "rewritten_records", "replayed_records"):
-            self.seen[mark] += getattr(counters.boot, mark)
+            self.seen[mark] += getattr(counters, f"boot_{mark}")
         self.seen["drops"] += counters.drops
         self.seen["tombstones_forgotten"] += counters.tombstones_forgotten
-        self.seen["freed"] += counters.files.freed
-        self.seen["recycled"] += counters.files.recycled
+        self.seen["freed"] += counters.files_freed
+        self.seen["recycled"] += counters.files_recycled
         names = [name for name in self.machine.disk.seen_names if name.startswith("slot")]
         self.seen["rolls"] += len(names) > 4
         way = self.random.randrange(4)

@@ -152,7 +152,7 @@ def torn(machine: Machine) -> None:
         machine.scheduler.run_until(lambda: any(c.unsynced for c in contents(machine)))
         machine.lose_power()
         machine.start()
-        if machine.serving.counters.boot.torn_tails:
+        if machine.serving.counters.boot_torn_tails:
             return
     raise AssertionError("no write was torn")
 
@@ -225,7 +225,7 @@ def test_adds_that_wait_for_the_metadata_check_are_answered_within_its_time() ->
 
     machine.metadata.check = never
     assert machine.add(1, (0,)) is Code.IO_ERROR
-    assert machine.serving.in_flight_bytes == 0
+    assert machine.serving._health.in_flight_bytes == 0
     # Fences and recovery adds did not wait.
     assert machine.add(2, (0,), is_recovery=True) is Code.OK
     assert machine.fence(3)[0].is_absent
@@ -281,7 +281,7 @@ def test_any_damaged_byte_of_an_entry_log_file_is_unknown_and_never_absent(is_cl
         machine.start()
         unreadable += not check_never_wrong_and_never_absent(machine, stored)
         code = machine.add(5, (0,))
-        is_lost = machine.serving.counters.boot.damaged_records
+        is_lost = machine.serving.counters.boot_damaged_records
         assert code is Code.FENCED or is_lost, offset
         machine.crash()
         machine.start()
@@ -329,7 +329,7 @@ def test_damaged_index_is_rebuilt_from_its_records() -> None:
         machine.scheduler.run_for(50)
     assert [machine.read(1, n)[0] for n in range(60)] == [Code.OK] * 60
     assert machine.read(1, 60)[0] is Code.NO_ENTRY
-    assert machine.serving.counters.boot.rebuilt_indexes >= 2
+    assert machine.serving.counters.boot_rebuilt_indexes >= 2
 
 
 def test_any_damaged_byte_of_manifest_or_ledger_states_refuses_to_start() -> None:

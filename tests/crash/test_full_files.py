@@ -70,8 +70,8 @@ class Filled:
             stored = entry(ledger_id, entry_id, b"payload")
             assert self.machine.read(ledger_id, entry_id) == (Code.OK, stored)
         assert self.machine.read(99, 0)[0] is Code.NO_LEDGER
-        boot = self.machine.serving.counters.boot
-        assert (boot.damaged_records, boot.rebuilt_indexes) == (0, 0)
+        counters = self.machine.serving.counters
+        assert (counters.boot_damaged_records, counters.boot_rebuilt_indexes) == (0, 0)
 
 
 def test_adds_do_not_wait_for_the_index_of_a_full_file(bookie: Filled) -> None:
@@ -136,7 +136,7 @@ def test_a_clean_stop_leaves_no_full_file_without_its_index(bookie: Filled) -> N
     bookie.machine.stop()
     assert {file.state for file in bookie.machine.manifest().files} == {FileState.FINISHED}
     bookie.machine.start()
-    assert bookie.machine.serving.counters.boot.replayed_records == 0
+    assert bookie.machine.serving.counters.boot_replayed_records == 0
     bookie.check()
 
 
@@ -182,5 +182,5 @@ def test_a_lost_record_at_the_end_of_a_full_file_is_damage_though_its_index_is_m
     machine.lose_power()
     machine.disk.flip_bit(slot, end - 512, 1)
     machine.start()
-    assert machine.serving.counters.boot.damaged_records >= 1
+    assert machine.serving.counters.boot_damaged_records >= 1
     assert machine.read(99, 0)[0] is Code.IO_ERROR, "nothing absent is said"

@@ -367,7 +367,7 @@ def drop_script_into(machine: Machine, answered: Answered) -> None:
     for number in range(24):
         assert machine.add(2, (number,), b"%d" % number * 900) is Code.OK
         new[number] = entry(2, number, b"%d" % number * 900)
-    assert machine.serving.counters.files.recycled
+    assert machine.serving.counters.files_recycled
     machine.scheduler.run_for(200)
     machine.stop()
     machine.start()
@@ -388,7 +388,7 @@ def test_of_a_torn_group_everything_before_the_tear_is_kept_and_nothing_after_it
         machine.start()
         held = [machine.read(1, number)[0] is Code.OK for number in range(9)]
         assert held == sorted(held, reverse=True), (seed, held)
-        holes += machine.serving.counters.boot.torn_tails
+        holes += machine.serving.counters.boot_torn_tails
         machine.stop()
     assert holes > 5
 

@@ -62,7 +62,7 @@ class RotRun:
 
     def settle(self) -> None:
         """Let everything be answered."""
-        self.machine.scheduler.run_until(lambda: not self.machine.serving.in_flight_bytes)
+        self.machine.scheduler.run_until(lambda: not self.machine.serving._health.in_flight_bytes)
 
     def restart(self) -> None:
         if self.random.random() < 0.5:
@@ -72,8 +72,8 @@ class RotRun:
             self.machine.crash()
         self.machine.start()
         counters = self.machine.serving.counters
-        self.seen["rebuilt"] += counters.boot.rebuilt_indexes
-        self.seen["damaged"] += counters.boot.damaged_records
+        self.seen["rebuilt"] += counters.boot_rebuilt_indexes
+        self.seen["damaged"] += counters.boot_damaged_records
         self.seen["in doubt"] += bool(self.machine.serving._health.files_in_doubt)
 
     def rot(self) -> bool:
@@ -151,7 +151,7 @@ class RotRun:
                 if code is Code.OK:
                     model.acked[ledger_id, entry_id] = {entry(ledger_id, entry_id, data[32:]): 0}
                     self.seen["added again"] += 1
-        left = self.machine.serving.in_flight_bytes
+        left = self.machine.serving._health.in_flight_bytes
         if left:
             raise ViolationError(f"{left} bytes are in flight, and everything is answered")
 

@@ -330,7 +330,7 @@ MUTATIONS = [
     ),
     Mutation(
         "other_connections_of_a_peers_address_are_closed",
-        f"{SERVICE}/grpc/peer_sockets.py",
+        f"{SERVICE}/grpc/stuck_calls.py",
         "        and connection.laddr.port == local_port\n",
         "",
         "the data connection of a client is closed that has the same port there",

@@ -216,8 +216,8 @@ _ORDER = [
     Mutation(
         "index_is_not_synced",
         f"{STORAGE}/files/keeper.py",
-        "        await full.handle.datasync()\n        self._shared.counters.journal.syncs += 1\n",
-        "        self._shared.counters.journal.syncs += 1\n",
+        "        await full.handle.datasync()\n        self._shared.counters.journal_syncs += 1\n",
+        "        self._shared.counters.journal_syncs += 1\n",
         "a finished file's index is gone after a power loss and has to be rebuilt",
         equivalent="mark_finished syncs the same file before the commit of the MANIFEST that is "
         "the first to call it finished, and a boot believes the MANIFEST alone; the only file that "

@@ -74,7 +74,7 @@ class StorageWithDrops(RuleBasedStateMachine):
     def restart(self, way: str) -> None:
         getattr(self.machine, way)()
         self.machine.start()
-        assert self.machine.serving.counters.boot.damaged_records == 0
+        assert self.machine.serving.counters.boot_damaged_records == 0
 
     @invariant()
     def everything_is_as_the_model_says(self) -> None:

@@ -189,7 +189,7 @@ class SimBookie:
 
     def require_nothing_in_flight(self) -> None:
         """PROTOCOL.md#V11: nobody waits for an answer, so no bytes are on their way."""
-        left = 0 if self.storage is None else self.storage.in_flight_bytes
+        left = 0 if self.storage is None else self.storage._health.in_flight_bytes
         require(not left, "V11", f"{self.name} counts {left} bytes in flight, nothing is")
 
     def stop(self, *, power: bool) -> None:

@@ -54,7 +54,9 @@ class GrpcServer:
         self.receiving_slots = FairSlots(RECEIVING_CALLS_MAX)
         message_size_bytes_max = settings.frame_size_bytes_max + MESSAGE_OVERHEAD_BYTES
         self._server = grpc.aio.server(
-            interceptors=(CallBounds(self.call_slots, self.receiving_slots, servicer.end_stuck),),
+            interceptors=(
+                CallBounds(self.call_slots, self.receiving_slots, servicer.stuck_calls.end),
+            ),
             options=(
                 ("grpc.max_receive_message_length", REQUEST_SIZE_BYTES_MAX),
                 ("grpc.max_send_message_length", message_size_bytes_max),

@@ -1,13 +1,13 @@
 """Answers the calls of `control.proto` from storage.
 
-Runs in the loop of the v2 server, with the same storage and the same lanes. Requests are validated
-here: a bad request gets BAD_REQUEST and changes nothing.
+Runs in the loop of the v2 server, with the same storage and the same lanes. A bad request gets
+BAD_REQUEST and changes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -15,16 +15,15 @@ import grpc
 from google.protobuf.message import Message
 
 from bookie_server.core.requests import (
+    ID_MAX,
     StoredAdd,
     StoredBatchRead,
     StoredRead,
-    add_is_well_formed,
     evenly_spaced,
 )
 from bookie_server.errors import StorageError, TooManyRangesError
 from bookie_server.service.collector import Collector
 from bookie_server.service.grpc.calls import FairSlots
-from bookie_server.service.grpc.peer_sockets import close_connections
 from bookie_server.service.grpc.replies import Batches, HeldReplies, Listings
 from bookie_server.service.grpc.stream import (
     BadStreamError,
@@ -34,7 +33,7 @@ from bookie_server.service.grpc.stream import (
     complete,
     size_bytes_of,
 )
-from bookie_server.service.grpc.stuck_calls import Stuck, StuckCalls
+from bookie_server.service.grpc.stuck_calls import Stuck, StuckCalls, close_connections
 from bookie_server.service.limits.budget import Budget, Share
 from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES, Lanes
 from bookie_server.service.metrics.counters import ServiceCounters
@@ -42,7 +41,6 @@ from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import (
     FRAME_SIZE_BYTES_MAX,
-    MASTER_KEY_SIZE_BYTES,
     NO_ENTRY,
     RUN_ENTRIES_MAX,
     Code,
@@ -51,7 +49,6 @@ from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import control_pb2_grpc
 from ledgerlog_spark.wire.opcodes import number_of
 
-ID_MAX: Final = (1 << 63) - 1
 BATCH_COUNT_MAX: Final = 65_536
 """Size of the entries in one batch, as in the v2 protocol."""
 WATCHED_SIZE_BYTES_MAX: Final = 1 << 20
@@ -91,14 +88,14 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         self._batches = Batches(storage, counters, self._turns)
         self._held = HeldReplies()
         self._listings = Listings(storage, frame_size_bytes_max)
-        self._stuck = StuckCalls()
+        self.stuck_calls = StuckCalls()
         self._streams: dict[ReplyStream[Any, Any], str] = {}
         self._watches: set[asyncio.Event] = set()
         self._stopping = asyncio.Event()
 
     def serve_on(self, port: int) -> None:
         """Set the port whose connections are those of the clients."""
-        self._stuck.close_connections = partial(close_connections, port)
+        self.stuck_calls.close_connections = partial(close_connections, port)
 
     def end_streams(self) -> None:
         """Accept no further request on any stream; they end when accepted requests are answered."""
@@ -168,7 +165,13 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     ) -> pb.LacReply:
         """Returns the largest last add confirmed that this bookie has received."""
         del context
-        return await self._lac_of(request.ledger_id)
+        code, lac = Code.BAD_REQUEST, NO_ENTRY
+        if _are_ids(request.ledger_id):
+            loop = asyncio.get_running_loop()
+            answered: asyncio.Future[tuple[Code, int]] = loop.create_future()
+            self._storage.read_lac(request.ledger_id, lambda *read: resolve(answered, read))
+            code, lac = await answered
+        return pb.LacReply(code=self._counted(code), last_add_confirmed=lac)
 
     async def WriteLac(  # noqa: N802
         self, request_iterator: AsyncIterator[pb.WriteLacRequest], context: Context
@@ -338,13 +341,9 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             elif is_unfinished:
                 self._counters.connections_swept += 1
                 stream.cancel()
-        stuck = [each for each in stuck if not self._stuck.is_closing(each.peer)]
+        stuck = [each for each in stuck if not self.stuck_calls.is_closing(each.peer)]
         self._counters.connections_swept += len({each.peer for each in stuck})
-        self._stuck.end(stuck)
-
-    def end_stuck(self, calls: Collection[Stuck]) -> None:
-        """End calls whose replies the library may hold, with their connections."""
-        self._stuck.end(calls)
+        self.stuck_calls.end(stuck)
 
     def _append(self, stream: AppendStream, request: pb.AppendRequest, taken: Taken) -> None:
         request_id = request.request_id
@@ -353,28 +352,22 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             reply = pb.AppendReply(request_id=request_id, code=self._counted(code))
             stream.answer(reply, taken)
 
-        count = len(request.entry_ids)
-        if not 1 <= count <= RUN_ENTRIES_MAX:
-            answer(Code.BAD_REQUEST)
-            return
-        body = request.body
-        add = StoredAdd(
-            request.ledger_id,
-            evenly_spaced(tuple(request.entry_ids)),
-            tuple(request.lengths),
-            body,
-            request.master_key,
-            request.is_recovery,
-        )
         counters = self._counters
         counters.add_requests += 1
-        if not add_is_well_formed(add):
-            answer(Code.BAD_REQUEST)
-            return
-        counters.add_entries += count
-        counters.add_bytes += len(body)
+        counters.add_entries += len(request.entry_ids)
+        counters.add_bytes += len(request.body)
         counters.recovery_requests += request.is_recovery
-        self._storage.add(add, answer)
+        self._storage.add(
+            StoredAdd(
+                request.ledger_id,
+                evenly_spaced(tuple(request.entry_ids)),
+                tuple(request.lengths),
+                request.body,
+                request.master_key,
+                request.is_recovery,
+            ),
+            answer,
+        )
 
     def _read(self, stream: ReadStream, request: pb.ReadRequest, taken: Taken) -> None:
         request_id = request.request_id
@@ -396,10 +389,6 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             stream.answer(reply, (share, held_bytes))
 
         self._counters.read_requests += 1
-        is_key = len(request.fence_key) in (0, MASTER_KEY_SIZE_BYTES)
-        if not _are_ids(request.ledger_id) or request.entry_id < NO_ENTRY or not is_key:
-            answer(Code.BAD_REQUEST, None)
-            return
         self._counters.fence_requests += bool(request.fence_key)
         self._storage.read(
             StoredRead(
@@ -418,21 +407,9 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             reply = pb.WriteLacReply(request_id=request_id, code=self._counted(code))
             stream.answer(reply, taken)
 
-        is_key = len(request.master_key) == MASTER_KEY_SIZE_BYTES
-        if not _are_ids(request.ledger_id, request.last_add_confirmed) or not is_key:
-            answer(Code.BAD_REQUEST)
-            return
         self._storage.write_lac(
             request.ledger_id, request.last_add_confirmed, request.master_key, answer
         )
-
-    async def _lac_of(self, ledger_id: int) -> pb.LacReply:
-        if not _are_ids(ledger_id):
-            return pb.LacReply(code=self._counted(Code.BAD_REQUEST), last_add_confirmed=NO_ENTRY)
-        answered: asyncio.Future[tuple[Code, int]] = _future()
-        self._storage.read_lac(ledger_id, lambda code, lac: resolve(answered, (code, lac)))
-        code, lac = await answered
-        return pb.LacReply(code=self._counted(code), last_add_confirmed=lac)
 
     def _counted(self, code: Code) -> Any:
         """Count `code` as an answer; returns its number."""
@@ -447,7 +424,3 @@ def _host_of(context: Context) -> str:
 
 def _are_ids(*ids: int) -> bool:
     return all(0 <= number <= ID_MAX for number in ids)
-
-
-def _future() -> asyncio.Future[Any]:
-    return asyncio.get_running_loop().create_future()

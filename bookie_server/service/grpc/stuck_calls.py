@@ -1,19 +1,28 @@
 """Ends calls whose replies are not taken, while other calls wait for their bytes or places.
 
 Their connections are closed first: the library keeps a reply that is being sent until then, even
-if its call was ended. The bytes of such a call stay counted until its connection is closed.
+if its call was ended. The bytes of such a call stay counted until its connection is closed. The
+library cannot close a single connection, so that is done through its descriptor.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+import contextlib
+import ipaddress
+import os
+import socket
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote
+
+import psutil
 
 from bookie_server.service.logging import get_logger
 
 PEERS_LOGGED_MAX: Final = 10
+Address = tuple[str, int]
 
 _logger = get_logger("grpc")
 
@@ -68,3 +77,52 @@ class StuckCalls:
             self._closing = set()
             for call in calls:
                 call.end()
+
+
+def close_connections(local_port: int, peers: Iterable[str]) -> int:
+    """Shut down this process's connections from some peers to a port; returns their number.
+
+    Takes milliseconds. gRPC names peers as `ipv4:127.0.0.1:4711`, `ipv6:%5B::1%5D:4711`.
+    """
+    addresses = {address_of(peer) for peer in peers}
+    return sum(
+        _shut_down(connection.fd, address)
+        for connection in psutil.Process().net_connections(kind="tcp")
+        if connection.status != psutil.CONN_LISTEN
+        and connection.laddr.port == local_port
+        and (address := _plain(*connection.raddr)) in addresses
+    )
+
+
+def address_of(peer: str) -> Address:
+    """Return host and port of a peer, as gRPC names it."""
+    host, _, port = unquote(peer).partition(":")[2].rpartition(":")
+    return _plain(host.strip("[]"), int(port))
+
+
+def _shut_down(descriptor: int, address: Address) -> bool:
+    """Shut a descriptor down; returns whether it was still a connection with this peer."""
+    try:
+        # The library may have closed it since, and its number may belong to another file now.
+        duplicate = os.dup(descriptor)
+    except OSError:
+        return False
+    try:
+        connection = socket.socket(fileno=duplicate)
+    except OSError:
+        os.close(duplicate)
+        return False
+    with connection, contextlib.suppress(OSError):
+        is_internet = connection.family in (socket.AF_INET, socket.AF_INET6)
+        if is_internet and _plain(*connection.getpeername()[:2]) == address:
+            connection.shutdown(socket.SHUT_RDWR)
+            return True
+    return False
+
+
+def _plain(host: str, port: int) -> Address:
+    """Return one form of each address: IPv4 within IPv6 becomes IPv4."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        address = address.ipv4_mapped or address
+    return str(address), port

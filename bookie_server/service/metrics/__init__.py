@@ -1,5 +1,4 @@
 """Metrics of a bookie.
 
-- `counters`, `gauges`: those of the service. `loop_lag`: delays of the event loop. `server`: serves
-  over HTTP.
+- `counters`: those of the service. `loop_lag`: delays of the loop. `server`: serves over HTTP.
 """

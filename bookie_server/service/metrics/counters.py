@@ -6,7 +6,7 @@ The hot path increments plain integers; a collector reads them at a scrape.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -83,18 +83,6 @@ class ServiceCollector:
         )
         for name, value in self._storage().items():
             yield GaugeMetricFamily(f"ledgerlog_bookie_storage_{name}", _words(name), value=value)
-
-
-def flat_numbers(counters: object, prefix: str = "") -> dict[str, float]:
-    """Return the numbers of a dataclass and of nested dataclasses, by their joined names."""
-    numbers: dict[str, float] = {}
-    for each in fields(counters):  # type: ignore[arg-type]
-        value, name = getattr(counters, each.name), each.metadata.get("metric", each.name)
-        if is_dataclass(value):
-            numbers |= flat_numbers(value, f"{prefix}{name}_")
-        elif isinstance(value, (int, float)):
-            numbers[prefix + name] = value
-    return numbers
 
 
 def _lag_metrics(name: str, meaning: str, lags: Lags) -> Iterator[Metric]:

@@ -44,34 +44,6 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     pass its answer to `_answer`.
     """
 
-    __slots__ = (
-        "_admit",
-        "_answers",
-        "_backlog",
-        "_frames",
-        "_granted",
-        "_is_closing",
-        "_is_flush_scheduled",
-        "_is_paused",
-        "_is_resume_scheduled",
-        "_is_writing_paused",
-        "_largest_frame_bytes",
-        "_left",
-        "_shared",
-        "_transport",
-        "_waits_since",
-        "_written_bytes",
-        "frames_received",
-        "host",
-        "is_proven",
-        "memory",
-        "open_requests",
-        "peer",
-        "received_bytes",
-        "shares",
-        "watch",
-    )
-
     def __init__(
         self,
         shared: V2Shared,

@@ -14,12 +14,13 @@ from bookie_server.service.logging import get_logger
 from bookie_server.service.v2.connection import PeerConnection
 from bookie_server.service.v2.receive_memory import buffer_of
 from bookie_server.service.v2.requests import (
+    ADDS,
+    BATCH_READ,
     HIGH_PRIORITY,
+    OPCODE_OFFSET,
+    READ,
     RECOVERY_ADD,
-    is_add,
-    is_batch_read,
     is_control,
-    is_read,
     size_allowed,
     size_wanted,
 )
@@ -66,8 +67,6 @@ plugin when authentication is off, and their clients then continue."""
 class V2Operations(PeerConnection):
     """Carries out the requests of one peer."""
 
-    __slots__ = ("_batch_least_bytes", "_read_reserve")
-
     def __init__(
         self,
         shared: V2Shared,
@@ -80,15 +79,16 @@ class V2Operations(PeerConnection):
         self._batch_least_bytes = 0  # what the last batch was refused for
 
     def _demand(self, body: memoryview) -> tuple[Share, int]:
-        if is_add(body):
+        opcode = body[OPCODE_OFFSET]
+        if opcode in ADDS:
             if is_control(body):
                 # The entries count with the memory that they were received in.
                 return self.shares.control, REQUEST_OVERHEAD_BYTES
             return self.shares.writes, len(body) + WRITE_COST_BYTES
         share = self.shares.control if is_control(body) else self.shares.reads
-        if is_read(body):
+        if opcode == READ:
             return share, min(self._read_reserve.size_bytes, share.size_bytes_max)
-        if not is_batch_read(body):
+        if opcode != BATCH_READ:
             return self.shares.adds, REQUEST_OVERHEAD_BYTES
         # A shorter answer is valid: the peer requests the rest.
         wanted = size_wanted(body, self._shared.frame_size_bytes_max) + REQUEST_OVERHEAD_BYTES

@@ -7,15 +7,15 @@ from typing import Final
 
 from ledgerlog_spark.wire.opcodes import Flag, Opcode
 
-_OPCODE_OFFSET: Final = 1
+OPCODE_OFFSET: Final = 1
 _FLAGS_OFFSET: Final = 3
 # Plain numbers: the operators of an IntFlag cost 1.8 us each.
 RECOVERY_ADD: Final = int(Flag.RECOVERY_ADD)
 HIGH_PRIORITY: Final = int(Flag.HIGH_PRIORITY)
 _FENCE_OR_RECOVERY: Final = int(Flag.FENCE | Flag.HIGH_PRIORITY)
-_ADDS: Final = frozenset((int(Opcode.ADD), int(Opcode.ADD_RUN)))
-_READ: Final = int(Opcode.READ)
-_BATCH_READ: Final = int(Opcode.BATCH_READ)
+ADDS: Final = frozenset((int(Opcode.ADD), int(Opcode.ADD_RUN)))
+READ: Final = int(Opcode.READ)
+BATCH_READ: Final = int(Opcode.BATCH_READ)
 _BATCH_SIZE: Final = Struct(">q")
 _BATCH_SIZE_OFFSET: Final = 32
 
@@ -25,24 +25,9 @@ def is_control(body: memoryview) -> bool:
     if len(body) <= _FLAGS_OFFSET:
         return False
     flags = body[_FLAGS_OFFSET]
-    if body[_OPCODE_OFFSET] in _ADDS:
+    if body[OPCODE_OFFSET] in ADDS:
         return bool(flags & RECOVERY_ADD)
     return bool(flags & _FENCE_OR_RECOVERY)
-
-
-def is_add(body: memoryview) -> bool:
-    """Whether a frame stores entries."""
-    return body[_OPCODE_OFFSET] in _ADDS
-
-
-def is_read(body: memoryview) -> bool:
-    """Whether a frame reads one entry."""
-    return body[_OPCODE_OFFSET] == _READ
-
-
-def is_batch_read(body: memoryview) -> bool:
-    """Whether a frame reads consecutive entries."""
-    return body[_OPCODE_OFFSET] == _BATCH_READ
 
 
 def size_wanted(body: memoryview, size_bytes_max: int) -> int:

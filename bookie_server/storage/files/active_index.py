@@ -67,10 +67,6 @@ class ActiveIndex:
         """Return all pieces of a ledger in ascending order."""
         return list(self._ledgers.get(ledger_id, ()))
 
-    def ledger_ids(self) -> list[int]:
-        """Return the ledgers with records here, live or dropped, sorted."""
-        return sorted(self._ledgers)
-
     def __contains__(self, ledger_id: int) -> bool:
         """Whether there are records of a ledger here, live or dropped."""
         return ledger_id in self._ledgers

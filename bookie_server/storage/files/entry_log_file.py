@@ -5,6 +5,7 @@ Reads of damaged bytes raise CorruptRecordError.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
@@ -24,11 +25,11 @@ from bookie_server.core.record_codec import (
     CHUNK_SIZE,
     FIXED_SIZE,
     check_chunks,
+    damage_at,
     decode_header,
     header_size_at,
 )
 from bookie_server.core.slot_header import RECORDS_START
-from bookie_server.errors import CorruptRecordError
 from bookie_server.ports import File
 from bookie_server.storage.files.active_index import ActiveIndex
 from bookie_server.storage.files.pool import PooledFile
@@ -107,7 +108,7 @@ class FinishedFile:
 
     def total_of(self, ledger_id: int) -> LedgerTotal | None:
         """Return the total of a ledger, by the file's own index."""
-        return None if self.head is None else self.head.total_of(ledger_id)
+        return None if self.head is None else self.head.totals.of(ledger_id)
 
 
 def read_header(
@@ -132,14 +133,8 @@ def read_body(
     to_byte = min(record.body_size, -(-end // CHUNK_SIZE) * CHUNK_SIZE)
     data = yield Need(handle, record.offset + record.header_size + from_byte, to_byte - from_byte)
     if len(data) != to_byte - from_byte:
-        identity = record.identity
-        assert identity is not None
-        raise CorruptRecordError(
-            f"{identity.name} ends within the record at byte {record.offset}",
-            path=identity.name,
-            offset_bytes=record.offset,
-            reason="cut off",
-        )
+        assert record.identity is not None
+        raise damage_at(record.identity, record.offset, "the file ends within the record")
     check_chunks(record, first_chunk, data)
     if start == from_byte and end == to_byte:
         return data
@@ -151,12 +146,7 @@ def read_index_head(file: FinishedFile) -> Generator[Need, bytes, None]:
     offset = file.entry.finish_offset
     record = yield from read_header(file.handle, file.identity, offset)
     if record.kind is not JournalRecordKind.FINISH:
-        raise CorruptRecordError(
-            f"{file.identity.name} at byte {offset}: a finish record was expected",
-            path=file.identity.name,
-            offset_bytes=offset,
-            reason="not a finish record",
-        )
+        raise damage_at(file.identity, offset, "a finish record was expected")
     file.header_size = record.header_size
     data = yield Need(file.handle, file.body_offset, HEAD_SIZE)
     size = index_head_size(data, file.identity)
@@ -197,16 +187,9 @@ def all_pieces(file: FinishedFile, ledger_id: int) -> Generator[Need, bytes, lis
     if file.rebuilt is not None:
         return [_by_offset(piece) for piece in file.rebuilt.pieces_of(ledger_id)]
     found: list[Piece[int]] = []
-    if file.head is None or file.total_of(ledger_id) is None:
-        return found
-    first = file.head.block_of(ledger_id, -1)
-    if first is None:
-        return found
-    for number in range(first, len(file.head.keys)):
+    for number in _blocks_of(file, ledger_id):
         block = yield from read_block(file, number)
         found.extend(block.pieces_of(ledger_id))
-        if file.head.keys[number][0] > ledger_id:
-            break
     return found
 
 
@@ -216,16 +199,20 @@ def held_spans(file: FinishedFile, ledger_id: int, tombstone: int) -> Generator[
     Each block is read on its own, past the cache: there may be thousands.
     """
     spans = Spans()
-    first = None if file.head is None else file.head.block_of(ledger_id, -1)
-    if file.head is None or first is None or file.total_of(ledger_id) is None:
-        return spans
-    for number in range(first, len(file.head.keys)):
+    for number in _blocks_of(file, ledger_id):
         data = yield Need(file.handle, file.block_offset(number), BLOCK_SIZE)
         block = IndexBlock(data, number, file.identity)
         spans.extend((p.first, p.last) for p in block.pieces_of(ledger_id) if p.origin > tombstone)
-        if file.head.keys[number][0] > ledger_id:
-            break
     return spans
+
+
+def _blocks_of(file: FinishedFile, ledger_id: int) -> range:
+    """Return the numbers of the index blocks with pieces of a ledger; none without an index."""
+    if file.head is None or file.total_of(ledger_id) is None:
+        return range(0)
+    keys = file.head.keys
+    last = bisect_left(keys, (ledger_id + 1, -1))
+    return range(bisect_left(keys, (ledger_id, -1)), min(last + 1, len(keys)))
 
 
 def _by_offset(piece: Piece[JournalRecord]) -> Piece[int]:

@@ -6,8 +6,7 @@ from bookie_server.core.record import JournalRecordKind
 from bookie_server.errors import StorageError
 from bookie_server.storage.files.active_index import ActiveIndex
 from bookie_server.storage.files.entry_log_file import FinishedFile
-from bookie_server.storage.files.held import HeldFiles
-from bookie_server.storage.files.pins import Pins
+from bookie_server.storage.files.held import HeldFiles, Pins
 from bookie_server.storage.replay import Scanner
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.slices import parts
@@ -18,7 +17,7 @@ async def rebuild_index(file: FinishedFile, shared: Shared) -> None:
 
     The file stays in doubt if its records are damaged, too.
     """
-    entry, doubts, counters = file.entry, shared.health.files_in_doubt, shared.counters.boot
+    entry, doubts, counters = file.entry, shared.health.files_in_doubt, shared.counters
     doubts.add(entry.file_id)
     scan = await Scanner(file.handle, entry, entry.data_end).scan(entry.first_sequence)
     index = ActiveIndex()
@@ -29,14 +28,14 @@ async def rebuild_index(file: FinishedFile, shared: Shared) -> None:
                 index.insert(record)
         await shared.give_way()
     file.rebuilt = index
-    counters.rebuilt_indexes += 1
+    counters.boot_rebuilt_indexes += 1
     is_whole = scan.next_sequence > entry.last_sequence and not any(
         gap.record is None and gap.sequence <= entry.last_sequence for gap in scan.gaps
     )
     if is_whole and not entry.has_damage:
         doubts.discard(entry.file_id)
     else:
-        counters.damaged_records += 1
+        counters.boot_damaged_records += 1
 
 
 class IndexRebuilds:

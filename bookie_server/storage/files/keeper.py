@@ -24,8 +24,7 @@ from bookie_server.errors import DiskFullError, StorageError, TooManyFilesError
 from bookie_server.ports import Buffer, Future
 from bookie_server.storage.boot import Boot
 from bookie_server.storage.files.entry_log_file import FinishedFile, OpenFile
-from bookie_server.storage.files.held import HeldFiles
-from bookie_server.storage.files.pins import Pins
+from bookie_server.storage.files.held import HeldFiles, Pins
 from bookie_server.storage.files.pool import PooledFile
 from bookie_server.storage.files.slots import mark_finished
 from bookie_server.storage.journal import append_encoded
@@ -186,10 +185,10 @@ class FileKeeper:
         record.sequence = record.origin_sequence = full.finish_sequence
         record.durable_upto = full.finish_sequence - 1
         buffers: list[Buffer] = []
-        self._shared.counters.journal.bytes_written += append_encoded(record, buffers)
+        self._shared.counters.journal_bytes_written += append_encoded(record, buffers)
         await full.handle.write(full.end, buffers)
         await full.handle.datasync()
-        self._shared.counters.journal.syncs += 1
+        self._shared.counters.journal_syncs += 1
         entry = replace(
             full.entry,
             state=FileState.FINISHED,
@@ -278,19 +277,19 @@ class FileKeeper:
             return
         if prepared is not None:
             self.spare = prepared
-            self._shared.counters.files.recycled += prepared.is_recycled
+            self._shared.counters.files_recycled += prepared.is_recycled
         self._set_writable(is_writable=True)
 
     async def _commit_without_spare(self) -> bool:
         """Commit without a next file; returns whether that freed a slot or room for one."""
-        counters = self._shared.counters.files
-        freed = counters.freed
+        counters = self._shared.counters
+        freed = counters.files_freed
         try:
             await self.commit(None)
         except (DiskFullError, TooManyFilesError):
             # A boot can read everything from the files; the retry commits.
             return False
-        return counters.freed > freed
+        return counters.files_freed > freed
 
     async def _retry(self) -> None:
         await self._tasks.sleep(self._shared.settings.allocation_retry_ms)
@@ -355,7 +354,7 @@ class FileKeeper:
 
     async def _release(self, slot: str, *, is_kept: bool) -> None:
         """Free a slot that the durable MANIFEST lists as free, or not at all."""
-        self._shared.counters.files.freed += 1
+        self._shared.counters.files_freed += 1
         if not self.pins.are_taken or self._is_closing:
             await self._drop_file(slot, is_kept=is_kept)
             return

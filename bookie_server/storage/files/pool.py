@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from bookie_server.errors import FreedFileError, TooManyFilesError
+from bookie_server.errors import TooManyFilesError, freed
 from bookie_server.ports import Buffer, File, FileSystem, Future, Lane, Tasks
 from bookie_server.storage.wake_ups import settle
 
@@ -70,12 +70,7 @@ class FilePool:
                 await waiting
                 continue
             if file.is_closed or self._is_closed:
-                raise FreedFileError(
-                    f"{file.name} was closed while it was read; retry",
-                    path=file.name,
-                    offset_bytes=-1,
-                    reason="closed",
-                )
+                raise freed(file.name)
             file.opening = []
             try:
                 await self._reserve()

@@ -10,7 +10,7 @@ from typing import TypeVar
 from bookie_server.errors import StorageError
 from bookie_server.ports import Future, Tasks
 from bookie_server.storage.files.entry_log_file import Need
-from bookie_server.storage.files.pins import Pins
+from bookie_server.storage.files.held import Pins
 from bookie_server.storage.wake_ups import guarded, resolve
 
 R = TypeVar("R")

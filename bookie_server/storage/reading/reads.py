@@ -17,12 +17,14 @@ from typing import NamedTuple, TypeVar
 from bookie_server.core.ledger_gate import may_say_absent
 from bookie_server.core.pieces import Piece
 from bookie_server.core.record import FileIdentity, JournalRecord
+from bookie_server.core.record_codec import damage_at
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, entry_head
 from bookie_server.errors import (
     CorruptRecordError,
     FreedFileError,
     StorageError,
     TooManyRangesError,
+    freed,
 )
 from bookie_server.ports import File
 from bookie_server.storage import slices
@@ -195,12 +197,7 @@ class Reader:
         if self._keeper.has_file(identity.file_id):
             self._rebuilds.on_damage(index_of)
             return error
-        return FreedFileError(
-            f"{identity.name} was freed while it was read; retry",
-            path=identity.name,
-            offset_bytes=-1,
-            reason="freed",
-        )
+        return freed(identity.name)
 
     def read_entry(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, bytes | None]:
         """Return one stored entry, or None if no file holds it."""
@@ -284,15 +281,10 @@ class Reader:
                 assert record.identity is not None
                 raise self._damage(error, record.identity) from error
         if entry_head(data, 0)[:2] != (ledger_id, entry_id):
-            strange = CorruptRecordError(
-                f"{found.handle.name} at byte {record.offset}: the index points to another entry "
-                f"than {entry_id} of ledger {ledger_id}",
-                path=found.handle.name,
-                offset_bytes=record.offset,
-                reason="another entry",
-            )
+            assert record.identity is not None
             self._rebuilds.on_damage(None)
-            raise strange
+            reason = f"the index points to another entry than {entry_id} of ledger {ledger_id}"
+            raise damage_at(record.identity, record.offset, reason)
         return split(data, record.lengths[found.place : found.place + count])
 
     async def held(self, ledger_id: int, count_max: int = RANGES_MAX) -> Spans:

@@ -50,7 +50,7 @@ def main() -> None:
     add(2, range(3), b"recovered", is_recovery=True)
     add(4, range(2), b"in the file that is written")
     drop(4)
-    assert machine.serving.counters.files.recycled
+    assert machine.serving.counters.files_recycled
     machine.crash()
     DATA.mkdir(exist_ok=True)
     sizes = {}

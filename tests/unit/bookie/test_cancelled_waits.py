@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from bookie_server.storage.device.runtime import OsTasks
-from bookie_server.storage.files.pins import Pins
+from bookie_server.storage.files.held import Pins
 from bookie_server.storage.reading.readings import Readings
 from bookie_server.storage.wake_ups import resolve, settle
 from tests.fixtures.autojump import run_in_virtual_time

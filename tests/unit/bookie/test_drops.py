@@ -10,7 +10,7 @@ import pytest
 
 from bookie_server.core.requests import StoredRead
 from bookie_server.ports import Lane, Standing
-from bookie_server.storage.files.pins import Pins
+from bookie_server.storage.files.held import Pins
 from ledgerlog_spark.model import Code
 from tests.crash.machine import KEY, SMALL, Machine, add_request, entry
 from tests.sim.disk import SimFile
@@ -115,9 +115,9 @@ def test_dropping_what_is_unknown_or_dropped_writes_nothing() -> None:
     assert machine.drop(-1) is Code.NO_LEDGER
     filled(machine, 7, 1)
     assert machine.drop(7) is Code.OK
-    records = machine.serving.counters.journal.records
+    records = machine.serving.counters.journal_records
     assert machine.drop(7) is Code.OK
-    assert machine.serving.counters.journal.records == records
+    assert machine.serving.counters.journal_records == records
     assert list(machine.serving.ledgers()) == [7]
 
 
@@ -146,7 +146,7 @@ def test_rebuilt_index_names_no_dropped_entry_as_the_last_one() -> None:
     machine.stop()
     machine.disk.flip_bit(slot, len(machine.disk.seen_names[slot].seen) - 16_000, 3)
     machine.start()
-    assert machine.serving.counters.boot.rebuilt_indexes == 1
+    assert machine.serving.counters.boot_rebuilt_indexes == 1
     assert machine.read(7, -1) == (Code.OK, entry(7, 1, b"back"))
     assert machine.read(7, 2) == (Code.NO_ENTRY, None)
     assert machine.held(7) == [(0, 1)]
@@ -173,14 +173,14 @@ def test_files_without_live_entries_are_freed_and_their_slots_recycled() -> None
     assert set(manifest.free_slots) < finished
     assert machine.read(8, 1)[0] is Code.OK
     filled(machine, 9, 60)
-    assert machine.serving.counters.files.recycled >= 2
+    assert machine.serving.counters.files_recycled >= 2
     assert not set(machine.manifest().free_slots) & set(manifest.free_slots)
     for way in RESTARTS:
         restarted(machine, way)
         assert [machine.read(9, n)[0] for n in range(60)] == [Code.OK] * 60
         assert machine.read(9, 59) == (Code.OK, entry(9, 59, b"59" * 1_000))
         assert machine.held(7) == []
-        assert machine.serving.counters.boot.damaged_records == 0
+        assert machine.serving.counters.boot_damaged_records == 0
 
 
 def test_crash_in_a_recycled_file_does_not_take_the_file_before_for_a_torn_record() -> None:
@@ -190,10 +190,10 @@ def test_crash_in_a_recycled_file_does_not_take_the_file_before_for_a_torn_recor
     machine.reclaim()
     for number in range(80):
         assert machine.add(9, (number,), bytes(100 + 37 * number % 3_000)) is Code.OK
-        if machine.serving.counters.files.recycled:
+        if machine.serving.counters.files_recycled:
             machine.crash()
             machine.start()
-            assert machine.serving.counters.boot.torn_tails == 0
+            assert machine.serving.counters.boot_torn_tails == 0
             assert machine.manifest().check_epoch == 0
     assert machine.held(9) == [(0, 79)]
 
@@ -313,11 +313,11 @@ def test_reading_under_way_keeps_its_slot_from_being_used_again() -> None:
     filled(machine, 7, 60)
     answers, let_go = begun_read(machine)
     use_all_slots_again(machine)
-    assert machine.serving.counters.files.recycled == 0
+    assert machine.serving.counters.files_recycled == 0
     let_go()
     assert answers == [(Code.OK, entry(7, 1, b"1" * 1_000))]
     filled(machine, 9, 60, first=60)
-    assert machine.serving.counters.files.recycled > 0
+    assert machine.serving.counters.files_recycled > 0
     assert machine.serving.counters.damage == 0
 
 
@@ -329,7 +329,7 @@ def test_reading_that_meets_a_recycled_slot_looks_again_and_finds_no_damage(
     filled(machine, 7, 60)
     answers, let_go = begun_read(machine)
     use_all_slots_again(machine)
-    assert machine.serving.counters.files.recycled > 0
+    assert machine.serving.counters.files_recycled > 0
     let_go()
     assert answers == [(Code.NO_ENTRY, None)]
     assert machine.serving.counters.damage == 0
@@ -375,7 +375,7 @@ def test_tombstone_stays_while_a_live_ledger_keeps_a_file_with_dropped_records()
     machine.start()
     machine.read(8, 0)
     machine.scheduler.run_for(500)
-    assert machine.serving.counters.boot.rebuilt_indexes == 1
+    assert machine.serving.counters.boot_rebuilt_indexes == 1
     assert machine.read(8, 0)[0] is Code.OK
     assert machine.held(7) == []
     assert machine.read(7, 0) == (Code.NO_ENTRY, None)

@@ -33,7 +33,7 @@ def check_what_is_stored(machine: Machine, expected: dict[str, Any]) -> None:
         assert machine.held(int(ledger_id)) == [tuple(span) for span in held]
     for ledger_id in expected["fenced"]:
         assert machine.add(ledger_id, (50,)) is Code.FENCED
-    assert machine.serving.counters.boot.damaged_records == 0
+    assert machine.serving.counters.boot_damaged_records == 0
 
 
 def test_directory_of_the_first_version_is_read_back_whole() -> None:

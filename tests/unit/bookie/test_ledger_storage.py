@@ -134,10 +134,10 @@ def test_recovery_read_waits_for_adds_accepted_before_it() -> None:
 def test_repeated_add_writes_nothing_and_is_answered() -> None:
     machine = started()
     machine.add(7, range(4), b"same")
-    written = machine.serving.counters.journal.records
+    written = machine.serving.counters.journal_records
     assert machine.add(7, range(4), b"same") is Code.OK
     assert machine.add(7, (2,), b"same") is Code.OK
-    assert machine.serving.counters.journal.records == written
+    assert machine.serving.counters.journal_records == written
     assert machine.serving.counters.adds_repeated == 2
     assert machine.serving.counters.add_overlap == 0
 
@@ -201,14 +201,14 @@ def test_lac_that_was_told_is_heard_at_once_and_costs_no_record() -> None:
     machine.serving.announce_lac(7, 5, KEY)
     assert machine.ask(lambda done: machine.serving.read_lac(7, done)) == (Code.NO_LEDGER, -1)
     machine.add(7, range(10), lac=-1)
-    records = machine.serving.counters.journal.records
+    records = machine.serving.counters.journal_records
     machine.serving.announce_lac(7, 5, b"o" * 20)
     assert seen == []
     machine.serving.announce_lac(7, 5, KEY)
     machine.serving.announce_lac(7, 3, KEY)
     assert seen == [5]
     assert machine.ask(lambda done: machine.serving.read_lac(7, done)) == (Code.OK, 5)
-    assert machine.serving.counters.journal.records == records
+    assert machine.serving.counters.journal_records == records
 
 
 def test_lac_that_was_told_can_still_be_written_to_last() -> None:
@@ -269,7 +269,7 @@ def test_adds_beyond_the_memory_budget_are_refused_busy_and_later_taken() -> Non
     assert refused == list(range(17, 40))
     machine.scheduler.run_until(lambda: len(answers) == 40)
     assert [n for n, code in answers if code is Code.OK] == list(range(17))
-    assert machine.serving.in_flight_bytes == 0
+    assert machine.serving._health.in_flight_bytes == 0
     assert machine.add(7, (17,), bytes(60_000)) is Code.OK
 
 
@@ -344,7 +344,7 @@ def test_a_callback_that_raises_in_a_task_of_the_storage_does_not_end_the_bookie
     assert machine.host.failure is None, "a task ended"
     assert codes == [Code.OK] * 2
     assert len(reported) > 2
-    assert machine.serving.in_flight_bytes == 0
+    assert machine.serving._health.in_flight_bytes == 0
     assert machine.add(8, (1,)) is Code.OK
     assert machine.read(7, 5) == (Code.OK, entry(7, 5, bytes(1_000)))
     machine.stop()

@@ -25,8 +25,7 @@ from bookie_server.storage import journal as log_module
 from bookie_server.storage.device.runtime import OsTasks
 from bookie_server.storage.files import active_index, entry_log_file, manifest
 from bookie_server.storage.files.active_index import ActiveIndex
-from bookie_server.storage.files.held import HeldFiles
-from bookie_server.storage.files.pins import Pins
+from bookie_server.storage.files.held import HeldFiles, Pins
 from bookie_server.storage.journal import Journal
 from bookie_server.storage.reading import readings, reads
 from bookie_server.storage.reading.reads import RECORD_COST_BYTES, RecentBodies

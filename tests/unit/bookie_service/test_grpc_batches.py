@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from bookie_server.config import BookieSettings
+from bookie_server.core.requests import inspect_add
 from bookie_server.errors import TooManyRangesError
 from bookie_server.service.grpc.replies import LISTINGS_MAX, RANGE_COST_BYTES, range_size_bytes
 from bookie_server.service.grpc.server import GrpcServer
@@ -30,6 +31,8 @@ from tests.fixtures.raw_http2 import RawHttp2
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    from bookie_server.core.requests import StoredAdd
 
 MEBIBYTE = 1 << 20
 LEDGER = 7
@@ -50,6 +53,12 @@ class Storage(MemoryStorage):
         self.go_on = asyncio.Event()
         self.listing = 0
         self.ranges = 1_000
+
+    def add(self, request: StoredAdd, on_done: Callable[[Code], None]) -> None:
+        if inspect_add(request) is None:
+            on_done(Code.BAD_REQUEST)
+        else:
+            super().add(request, on_done)
 
     async def entries_held(self, ledger_id: int, count_max: int) -> Spans:
         self.listing += 1

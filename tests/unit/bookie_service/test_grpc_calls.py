@@ -16,6 +16,7 @@ from bookie_server.service.grpc import server as grpc_server
 from bookie_server.service.grpc.calls import CallBounds, FairSlots
 from bookie_server.service.grpc.server import GrpcServer
 from bookie_server.service.grpc.stream import ReplyStream, taken_of
+from bookie_server.service.grpc.stuck_calls import StuckCalls
 from bookie_server.service.limits.budget import Budget
 from ledgerlog_spark.transport import control_pb2_grpc
 from tests.fixtures.raw_http2 import RawHttp2
@@ -133,13 +134,13 @@ async def test_bytes_of_a_request_come_back_with_its_answer_when_its_stream_is_g
 class NoCalls(control_pb2_grpc.BookieServicer):
     """Answers nothing."""
 
+    def __init__(self) -> None:
+        self.stuck_calls = StuckCalls()
+
     def serve_on(self, port: int) -> None:
         """They would come to this one."""
 
     def end_streams(self) -> None:
-        """There are none."""
-
-    def end_stuck(self, calls: Collection[Stuck]) -> None:
         """There are none."""
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from bookie_server.service.grpc import peer_sockets
-from bookie_server.service.grpc.peer_sockets import address_of, close_connections
+from bookie_server.service.grpc import stuck_calls
+from bookie_server.service.grpc.stuck_calls import address_of, close_connections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,9 +77,9 @@ def test_a_descriptor_that_is_another_connections_by_now_stays_open(
         connected(listener) as named,
         connected(listener) as other,
     ):
-        shut_down = peer_sockets._shut_down
+        shut_down = stuck_calls._shut_down
         monkeypatch.setattr(
-            peer_sockets, "_shut_down", lambda _, address: shut_down(other[1].fileno(), address)
+            stuck_calls, "_shut_down", lambda _, address: shut_down(other[1].fileno(), address)
         )
         assert close_connections(listener.getsockname()[1], [peer_of(named)]) == 0
         other[1].sendall(b"x")
@@ -96,7 +96,7 @@ def test_a_descriptor_that_is_no_connections_by_now_is_left_alone(
     descriptor = pair[0].fileno() if pair else os.open(path, os.O_RDONLY)
     try:
         before = psutil.Process().num_fds()
-        assert not peer_sockets._shut_down(descriptor, ("127.0.0.1", 4711))
+        assert not stuck_calls._shut_down(descriptor, ("127.0.0.1", 4711))
         assert psutil.Process().num_fds() == before
         for end in pair[1:]:
             end.sendall(b"x")
