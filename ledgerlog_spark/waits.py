@@ -2,9 +2,9 @@
 
 A wait that nothing ends hangs a program, and no error shows where. The code that performs machine
 effects never awaits a future, an event or a queue directly: it passes a deadline to `within` or
-`Deadline`, or the reason why the wait ends to `forever`. It does not take a `TimeoutError` for its
-own deadline, because that may be another's, such as a socket's. tests/architecture/test_waits.py
-finds violations.
+`Deadline`, or the reason why the wait ends to `forever`. It does not mistake a `TimeoutError` of
+another source, such as a socket, for its own deadline. tests/architecture/test_waits.py finds
+violations.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Deadline:
         """A deadline that does not run yet.
 
         Args:
-            seconds: From when it is entered; None for no deadline.
-            late: Makes the error, which may have a cause.
+            seconds: Measured from its entry; None for no deadline.
+            late: Creates the error, which may have a cause.
         """
         self._limit = asyncio.timeout(seconds)
         self._late = late

@@ -129,7 +129,7 @@ class RateLimit:
         if method not in ("warning", "info", "debug"):
             return record
         now = self._clock()
-        # Both are words of this program, so there are few.
+        # Both are constants of this program, so there are few.
         key = record.get("subject"), record.get("event")
         window = self._events.get(key)
         if window is None:

@@ -12,7 +12,7 @@ from typing import Any
 from ledgerlog_spark.model import NO_ENTRY, Code
 
 LAC_AT = 16
-"""Where the last add confirmed lies in the header of a stored entry."""
+"""Place of the last add confirmed in the header of a stored entry."""
 
 
 class MemoryLedger:

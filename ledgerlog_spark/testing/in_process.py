@@ -33,7 +33,7 @@ from ledgerlog_spark.wire.requests import check_ids, checked_key
 
 @dataclass(frozen=True, slots=True)
 class StorageAdd:
-    """A run for a storage object; `body` is the stored entries one after the other."""
+    """A run for a storage object; `body` has the stored entries one after the other."""
 
     ledger_id: int
     entry_ids: range | tuple[int, ...]
@@ -68,8 +68,8 @@ class StorageBatchRead:
 class StorageRequests:
     """The classes that a storage object takes its requests as, called with keywords.
 
-    The defaults are for a storage that reads attributes only. A bookie's own storage takes its own
-    classes, which the client package cannot import: the caller names them.
+    The defaults are for a storage that reads attributes only. The storage of a bookie expects its
+    own classes. The client package cannot import them, so the caller passes them.
     """
 
     add: Callable[..., Any] = StorageAdd
@@ -83,7 +83,8 @@ BY_ATTRIBUTES: Final = StorageRequests()
 class BookieStorage(Protocol):
     """The interface of a bookie's storage.
 
-    Callbacks come exactly once, on the event loop's thread, possibly before the method returned.
+    Each callback is called exactly once, on the event loop's thread, possibly before the method
+    returned.
     """
 
     def add(self, request: Any, on_done: Callable[[Code], None]) -> None:
@@ -113,7 +114,7 @@ class BookieStorage(Protocol):
 class InProcessTransport:
     """Bookies of this process; implements `BookieTransport`.
 
-    A bookie that is not in the mapping when a request comes is `Code.UNAVAILABLE`.
+    A bookie that is not in the mapping at the time of a request is `Code.UNAVAILABLE`.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class InProcessTransport:
         self._deadlines = Deadlines(self._loop, _expire)
         self._watches: set[_Watch] = set()
         self._last_prepared: PreparedRun | None = None
-        # Storage may answer at once; the port promises never to before its method returned.
+        # Storage may answer immediately, but the port promises to answer after its method returned.
         finish: Callable[..., Any] = self._finish
         self._reply: Callable[..., Any] = partial(self._loop.call_soon, finish)
         self._is_closed = False
@@ -138,7 +139,7 @@ class InProcessTransport:
             LocalProtocolError: It is no run, or fits no frame; nothing was stored.
         """
         storage, prepared = self._storage(bookie_id), self._last_prepared
-        if prepared is None or prepared.request is not request:  # its bookies come in a row
+        if prepared is None or prepared.request is not request:  # a new run
             prepared = self._last_prepared = PreparedRun(request)
         pending = PendingRun(prepared, 0, on_reply)
         if storage is None:

@@ -11,7 +11,8 @@ tests/contract/test_transport.py.
 
 import os
 
-# gRPC's own handlers crash a forked child while another thread is in a call: beside an open tail a
-# quarter of the children that only meant to start a program, as Spark's gateway to Java does, died
-# before they did. Without the handlers such a child is fine. gRPC looks when it is first used.
+# gRPC's own handlers crash a forked child while another thread is in a call: beside an open tail, a
+# quarter of the children that were forked to start a program, such as Spark's gateway to Java, died
+# before they started it. Without the handlers such a child is fine. gRPC looks when it is first
+# used.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")

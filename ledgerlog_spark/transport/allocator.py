@@ -4,7 +4,7 @@ Bodies of up to megabytes, and batches of as many small entries, are allocated a
 library returns such memory to the kernel, which maps and zeroes every page at the next use.
 Measured in a bookie at 1 MiB an entry: batch reads from the page cache took 1,467 us of CPU an
 entry and take 633 us with the memory kept; adds took 801 us of user time and take 343 us. A client
-that reads entries of 1 MiB met 13 to 65 page faults an entry, and 0 to 7 with the memory kept.
+that reads entries of 1 MiB had 13 to 65 page faults an entry, and 0 to 7 if the memory is kept.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.transport.pending import Pending
 
 REQUESTS_MAX = 32_768
-"""Requests that are watched at most; a transport answers further ones `Code.BUSY`."""
+"""Maximum number of watched requests; a transport answers further ones `Code.BUSY`."""
 
 _PRUNE_SECONDS = 0.05
 """How often the whole queues are looked through while they are full."""
@@ -21,9 +21,9 @@ _PRUNE_SECONDS = 0.05
 class Deadlines:
     """Hands over the requests that ran out of time.
 
-    Requests with the same timeout expire in the order in which they came, so each timeout has a
-    queue whose head expires first. Answered requests leave with the next `trim`, unless an older
-    unanswered request of the same timeout is before them: then when that one is answered or
+    Requests with the same timeout expire in their order, so each timeout has a queue whose head
+    expires first. The next `trim` removes answered requests, unless an older unanswered request of
+    the same timeout is before them. In that case they are removed when that request is answered or
     expires, or when there are too many.
     """
 
@@ -54,7 +54,7 @@ class Deadlines:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many requests are watched as may be; further ones are to be refused."""
+        """Whether the maximum number of requests is watched; then refuse further ones."""
         if sum(map(len, self._queues.values())) < self._requests_max:
             return False
         now = self._loop.time()
@@ -88,7 +88,7 @@ class Deadlines:
                 queue.popleft()
 
     def close(self) -> list[Pending]:
-        """Watch nothing any more; the requests that were not answered."""
+        """Stop watching; returns the requests that were not answered."""
         queues, self._queues = self._queues, {}
         if self._timer is not None:
             self._timer.cancel()

@@ -73,14 +73,14 @@ class PendingRun(Pending):
 
     def __init__(self, prepared: PreparedRun, request_id: int, on_reply: port.OnAdd) -> None:
         super().__init__()
-        self.prepared: PreparedRun | None = prepared  # None once no caller waits
+        self.prepared: PreparedRun | None = prepared  # None when no caller waits any more
         self.request_id = request_id
         self._on_reply = on_reply
         self._unanswered = 0
         self._code = Code.OK
 
     def fail(self, code: Code) -> None:
-        """Reply, with OK too: an add has no other result."""
+        """Reply with this code, which may be OK: an add has no other result."""
         if self.is_open:
             self.is_open = False
             self.prepared = None

@@ -99,7 +99,8 @@ class WatchLac:
 
     Attributes:
         previous: The LAC that is known already, NO_ENTRY for none.
-        entries_size_bytes_max: Of the entries that come along with a rise; 0 for none.
+        entries_size_bytes_max: Maximum size of the entries that are sent with a new value; 0 for
+            none.
     """
 
     ledger_id: int
@@ -115,7 +116,7 @@ class LacRise:
         last_add_confirmed: Larger than in the report before.
         first_entry_id: The first entry after the last LAC reported.
         entries: Stored entries from `first_entry_id` on, digests not yet verified. They may end
-            before `last_add_confirmed`; that proves nothing about the others.
+            before `last_add_confirmed`, which proves nothing about later entries.
     """
 
     last_add_confirmed: int

@@ -1,4 +1,4 @@
-"""A run as it goes to every bookie: measured once, its small buffers joined once."""
+"""A run in the form that is sent to every bookie: measured once, small buffers joined once."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ NICENESS = 10
 
 
 def main() -> None:
-    """Keep up the logs of one cluster, at a low priority."""
+    """Maintain the logs of one cluster, at a low priority."""
     parser = argparse.ArgumentParser(prog="python -m ledgerlog_spark.upkeep", description=__doc__)
     parser.add_argument("--metadata-service-uri", help="of the cluster")
     parser.add_argument("--interval-seconds", type=float, default=INTERVAL_SECONDS)

@@ -22,7 +22,7 @@ THREAD_NAME = "ledgerlog-upkeep"
 
 
 def upkeep_after_commit(client: BlockingClient, log: str, version: int | None) -> bool:
-    """Begin a pass over one log now and then, without waiting; return whether one was begun.
+    """Begin a pass over a log if one is due, without waiting; return whether one was begun.
 
     For the process that commits the batches of a stream, whose client stays open while the process
     lives. The log's version alone determines whether a pass is due; it is None when the commit made

@@ -1,8 +1,8 @@
 """Which listed ranges are worth merging (LOGS.md#U14). Pure.
 
-A merge copies every byte of its ranges. So a background merge only takes a run in which even the
-largest range is at most a quarter: each row is then copied once for every fourfold growth of its
-range, a few times in all, however long the log exists.
+A merge copies every byte of its ranges. So the largest range of a background merge is at most a
+quarter of its bytes. Each row is then copied once for every fourfold growth of its range: a few
+times in all, however long the log exists.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 TARGET_BYTES_DEFAULT = 256 << 20
 BACKGROUND_RANGES_MIN = 64
 RUN_LEDGERS_MAX = 1_000
-"""Ledgers that one switch marks; keeps its transaction far below the store's 1 MiB."""
+"""Maximum number of ledgers that one switch marks; so its transaction is far below the store's 1
+MiB."""
 
 RUN_RANGES_MAX = 10_000
 
@@ -29,10 +30,10 @@ class MergePolicy:
     """Limits of the merges that are worth their cost.
 
     Attributes:
-        target_bytes: Most payload bytes of a merged range; ranges of more than half of it are not
+        target_bytes: Maximum payload bytes of a merged range; ranges larger than half of it are not
             merged.
         ranges_min: Shorter runs are not merged; at least 2.
-        growth: A run has at least this many times the bytes of its largest range; 1 for no limit.
+        growth: Minimum ratio of the bytes of a run to those of its largest range; 1 for no limit.
 
     Raises:
         ConfigurationError: Invalid values.
@@ -71,7 +72,7 @@ class MergeableLedger:
 def plan_merges(
     items: Sequence[Item], ledgers: Mapping[int, MergeableLedger], policy: MergePolicy
 ) -> list[tuple[Item, ...]]:
-    """Runs of neighbours, each to become one range; oldest first.
+    """Runs of neighbours that each become one range; oldest first.
 
     `items` are those of the newest version; ranges of ledgers that are not in `ledgers` are not
     merged.

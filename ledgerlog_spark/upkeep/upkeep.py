@@ -45,7 +45,8 @@ T = TypeVar("T")
 LEASE = "upkeep"
 LEASE_POLL_SECONDS = 0.5
 RELEASE_SECONDS_MAX = 30.0
-"""How long the release of the lease is retried; then an outage is over, or the session is."""
+"""Time for which the release of the lease is retried; after that, an outage or the session has
+ended."""
 
 RETENTION_STEPS_MAX = 100
 """Steps in one pass over one log, each of about 8,000 ranges; the next pass continues."""
@@ -59,7 +60,7 @@ class Kept:
         log: Its name, or the id of a deleted log.
         truncated: Result of retention; None when that failed, when the log did not exist any more,
             or when nothing can have been due since the last pass of this process.
-        merged: None when that failed, or there was nothing to merge in; or as of `truncated`.
+        merged: None if it failed or there was no log to merge in, and as for `truncated`.
         swept: None when that failed.
         errors: Errors of the failed steps; the others were done.
     """
@@ -238,7 +239,7 @@ async def _released_after(leases: Leases, error: BaseException) -> None:
 
 
 async def _released(leases: Leases, seconds: float = RELEASE_SECONDS_MAX) -> None:
-    """Release the lease, also after a short outage; else it ends with the session of ZooKeeper."""
+    """Release the lease, also after a short outage; otherwise it ends with the session."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds
     while True:

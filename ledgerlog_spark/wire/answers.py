@@ -54,7 +54,7 @@ class AddAnswer(NamedTuple):
 
 
 class ReadAnswer(NamedTuple):
-    """The stored entry, not verified, when `code` is OK; else None."""
+    """The stored entry, not verified, when `code` is OK; otherwise None."""
 
     code: Code
     ledger_id: int
@@ -73,7 +73,7 @@ class BatchReadAnswer(NamedTuple):
 
 
 class AddRunAnswer(NamedTuple):
-    """The outcome of a whole run; the request id is None from a bookie without ADD_RUN."""
+    """The outcome of a whole run; the request id is None for a bookie without ADD_RUN."""
 
     code: Code
     ledger_id: int
@@ -82,7 +82,7 @@ class AddRunAnswer(NamedTuple):
 
 
 class TellLacAnswer(NamedTuple):
-    """A TELL_LAC was not understood; one that is gets no answer."""
+    """A TELL_LAC was refused; an accepted one gets no answer."""
 
     code: Code
     ledger_id: int

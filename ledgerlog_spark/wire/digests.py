@@ -30,7 +30,7 @@ DIGEST_SIZE_BYTES: dict[DigestType, int] = {
 
 
 def crc32c(data: Buffer, seed: int = 0) -> int:
-    """CRC32C (Castagnoli) of `data`, going on from `seed`, as an unsigned 32-bit number."""
+    """CRC32C (Castagnoli) of `data`, continued from `seed`, as an unsigned 32-bit number."""
     checksum: int = _crc32c_of(data, seed)
     return checksum
 

@@ -26,14 +26,15 @@ _new_tuple = tuple.__new__
 _I64_MAX = (1 << 63) - 1
 
 FEW_ENTRIES = 3
-"""Up to this number, one by one is faster: columns cost 30 us in any case, an entry 3 us."""
+"""Up to this number, entries one by one are faster: columns cost 30 us in any case, an entry 3
+us."""
 
 EncodedEntry = tuple[bytes, Buffer]
 """Header with digest, and the payload as it was given."""
 
 
 class VerifiedEntry(NamedTuple):
-    """One entry whose digest and ids were found right."""
+    """One entry with verified digest and ids."""
 
     ledger_id: int
     entry_id: int
@@ -43,7 +44,7 @@ class VerifiedEntry(NamedTuple):
 
 
 class EntryColumns(NamedTuple):
-    """Consecutive entries whose digests and ids were found right; at least one."""
+    """Consecutive entries with verified digests and ids; at least one."""
 
     last_adds_confirmed: tuple[int, ...]
     lengths: tuple[int, ...]
@@ -183,7 +184,7 @@ class EntryCodec:
 
 
 def _decode_crc32c(batch: StoredBatch, ledger_id: int, first_entry_id: int) -> EntryColumns | None:
-    """All of a batch, column by column; None when anything is wrong with any entry.
+    """All entries of a batch, column by column; None if any entry is invalid.
 
     What `decode` checks of an entry with the default digest, at half the price.
     """

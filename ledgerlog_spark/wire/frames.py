@@ -73,8 +73,8 @@ class ChunkPool:
     """Memory to receive into, used again once no view of it is left.
 
     Fresh memory costs more than the bytes that arrive in it: its pages are mapped and zeroed one
-    by one (measured: 47 of 57 us for a frame of 64 KiB). Chunks come back while views of them are
-    still out, and the one that came back first is looked at first. Sizes are those of
+    by one (measured: 47 of 57 us for a frame of 64 KiB). Chunks are returned while views of them
+    still exist, and the chunk that was returned first is checked first. Sizes are those of
     `chunk_size_bytes`. One pool serves many splitters, all of one thread.
     """
 
@@ -86,7 +86,7 @@ class ChunkPool:
         self._size_bytes_max = size_bytes_max
 
     def take(self, size_bytes: int) -> _Chunk:
-        """A chunk of at least `size_bytes`, which no request lies in yet."""
+        """A chunk of at least `size_bytes` that holds no request yet."""
         size_bytes = chunk_size_bytes(size_bytes)
         chunks = self._chunks.get(size_bytes)
         if chunks and not chunks[0].is_shared():
@@ -95,7 +95,7 @@ class ChunkPool:
         return _Chunk(size_bytes)
 
     def give_back(self, chunk: _Chunk) -> None:
-        """Take a chunk in; views of it may still be out."""
+        """Return a chunk to the pool; views of it may still exist."""
         size_bytes = len(chunk.buffer)
         if not size_bytes:
             return
@@ -119,8 +119,8 @@ class FrameSplitter:
 
     A body stays valid as long as it is referenced: memory is received into again only when no
     view of it is left. At most one incomplete frame is held back, of up to `frame_size_max`
-    bytes. A small frame that lies across two chunks is copied once, up to where it was cut; the
-    memory handed out ends with a large one if no other fits after it.
+    bytes. A small frame across two chunks is copied once, up to the cut. The memory handed out ends
+    with a large frame if no other fits after it.
 
     Use: `n = receive_into(splitter.get_buffer())`, then `for body in splitter.received(n)`.
 
@@ -194,7 +194,7 @@ class FrameSplitter:
         return memoryview(buffer)[self._end :]
 
     def make_room(self) -> bool:
-        """Whether there is memory for the bytes that come next, obtained now where it was not."""
+        """Whether there is memory for the next bytes; obtains it if needed."""
         held = self._end - self._start
         size_bytes = len(self._chunk.buffer)
         least = wanted = 0
@@ -211,7 +211,7 @@ class FrameSplitter:
             self._has_room = True
             return True
         if wanted > self._chunk_size_bytes:
-            # Of a chunk with room for one frame only, half of every frame is copied to the next.
+            # If a chunk has room for one frame only, half of every frame is copied to the next.
             wanted = max(wanted, min(2 * wanted, _CHUNK_SIZE_BYTES_LARGE))
         best = max(wanted, self._chunk_size_bytes)
         self._has_room = self._obtain(least, best) or not least

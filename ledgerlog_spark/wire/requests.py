@@ -81,7 +81,7 @@ class AddRunRequest(NamedTuple):
 
 
 class ReadRequest(NamedTuple):
-    """Read one entry; NO_ENTRY means the last. `master_key` is there with FENCE only."""
+    """Read one entry; NO_ENTRY means the last. `master_key` is present with FENCE only."""
 
     version: int
     flags: int
@@ -104,7 +104,7 @@ class BatchReadRequest(NamedTuple):
 
 
 class TellLacRequest(NamedTuple):
-    """Pass on what the ledger's writer had confirmed; carried out or not, it gets no answer."""
+    """Announces the LAC of the ledger's writer; it gets no answer."""
 
     version: int
     flags: int
@@ -282,9 +282,8 @@ def checked_key(master_key: bytes) -> bytes:
 def decode_request(body: Buffer) -> Request:
     """One request from the body of a frame.
 
-    A request that can be delimited and has readable ids but must not be carried out is returned
-    as a `RefusedRequest` to answer: an unknown operation, a negative id, an inconsistent run, a
-    version above ours.
+    A request with readable ids that must not be executed is returned as a `RefusedRequest`, which
+    is answered: an unknown operation, a negative id, an inconsistent run, a later version.
     """
     view = memoryview(body)
     if len(view) < _HEADER.size:

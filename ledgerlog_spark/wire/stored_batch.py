@@ -1,7 +1,7 @@
-"""Stored entries that came together, in the one piece of memory that they came in.
+"""Stored entries that were received together, in one piece of memory.
 
-Small entries are read in batches, so the interpreter is kept out where it can be: entries of one
-size, which most ledgers have, are cut by one call of `struct`.
+Small entries are read in batches, so the loop over them avoids the interpreter: entries of one
+size, as in most ledgers, are cut by one call of `struct`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LENGTH = Struct(">i")
 
 LENGTH_SIZE_BYTES = _LENGTH.size
-"""Of the field before each entry."""
+"""Size of the field before each entry."""
 
 
 class StoredBatch(Sequence[bytes]):
@@ -31,7 +31,7 @@ class StoredBatch(Sequence[bytes]):
     __slots__ = ("_body", "_lengths", "_one_length", "_starts")
 
     def __init__(self, body: memoryview) -> None:
-        """The entries in `body`, whose memory is kept for as long as this is."""
+        """The entries in `body`, whose memory is kept as long as this object."""
         self._body: Buffer = body
         self._lengths: Sequence[int]
         self._starts: Sequence[int]
@@ -54,7 +54,7 @@ class StoredBatch(Sequence[bytes]):
 
     @property
     def size_bytes_min(self) -> int:
-        """Of the smallest entry; 0 without entries."""
+        """Size of the smallest entry; 0 without entries."""
         return min(self._lengths, default=0)
 
     def cut(self, *sizes: int) -> tuple[tuple[bytes, ...], ...]:

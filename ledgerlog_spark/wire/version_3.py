@@ -2,9 +2,9 @@
 
 A version 3 frame is a protobuf Request; field 1 is its BKPacketHeader: 1 version, 2 operation,
 3 transaction id. The refusal is a Response with the same header and, as field 2, a status
-(WIRE.md#version-3). Clients report EBADVERSION for the request at once, save for adds: there
-they replace the bookie and send the add again, for ever where bookies are many. What ends an add
-at once is EUA, unauthorized.
+(WIRE.md#version-3). Clients report EBADVERSION for the request immediately, except for adds: then
+they replace the bookie and resend the add, as long as there are other bookies. EUA, unauthorized,
+ends an add immediately.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.wire.protobuf.binary import encode_bytes, encode_number, fields_of
 
 FIRST_BYTE: Final = 0x0A
-"""Of a version 3 frame's body; that of a version 2 body is its version, 1 or 2."""
+"""First byte of the body of a version 3 frame; in version 2 it is the version, 1 or 2."""
 
 _HEADER: Final = 1
 _STATUS: Final = 2
@@ -31,7 +31,7 @@ _HEADER_OFFSET: Final = 2
 
 
 def refusal_of_version_3(body: memoryview) -> bytes | None:
-    """The frame that answers a version 3 request; None for a body that is none."""
+    """The frame that answers a version 3 request; None if the body is no such request."""
     if (
         len(body) <= _HEADER_OFFSET
         or body[0] != FIRST_BYTE

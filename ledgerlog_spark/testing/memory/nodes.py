@@ -135,12 +135,12 @@ class MemoryNodes:
         self.current.put("/", Node(b"", Version(0, 0), 0, 0, 0))
 
     def estimate_ms(self, age_ms_max: int | None = None) -> int:
-        """The time of the store, whose own clock this is."""
+        """The time of the store, by its own clock."""
         del age_ms_max
         return self._clock_ms()
 
     def new_session_id(self, on_expired: Callable[[], None] = lambda: None) -> int:
-        """A number that no session had before; `on_expired` is what `expire` calls."""
+        """The number of a new session; `expire` calls `on_expired`."""
         self._last_session_id += 1
         self._owners[self._last_session_id] = on_expired
         return self._last_session_id

@@ -88,7 +88,7 @@ class MemoryTree:
 
     @property
     def session_timeout_ms(self) -> int:
-        """How long waiting for another session's ephemeral node makes sense."""
+        """Longest useful wait for another session's ephemeral node."""
         return self._session_timeout_ms
 
     @property
@@ -103,7 +103,7 @@ class MemoryTree:
 
     @property
     def is_connected(self) -> bool:
-        """Whether requests go out at once; any thread may read it."""
+        """Whether requests are sent immediately; any thread may read it."""
         return self._is_connected and not self._is_closed
 
     async def is_orphaned(self) -> bool:
@@ -201,7 +201,7 @@ class MemoryTree:
         self._faults.extend(faults)
 
     def deliver_delayed(self) -> None:
-        """Carry out what `Fault.DELAYED` kept back, if its session still lives; errors are lost."""
+        """Execute the delayed requests whose session still lives; their errors are lost."""
         delayed, self._delayed = self._delayed, []
         for operations, session_id in delayed:
             if session_id == self._session_id:

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REQUEST_SIZE_BYTES_MAX: Final = 65_536
-"""Of any message that a bookie receives; ids and lengths of a run have 53,248 of them at most."""
+"""Maximum size of a message that a bookie receives; ids and lengths of a run take at most 53,248
+bytes of it."""
 
 PART_SIZE_BYTES: Final = 49_152
 PART_SIZE_BYTES_MIN: Final = 16_384
-"""Of each part of a body but the first and the last one."""
+"""Minimum size of a part of a body, except the first and the last one."""
 
 _HEAD_SIZE_BYTES: Final = 64
 """What the field `more_size_bytes` and the sizes of fields add to a request, at most."""

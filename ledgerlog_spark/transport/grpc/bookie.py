@@ -216,7 +216,7 @@ class LacWatch:
 
 
 class _Stream:
-    """One stream of numbered requests; when it breaks, all that are open are UNAVAILABLE."""
+    """One stream of numbered requests; when it breaks, all pending ones are UNAVAILABLE."""
 
     def __init__(self, bookie: GrpcBookie, method: str) -> None:
         self._bookie = bookie
@@ -231,7 +231,7 @@ class _Stream:
     def send(self, request: GrpcRequest) -> None:
         """Number a request and put it in line; BUSY when the line is full."""
         if len(self._unsent) >= UNSENT_MAX:
-            # What ran out of time waits no more, but a bookie that takes nothing left it here.
+            # Timed-out requests stay here while the bookie accepts nothing; they need no answer.
             self._unsent = deque(each for each in self._unsent if each[1].is_open)
         if len(self._unsent) >= UNSENT_MAX:
             asyncio.get_running_loop().call_soon(request.fail, Code.BUSY)
@@ -277,13 +277,14 @@ class _Stream:
 
     async def _write(self, call: Any) -> None:
         while True:
-            await forever(self._has_unsent.wait(), "a request comes, or the stream ends")
+            await forever(self._has_unsent.wait(), "a request arrives, or the stream ends")
             self._has_unsent.clear()
             while self._unsent:
                 _, request = self._unsent.popleft()
                 if request.is_open:
                     for message in self._messages(request.message):
-                        # All of them, also when it times out meanwhile: the next request is none.
+                        # Send all parts, even if the request times out in between: the bookie waits
+                        # for the rest.
                         await call.write(message)
 
     def _messages(self, message: Any) -> Iterable[Any]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MESSAGE_SIZE_BYTES_MAX: Final = FRAME_SIZE_BYTES_MAX + 65_536
 KEEPALIVE_MS: Final = 10_000
-"""A watch is silent while nothing changes: a host that is gone is noticed by pings alone."""
+"""A watch is silent while nothing changes, so only pings detect that a host has disappeared."""
 
 _CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_SIZE_BYTES_MAX),

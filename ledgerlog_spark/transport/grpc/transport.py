@@ -1,9 +1,9 @@
-"""Bookies over gRPC: the control service, and entries where nothing else passes.
+"""Bookies over gRPC: the control service, and entries where v2 cannot be used.
 
-One channel a bookie. Adds and reads go over one stream each, numbered; fencing, recovery reads and
-recovery adds over streams of their own, so that they never wait for megabytes of adds. Entries
-travel 16 to 45 times as fast over v2, whose transport uses this one for what v2 does not have: the
-last add confirmed, written, read and watched.
+One channel a bookie. Adds and reads are numbered and have one stream each. Fencing, recovery reads
+and recovery adds have streams of their own, so that they never wait for megabytes of adds. Entries
+are 16 to 45 times as fast over v2. Its transport uses this one for writes, reads and watches of the
+last add confirmed, which v2 does not have.
 """
 
 from __future__ import annotations

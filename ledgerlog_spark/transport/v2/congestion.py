@@ -14,7 +14,7 @@ _ANY_PORT: Final = 9
 
 
 async def connected_within_host(host: str, port: int) -> socket.socket | None:
-    """A connected socket where the address is one that this machine sends from; else None."""
+    """A connected socket if the address belongs to this machine, otherwise None."""
     made = _socket_within_host(host)
     if made is None:
         return None
@@ -48,10 +48,10 @@ def unpace(unconnected: socket.socket) -> None:
     """Choose a congestion control without pacing, for a socket or what a listener accepts.
 
     BBR, the default of many machines, sends by timers, at the rate that it believes the network to
-    have. Within one machine there is no network to spare and the timers are dear: appends of 64 KiB
-    to three local bookies took 9 % more CPU with it. The choice has to be made before there is a
-    connection, whose timers would stay. Never fails: if the system does not have it, nothing
-    changes.
+    have. Within one machine there is no network to protect, and the timers are expensive: appends
+    of 64 KiB to three local bookies took 9 % more CPU with it. The choice has to be made before
+    there is a connection, whose timers would stay. Never fails: if the system does not have it,
+    nothing changes.
     """
     if hasattr(socket, "TCP_CONGESTION"):
         with contextlib.suppress(OSError):

@@ -48,7 +48,7 @@ LOST_SECONDS_MAX: Final = 3.0
 WRITE_BUFFER_BYTES_MAX: Final = 1 << 20
 JOINED_BYTES_MAX: Final = 1 << 16
 UNSENT_BYTES_MAX: Final = 64 << 20
-"""Of requests that wait because the bookie takes nothing; one may go beyond."""
+"""Bytes of requests that wait because the bookie accepts nothing; one request may exceed it."""
 
 LATE_REQUESTS_MAX: Final = 10_000
 """Timed-out requests whose answers are still awaited, before the connection is given up."""
@@ -58,7 +58,7 @@ class ConnectionOwner(Protocol):
     """Callbacks of the link that made a connection."""
 
     def on_answers(self) -> None:
-        """Bytes came in, and their requests are answered."""
+        """Handles received bytes: their requests are answered."""
 
     def on_run_not_understood(self, run: PendingRun) -> None:
         """The bookie does not support ADD_RUN."""
@@ -103,8 +103,8 @@ class V2Connection(asyncio.BufferedProtocol):
         # uvloop's transports have the methods of asyncio.Transport without being of its class.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
-        # A host that vanished acknowledges nothing: the kernel then ends the connection, while one
-        # that is only slow keeps it.
+        # If a host has disappeared, the kernel ends the connection, because nothing is
+        # acknowledged. A slow host keeps its connection.
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
             peer_socket = transport.get_extra_info("socket")
             peer_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, VANISHED_AFTER_MS)
@@ -178,7 +178,7 @@ class V2Connection(asyncio.BufferedProtocol):
         return True
 
     def is_blocked(self, pending: Pending) -> bool:
-        """Whether a late answer to a timed-out request could pass for the answer to this one."""
+        """Whether a late answer to a timed-out request could be mistaken for this answer."""
         if isinstance(pending, PendingKeyed):
             return self._is_late(pending.key)
         if isinstance(pending, PendingRun) and not self.takes_runs:
@@ -201,7 +201,7 @@ class V2Connection(asyncio.BufferedProtocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the socket is gone."""
+        """Whether the socket is closed."""
         return self._lost.done()
 
     @property
@@ -225,7 +225,7 @@ class V2Connection(asyncio.BufferedProtocol):
         return late_by_id + sum(not pending.is_wanted for pending in self._by_key.values())
 
     def take_unanswered(self) -> list[Pending]:
-        """Remove and return all requests, sent and queued; runs come first."""
+        """Remove and return all requests, sent and queued; runs first."""
         unanswered: list[Pending] = list(self._by_id.values())
         for held in self._by_key.values():
             unanswered.append(held)
@@ -237,13 +237,13 @@ class V2Connection(asyncio.BufferedProtocol):
         return unanswered
 
     def abort(self) -> None:
-        """Close at once, unsent bytes and all; nothing that still arrives is looked at."""
+        """Close immediately: unsent bytes are dropped, and nothing more is read."""
         self._is_given_up = True
         if self._transport is not None:
             self._transport.abort()
 
     async def lost(self) -> None:
-        """Return once the socket is gone, which it is a turn of the loop after `abort`."""
+        """Return when the socket is closed, which is one turn of the loop after `abort`."""
         with contextlib.suppress(TimeoutError):
             await within(asyncio.shield(self._lost), LOST_SECONDS_MAX)
 

@@ -1,8 +1,8 @@
 """One lane to one bookie: look it up, connect when there is something to send, wait after failures.
 
-A request is sent on the connection that there is, or waits for the one being made. A connection
-that cannot be made fails all that wait, with `Code.UNAVAILABLE`, and so does everything until the
-next attempt is due.
+A request is sent on the existing connection, or waits for the connection that is being opened. A
+connection that cannot be made fails all that wait, with `Code.UNAVAILABLE`, and so does everything
+until the next attempt is due.
 
 A request that a late answer could be mistaken for needs another connection. The one in use is then
 *retired*: it takes no more requests, and is closed after the last request on it was answered or
@@ -75,7 +75,7 @@ class V2Link:
         self._dispatch(pending)
 
     def announce_lac(self, request: WriteLac) -> bool:
-        """Send a LAC where there is a connection whose bookie takes it; whether it was sent."""
+        """Send a LAC if a connected bookie accepts it; returns whether it was sent."""
         frame = encode_tell_lac(request.ledger_id, request.last_add_confirmed, request.master_key)
         return self._connection is not None and self._connection.announce(frame)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 RECONNECT = RetryPolicy(first_delay_ms=20, delay_max_ms=2_000, attempts_max=NO_LIMIT)
-"""Of attempts to connect a lane; requests fail during a pause."""
+"""Pauses between attempts to connect a lane; requests fail during a pause."""
 
 LINKS_MAX = 1_024
 """Links to bookies that are kept; beyond it the idle ones are closed."""
@@ -42,10 +42,9 @@ class V2Lane(Enum):
 class V2Transport:
     """Bookies over TCP; implements `BookieTransport`.
 
-    Up to three connections to each bookie, made when they are needed (`V2Lane`); of more than
-    `LINKS_MAX` the idle ones are closed. A slow read never
-    disturbs adds, recovery never waits for a writer's megabytes, and a plain read of the last entry
-    is never mistaken for a fencing one.
+    Up to three connections to each bookie, opened when they are needed (`V2Lane`). Beyond
+    `LINKS_MAX`, idle ones are closed. A slow read never disturbs adds, recovery never waits for a
+    writer's megabytes, and a plain read of the last entry is never mistaken for a fencing one.
 
     A last add confirmed is announced on the connection of adds. It is written, read and watched
     through each bookie's control service, with a channel of its own, made when it is needed.
@@ -77,7 +76,7 @@ class V2Transport:
     def add(
         self, bookie_id: str, request: port.AddRun, timeout_ms: int, on_reply: port.OnAdd
     ) -> None:
-        """Store a run: ADD_RUN where the bookie takes it, else an ADD for each entry."""
+        """Store a run: ADD_RUN if the bookie supports it, otherwise an ADD for each entry."""
         pending = PendingRun(self._prepared(request), next(self._request_ids), on_reply)
         lane = V2Lane.CONTROL if request.is_recovery else V2Lane.ADDS
         self._link(bookie_id, lane).submit(pending, timeout_ms)

@@ -1,7 +1,8 @@
 """Writes many pieces to a transport, which pauses its protocol when it holds too much of them.
 
 asyncio's own `writelines` does not pause it in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1
-(CVE-2024-12254): what a peer does not take would have no bound. `write` pauses it everywhere.
+(CVE-2024-12254): the bytes that a peer does not accept would have no bound. `write` pauses it
+everywhere.
 """
 
 from __future__ import annotations

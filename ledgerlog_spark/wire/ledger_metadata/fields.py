@@ -36,7 +36,7 @@ class LedgerFields:
     created_ms: int | None = None
     custom: dict[str, bytes] = field(default_factory=dict)
     token: int | None = None
-    unknown_fields: bytes = b""  # tags and values, as they stood in a message of format 3
+    unknown_fields: bytes = b""  # tags and values, as in a message of format 3
 
     def checked(self, format_version: int) -> LedgerMetadata:
         """The metadata that the fields describe."""

@@ -33,7 +33,7 @@ class Field(NamedTuple):
     number: int
     wire_type: WireType
     value: int | bytes  # unsigned for a varint, bytes for everything else
-    raw: bytes  # tag and value as they stood in the message
+    raw: bytes  # tag and value as in the message
 
     def as_int64(self) -> int:
         """The signed value of a varint field."""

@@ -1,7 +1,7 @@
 """The text format of Protocol Buffers, as far as BookKeeper's records need it.
 
-Fields stand as `name: value` or `name { ... }`; values are numbers, names and quoted strings with
-C escapes. Comments start with `#`. Lists, extensions and `<...>` messages are refused.
+Fields have the form `name: value` or `name { ... }`; values are numbers, names and quoted strings
+with C escapes. Comments start with `#`. Lists, extensions and `<...>` messages are refused.
 """
 
 from __future__ import annotations
