@@ -10,8 +10,7 @@ from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
-    from typing import Any
+    from collections.abc import Mapping
 
     import pyarrow as pa
 
@@ -138,17 +137,6 @@ class BlockingLogClient(BlockingClient):
 
     Every call waits until it is done. `with` closes the client at its end.
     """
-
-    def __init__(self, connect: Callable[[], Coroutine[Any, Any, LogClient]]) -> None:
-        """A connected client.
-
-        Args:
-            connect: Makes the asyncio client; called once for each process that uses this one.
-
-        Raises:
-            MetadataUnavailableError: The metadata store cannot be reached in time.
-        """
-        super().__init__(connect)
 
     @property
     def logs(self) -> BlockingLogs:

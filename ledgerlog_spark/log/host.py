@@ -77,10 +77,6 @@ class LogHost:
         """A host of one log.
 
         Args:
-            name: Name of the log, for messages.
-            log_id: Id of the log.
-            store: Store of the log's records.
-            ledgers: The client.
             keeps_pages: Whether a page, which never changes, is read once for all machines: for a
                 few machines that run one after the other on nearly the same head.
             random: Spreads retries; None for a generator of its own.

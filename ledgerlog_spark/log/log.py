@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from ledgerlog_spark.errors import LedgerNotFoundError
 from ledgerlog_spark.log.committing.commits import LogCommits
 from ledgerlog_spark.log.maintenance.log_maintenance import LogMaintenance
-from ledgerlog_spark.log.reading import committed_range, newest_view
+from ledgerlog_spark.log.reading import committed_range, open_ends
 from ledgerlog_spark.log.reading.end_watch import EndWatch
-from ledgerlog_spark.log.reading.open_ends import while_ledgers_go, with_open_ends
 from ledgerlog_spark.log.records import check_leader_log
 from ledgerlog_spark.protocol.log.properties import check_has_properties
 from ledgerlog_spark.protocol.log.read.versions import (
@@ -77,7 +76,7 @@ class Log:
         self.commits = LogCommits(host)
         self.maintenance = LogMaintenance(host, self.commits)
 
-    view = _call_of(_host, newest_view.view)
+    view = _call_of(_host, open_ends.view)
     read_range = _call_of(_host, committed_range.read_range)
     begin = _call_of(_commits, LogCommits.begin)
     open_range = _call_of(_commits, LogCommits.open_range)
@@ -120,9 +119,9 @@ class Log:
 
         async def taken() -> LogSnapshot:
             machine = SnapshotMachine(self.name, version=version)
-            return await with_open_ends(await self.host.run(machine), self.host.ledgers)
+            return await open_ends.with_open_ends(await self.host.run(machine), self.host.ledgers)
 
-        return await while_ledgers_go(taken)
+        return await open_ends.while_ledgers_go(taken)
 
     async def history(self) -> tuple[VersionInterval, ...]:
         """Every retained version, oldest first. Errors as of `state`."""

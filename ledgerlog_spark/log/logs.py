@@ -103,13 +103,7 @@ class Logs:
     ) -> Log:
         """The log of that name, made if it does not exist; durable on return.
 
-        Args:
-            name: 1 to 200 of letters, digits, `.`, `_` and `-`.
-            schema: The first schema of a log that is made, as an Arrow schema message; empty for
-                none yet.
-            properties: Properties of a new log, by option name; the others have their defaults.
-            kind: Writers of a new log: jobs that commit, or one leader at a time.
-            content: Content of a new log: rows, or records.
+        Arguments as of `create`; they are for a new log only.
 
         Raises:
             ConfigurationError: A bad name or property; nothing was done.

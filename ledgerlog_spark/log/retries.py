@@ -56,13 +56,7 @@ class Retries:
     """The retries of one machine: its number of failures, and its place in the queue."""
 
     def __init__(self, store: LogStore, log_id: str, random: Random) -> None:
-        """Starts without a failure; sends no request.
-
-        Args:
-            store: Store of the log.
-            log_id: Id of the log.
-            random: Spreads the pauses.
-        """
+        """Starts without a failure; sends no request. `random` spreads the pauses."""
         self._queue = store.queue(log_id)
         self._random = random
         self._began = asyncio.get_running_loop().time()
@@ -74,9 +68,7 @@ class Retries:
     async def after(self, outcome: MetadataOutcome, *, is_of_head: bool) -> None:
         """Wait until a retry makes sense.
 
-        Args:
-            outcome: Of the request that failed.
-            is_of_head: It would have changed the log's head.
+        `outcome` is that of the failed request, which `is_of_head` if it changes the log's head.
         """
         if outcome is not MetadataOutcome.CONFLICT:
             self._outages += 1

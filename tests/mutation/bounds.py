@@ -42,7 +42,7 @@ MUTATIONS = [
     ),
     Mutation(
         "seen_end_of_an_old_list",
-        "ledgerlog_spark/log/reading/newest_view.py",
+        "ledgerlog_spark/log/reading/open_ends.py",
         "seen = seen_offset if is_fresh else 0",
         "seen = seen_offset",
         "entries of a ledger that was closed before them count as the log's",

@@ -118,10 +118,9 @@ SUITES = {
     "ledgerlog_spark/log/reading/row_cursor": Suite(_LEADER_HOSTS, ((f"{_UNIT}/log",),)),
     "ledgerlog_spark/log/reading/record": Suite(_LEADER_HOSTS, (*_LEADER_TESTS, (f"{_UNIT}/log",))),
     "ledgerlog_spark/log/record": Suite(_LEADER_HOSTS, (*_LEADER_TESTS, (f"{_UNIT}/log",))),
-    "ledgerlog_spark/log/reading/open_ends": Suite(_LEADER_HOSTS, ((f"{_UNIT}/log",),)),
     "ledgerlog_spark/log/reading/end_watch": Suite(_LEADER_HOSTS, ((f"{_UNIT}/log",),)),
     "ledgerlog_spark/log/maintenance/check": Suite(("leader", "log"), _LOG_TESTS),
-    "ledgerlog_spark/log/reading/newest_view": Suite(("leader", "log"), _LOG_TESTS),
+    "ledgerlog_spark/log/reading/open_ends": Suite(("leader", "log", *_LEADER_HOSTS), _LOG_TESTS),
     "ledgerlog_spark/log/reading/record_reader": Suite(("leader", "handles"), _LOG_TESTS),
     "ledgerlog_spark/log/": Suite(("log",), _LOG_TESTS),
     "ledgerlog_spark/metadata/ledgers/": Suite(

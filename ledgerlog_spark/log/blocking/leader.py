@@ -70,14 +70,7 @@ class BlockingLeader(BlockingAppends[Leader]):
     def append_many_async(
         self, records: Sequence[bytes | bytearray | memoryview]
     ) -> AddFuture[Positions]:
-        """A `concurrent.futures.Future` of the positions; its errors are those of `append`.
-
-        Blocks only while the settings' backlog of appends waits to be sent.
-
-        Raises:
-            LocalProtocolError: As of `append_async`. Nothing was appended.
-            LogKindError: The log takes rows. Nothing was appended.
-        """
+        """A `concurrent.futures.Future` of the positions; like `append_async`."""
         return self._append_all(self._twin.content.records(records))
 
     @documented_by(Leader.append_rows)

@@ -156,15 +156,8 @@ class LogCommits:
     ) -> StagedLedger:
         """A new ledger, registered for the job; its schema message is being sent.
 
-        Args:
-            job: As `begin` made it.
-            schema_message: Entry 0; None for the job's own schema.
-            ledger_id: From `new_ledger_ids`, each once; None takes a new one.
-
-        Raises:
-            ProducerFencedError: A later run took over; the job cannot commit any more.
-            NotEnoughBookiesError: Fewer writable bookies than the log's ensemble size.
-            MetadataUnavailableError: The metadata store cannot be reached.
+        `ledger_id` is from `new_ledger_ids`, each once; None takes a new one. Other arguments and
+        errors as of `open_range`.
         """
         properties = LogProperties.from_mapping(job.properties)
 
@@ -184,37 +177,16 @@ class LogCommits:
         return ledger
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        """Rising ids for `open_ledger`, unique in the cluster; each is used once.
-
-        Args:
-            count: 1 to 64.
-
-        Raises:
-            MetadataUnavailableError: None were taken.
-        """
+        """1 to 64 rising ids for `open_ledger`, unique in the cluster; each is used once."""
         return await self._ledgers.new_ledger_ids(count)
 
     async def join(self, job: Job) -> Joined:
-        """Take over as the producer of a stream's job, or find that its run has done so.
-
-        Raises:
-            StaleCheckpointError: The batch id went back.
-            ProducerFencedError: A later run took over.
-            ConfigurationError: A bad app.
-        """
+        """Take over as the producer of a stream's job, or find that its run has done so."""
         checked_app(job.app)
         return await self.take_over(job)
 
     async def seal_before(self, app: str, epoch: int) -> int:
-        """Seal the producer's open ledgers of epochs before `epoch`; counts them (LOGS.md#P6).
-
-        Args:
-            app: The producer.
-            epoch: Epoch of the run that took over.
-
-        Raises:
-            MetadataError: The registrations could not be read.
-        """
+        """Seal the producer's open ledgers of epochs before `epoch`; counts them (LOGS.md#P6)."""
         older = await self._producers.registered_before(self._log_id, app, epoch)
         return (await seal_open(older, self._host)).sealed
 

@@ -75,13 +75,10 @@ class Leader:
         content: LeaderRecords | LeaderRows,
         truncate: Callable[[int], Awaitable[object]],
     ) -> None:
-        """A leader that does not lead yet; call `open` first.
+        """A leader that does not lead yet; `open` comes first.
 
-        Args:
-            log: Runs requests for the log's records.
-            settings: Linger and backlog are those of ledgers.
-            content: Checks appends, and makes entries of them: records or rows.
-            truncate: Truncates the list of the log at an offset.
+        `log` runs requests for the log's records. Linger and backlog in `settings` are those of
+        ledgers. `truncate` truncates the list of the log at an offset.
         """
         self.name = log.name
         self.log_id = log.log_id

@@ -109,8 +109,7 @@ class LogMaintenance:
             ConcurrentCommitError: Other changes were faster. Not definite when the log begins at
                 the offset already, and the sweeper has to delete the rows below.
             MetadataUnknownError: Not definite; a retry is safe.
-            LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
-                the change was sent.
+            LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
         """
         offset = offset_of(position, self._log_id, self._name)
         machine = TruncateMachine(self._name, offset=offset, token=uuid.uuid4().hex)
@@ -143,8 +142,7 @@ class LogMaintenance:
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: Others changed the log all the time; retriable.
             MetadataUnknownError: Not definite; a retry is safe.
-            LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
-                the change was sent.
+            LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
         """
         state = await self._state()
         properties = LogProperties.from_mapping(state.head.properties)
@@ -210,8 +208,7 @@ class LogMaintenance:
             ConfigurationError: An unknown or fixed name, or invalid values. Nothing was changed.
             LogNotFoundError: The log was deleted.
             MetadataUnknownError: Not definite; a retry is safe.
-            LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
-                the change was sent.
+            LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
         """
         machine = PropertiesMachine(self._name, changes, token=uuid.uuid4().hex)
         return await self._host.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
@@ -241,8 +238,7 @@ class LogMaintenance:
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: Other changes were faster.
             MetadataUnknownError: Not definite; a retry is safe.
-            LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
-                the change was sent.
+            LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
         """
         checker = LogChecker(self._host)
         orphans = await checker.orphans()
@@ -261,8 +257,7 @@ class LogMaintenance:
         Raises:
             LogNotFoundError: It is deleted already.
             MetadataUnknownError: Not definite; a retry is safe.
-            LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
-                the change was sent.
+            LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
         """
         async with self._host.retries() as retries:
             for _ in range(DELETE_ATTEMPTS_MAX):

@@ -114,15 +114,7 @@ class PassClock:
         self._now_ms: int | None = None
 
     async def now_ms(self, log_id: str) -> int:
-        """The store's time.
-
-        Args:
-            log_id: Id of the log through which it is read, if it was not read yet.
-
-        Raises:
-            LogNotFoundError: That log is gone.
-            MetadataError: The store failed.
-        """
+        """The store's time; it is read through that log, if it was not read yet."""
         if self._now_ms is None:
             self._now_ms = await self._store.now_ms(log_id)
         return self._now_ms

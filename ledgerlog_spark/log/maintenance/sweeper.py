@@ -99,12 +99,9 @@ class Sweeper:
         """A sweeper of the logs of one cluster.
 
         Args:
-            store: The store of logs.
-            ledgers: The ledgers of the same cluster.
             pages_grace_ms: Pages younger than this stay.
             memory: Findings of earlier passes; without it each pass reads everything.
             clock: Clock of this pass, for all its logs; without it each step reads the store's.
-            random: Spreads retries; None for a generator of its own.
         """
         self._store = store
         self._ledgers = ledgers

@@ -97,12 +97,9 @@ class RowCutter:
         """A cutter that has seen no row yet.
 
         Args:
-            log: Name, for messages.
-            ledger_id: The ledger.
             entry_ids: The entries that are read, without the index entry.
             range_offset: Offset of the listed range's first row.
             rows: Rows of the listed range that the entries hold, half-open; None when unknown.
-            wanted: Wanted offsets.
         """
         self.next_entry_id = entry_ids.start
         self._log = log

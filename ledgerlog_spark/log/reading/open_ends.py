@@ -1,6 +1,6 @@
-"""The readable entries of a leader log's open ledgers (LOGS.md#G9).
+"""The present rows of a log, and the readable entries of open ledgers (LOGS.md#G9).
 
-The head lists these ledgers without an end, because only their bookies have it. Here each one ends
+The head lists open ledgers without an end, because only their bookies have it. Here each one ends
 at its present last add confirmed, and becomes an item like any other. A ledger after one that still
 gets appends is not read, so the result never has a gap.
 
@@ -22,11 +22,13 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.leader.entry import decode_entry_header
-from ledgerlog_spark.protocol.log.state.records import Item
+from ledgerlog_spark.protocol.log.read.view import LogView, ViewMachine
+from ledgerlog_spark.protocol.log.state.records import Item, LogKind
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Collection, Iterable
 
+    from ledgerlog_spark.log.host import LogHost
     from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
     from ledgerlog_spark.protocol.log.state.records import LogSnapshot, OpenLedger
 
@@ -39,6 +41,69 @@ ENTRIES_MAX = 4_096
 """Entries after the last add confirmed that are read in one step: more each time."""
 
 T = TypeVar("T")
+
+
+async def view(
+    host: LogHost,
+    first_offset: int = 0,
+    *,
+    seen_offset: int = 0,
+    known_version: int | None = None,
+    known_schemas: Collection[int] = (),
+    is_fresh: bool = True,
+) -> LogView:
+    """All retained rows from an offset on, for a reader that follows. Errors as of `Log.state`.
+
+    Args:
+        first_offset: The first row that may be read.
+        seen_offset: The known end of the log, also from another process. A fresh view of an open
+            ledger reaches that offset, even if the bookies that answer do not have the newest LAC
+            yet. It ends before it only if records are lost.
+        known_version: The newest version that the caller has; None for enough versions to find
+            when those rows were committed.
+        known_schemas: Ids of the schemas that the caller has.
+        is_fresh: Whether the view must be current; otherwise it needs one request less, and may
+            lack existing rows.
+    """
+
+    async def viewed() -> LogView:
+        machine = ViewMachine(
+            host.name,
+            first_offset=first_offset,
+            known_version=known_version,
+            known_schemas=known_schemas,
+            is_fresh=is_fresh,
+        )
+        found = await host.run(machine)
+        if found.kind is not LogKind.LEADER:
+            return found
+        # A list that may be older than `seen_offset` proves nothing about its open ledgers.
+        seen = seen_offset if is_fresh else 0
+        return await _with_open_ends(found, host.ledgers, first_offset, seen)
+
+    return await while_ledgers_go(viewed)
+
+
+async def _with_open_ends(
+    view: LogView, ledgers: Ledgers, first_offset: int, seen_offset: int
+) -> LogView:
+    """Reads the ends of open ledgers from their bookies, which alone have them."""
+    end_offset, items = await open_items(
+        ledgers,
+        view.open_ledgers,
+        end_offset=view.end_offset,
+        schema_id=view.schema_id,
+        log=view.name,
+        seen_offset=seen_offset,
+    )
+    first = max(first_offset, view.start_offset)
+    return replace(
+        view,
+        oldest_offset=view.start_offset,
+        end_offset=end_offset,
+        first_offset=first,
+        items=tuple(item for item in (*view.items, *items) if item.end_offset > first),
+    )
 
 
 async def with_open_ends(snapshot: LogSnapshot, ledgers: Ledgers) -> LogSnapshot:
@@ -78,15 +143,10 @@ async def open_items(
 ) -> tuple[int, list[Item]]:
     """The end of the readable records, and the items of open ledgers up to there.
 
-    Args:
-        ledgers: The client.
-        open_ledgers: Open ledgers of the head, oldest first.
-        end_offset: End offset of the head: where the oldest begins.
-        schema_id: Schema of the head.
-        log: Name, for messages.
-        seen_offset: An earlier end of the log that any reader saw; the log does not end before it.
-            The list and the records of the ledgers must be younger than that: entries of a ledger
-            that was closed by then are not the log's.
+    `open_ledgers` begins with the oldest, which begins at `end_offset`. `seen_offset` is an earlier
+    end of the log that any reader saw; the log does not end before it. The list and the records of
+    the ledgers must be younger than that: entries of a ledger that was closed by then are not the
+    log's.
 
     Raises:
         LedgerNotFoundError: A ledger was deleted: the head has moved, so read it once more.

@@ -19,7 +19,7 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     PositionNotAvailableError,
 )
-from ledgerlog_spark.log.reading import newest_view
+from ledgerlog_spark.log.reading import open_ends
 from ledgerlog_spark.log.reading.committed_range import read_range
 from ledgerlog_spark.log.reading.ledger_entries import entry_holding
 from ledgerlog_spark.protocol.log.read.view import ViewMachine
@@ -172,7 +172,7 @@ class RecordReader(Generic[T]):
 
     async def _ended(self, first_offset: int) -> LogView:
         """The same, with the open ledgers as items that end where they end now."""
-        return await newest_view.view(self._host, first_offset, known_version=ABOVE_ANY_VERSION)
+        return await open_ends.view(self._host, first_offset, known_version=ABOVE_ANY_VERSION)
 
     async def _relisted(self, cursor: EntryCursor[T]) -> LogView:
         """The present list, as soon as the metadata store answers."""

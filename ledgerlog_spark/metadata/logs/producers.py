@@ -174,14 +174,7 @@ class LogProducers:
         """Create a ledger's record and its registration in one transaction.
 
         After a lost reply, the token in `metadata` and the registration show the outcome.
-
-        Args:
-            log_id: Id of the log.
-            app: The producer.
-            epoch: Epoch of its record, kept with the registration.
-            version: Required version of its record.
-            ledger_id: From `LedgerStore.new_ids`.
-            metadata: With a token.
+        `version` is required of the producer's record; the registration stores its `epoch`.
 
         Raises:
             MetadataVersionError: The producer record has another version. Nothing was created.
