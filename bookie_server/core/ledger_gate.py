@@ -65,7 +65,8 @@ def may_forget(state: HeldLedger, *, now_s: int, keep_s: int, durable_ticket: in
     """Return whether a ledger's tombstone is old enough and no record of the ledger is in flight.
 
     The caller also checks that no file holds records of the ledger, live or not. A tombstone that
-    is deleted before them would bring them back.
+    is deleted before them would bring them back. A wrong clock only changes how long memory keeps
+    the tombstone: the first add of a ledger that may be forgotten waits for the metadata check.
     """
     is_settled = state.last_ticket <= durable_ticket
     return state.is_dropped and is_settled and now_s - state.dropped_s >= keep_s

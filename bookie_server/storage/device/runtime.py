@@ -78,6 +78,8 @@ class OrderedThread:
     def __init__(self, name: str) -> None:
         self.is_stopped = False  # new calls are never run
         self._loop = asyncio.get_running_loop()
+        # Bounded by the callers, who await each call: the two writers of the journal in one thread;
+        # in the other the maintenance, and one call for each file that is open or being removed.
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()

@@ -88,3 +88,33 @@ async def test_a_file_whose_closing_is_given_up_during_a_read_is_closed_after_it
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(file._descriptor)
     await files.unlock()
+
+
+async def test_calls_that_wait_for_a_busy_device_are_as_many_as_open_files(tmp_path: Path) -> None:
+    """The queue of the thread has no bound of its own: each caller waits for its call."""
+    files_max = 8
+    names = [f"slot-{number:08d}" for number in range(40)]
+    for name in names:
+        (tmp_path / name).write_bytes(b"stored")
+    directory = OsFileSystem(tmp_path)
+    await directory.lock()
+    pool = FilePool(directory, OsTasks(), files_max)
+    is_busy, is_free = threading.Event(), threading.Event()
+
+    def be_busy() -> None:
+        is_busy.set()
+        is_free.wait()
+
+    busy = directory.keeper.call(be_busy)
+    await asyncio.to_thread(is_busy.wait)
+    readers = [asyncio.create_task(pool.at(name).read(0, 6)) for name in names]
+    for _ in range(100):
+        await asyncio.sleep(0)
+    queued = directory.keeper._calls.qsize()
+    is_free.set()
+    async with asyncio.timeout(20):
+        await busy
+        assert await asyncio.gather(*readers) == [b"stored"] * len(names)
+    await pool.close_all()
+    await directory.unlock()
+    assert queued == files_max

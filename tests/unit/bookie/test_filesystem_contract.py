@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from random import Random
@@ -20,6 +21,7 @@ from bookie_server.storage.device import filesystem as os_filesystem
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.manifest import initialize_directory
+from bookie_server.storage.journal import GROUP_RECORDS_MAX, GROUPS_UNDER_WAY_MAX
 from bookie_server.storage.ledger_storage import LedgerStorage
 from ledgerlog_spark.model import Code
 from tests.crash.machine import FixedMetadata, add_request, entry
@@ -283,3 +285,28 @@ async def test_entries_on_a_real_directory_survive_rolls_and_restarts(tmp_path: 
     assert "UNCLEAN" not in names
     assert (tmp_path / "data" / "MANIFEST").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+
+
+async def test_groups_that_wait_for_a_busy_device_are_those_of_the_journal(tmp_path: Path) -> None:
+    async with Bookie(tmp_path / "data") as storage:
+        writer = storage._shared.files._files.writer  # type: ignore[attr-defined]
+        is_busy, is_free = threading.Event(), threading.Event()
+
+        def be_busy() -> None:
+            is_busy.set()
+            is_free.wait()
+
+        busy = writer.call(be_busy)
+        await asyncio.to_thread(is_busy.wait)
+        adds = []
+        for number in range(5 * GROUP_RECORDS_MAX):
+            adds.append(asyncio.ensure_future(added(storage, add_request(1, (number,), b""))))
+            if number % 1_000 == 0:
+                await asyncio.sleep(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        queued = writer._calls.qsize()
+        is_free.set()
+        await busy
+        assert set(await asyncio.gather(*adds)) == {Code.OK}
+    assert queued == GROUPS_UNDER_WAY_MAX
