@@ -3,5 +3,5 @@
 - `main`: the groups, and the exit code of an error. `logs`, `ledgers`, `bookies`, `local`,
   `servers`, `doctor`, `demo`: the groups.
 - `options`: options that several commands have. `output`, `drawing`: tables, JSON and pictures.
-- `stop_signals`, `closed_output`: the end of commands.
+- `stop_signals`: the end of commands.
 """

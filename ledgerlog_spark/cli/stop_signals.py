@@ -1,8 +1,18 @@
-"""Ctrl-C, SIGTERM and a closed terminal all end a command after its clean-up."""
+"""Ends a command after its clean-up: on Ctrl-C, SIGTERM, a closed terminal or a closed output.
+
+`ledgerlog logs tail orders | head -n 4` would notice the end of `head` only at the fifth record.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
 import signal
+import stat
+import sys
+import threading
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Self
 
@@ -17,7 +27,6 @@ class StopSignals:
     """
 
     def __init__(self) -> None:
-        """Create the object; signal handlers change at the start of the block."""
         self._before: dict[signal.Signals, Any] = {}
         self._is_stopping = False
 
@@ -40,3 +49,63 @@ class StopSignals:
         if not self._is_stopping:
             self._is_stopping = True
             raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def ends_with_its_reader() -> Iterator[None]:
+    """End the block when standard output is a pipe without a reader.
+
+    A watching thread sends SIGINT to the main thread. The block installs its own handler of that
+    signal, because a background job of a shell ignores SIGINT, and so that no signal interrupts
+    the code after the block. Outside the main thread the block changes nothing.
+    """
+    output = _pipe_of_output()
+    main = threading.main_thread()
+    if output is None or threading.current_thread() is not main:
+        yield
+        return
+    is_closed, is_over = threading.Event(), False
+    ended, over = os.pipe()
+    before = signal.getsignal(signal.SIGINT)
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(output, 0)  # its errors alone
+        poll.register(ended, select.POLLIN)
+        if any(fd == output for fd, _ in poll.poll()):
+            is_closed.set()
+            assert main.ident is not None
+            signal.pthread_kill(main.ident, signal.SIGINT)  # wakes it, wherever it waits
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal is_over
+        if not is_closed.is_set():
+            if callable(before):
+                before(number, frame)
+        elif not is_over:
+            is_over = True
+            raise BrokenPipeError
+
+    watcher = threading.Thread(target=watch, name="reader of the output", daemon=True)
+    signal.signal(signal.SIGINT, on_signal)
+    try:
+        try:
+            watcher.start()
+            yield
+        finally:
+            is_over = True  # a signal just before this still gets to the outer `finally`
+    finally:
+        os.close(over)
+        watcher.join()
+        os.close(ended)
+        signal.signal(signal.SIGINT, before)
+
+
+def _pipe_of_output() -> int | None:
+    """The descriptor of standard output where that is a pipe or a socket."""
+    try:
+        output = sys.stdout.fileno()
+    except (OSError, ValueError):  # replaced by something in memory
+        return None
+    mode = os.fstat(output).st_mode
+    return output if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else None

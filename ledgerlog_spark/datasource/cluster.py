@@ -21,12 +21,7 @@ _lock = threading.Lock()
 
 
 def client_of(uri: str) -> BlockingLogClient:
-    """The process's client of the cluster at `uri`, connected on first use.
-
-    Raises:
-        ConfigurationError: The URI is wrong.
-        MetadataUnavailableError: ZooKeeper cannot be reached.
-    """
+    """The process's client of the cluster at `uri`, connected on first use."""
     from ledgerlog_spark.composition import connect
 
     with _lock:

@@ -27,21 +27,13 @@ RUN_RANGES_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class MergePolicy:
-    """Limits of the merges that are worth their cost.
-
-    Attributes:
-        target_bytes: Maximum payload bytes of a merged range; ranges larger than half of it are not
-            merged.
-        ranges_min: Shorter runs are not merged; at least 2.
-        growth: Minimum ratio of the bytes of a run to those of its largest range; 1 for no limit.
-
-    Raises:
-        ConfigurationError: Invalid values.
-    """
+    """Limits of the merges that are worth their cost."""
 
     target_bytes: int = TARGET_BYTES_DEFAULT
-    ranges_min: int = 2
+    """Most payload bytes of a merged range; ranges of more than half of it are not merged."""
+    ranges_min: int = 2  # shorter runs are not merged; at least 2
     growth: int = 1
+    """A run has at least this many times the bytes of its largest range; 1 for no limit."""
 
     def __post_init__(self) -> None:
         if self.target_bytes < 1 or self.ranges_min < 2 or self.growth < 1:  # noqa: PLR2004

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ledgerlog_spark.cli.closed_output import ends_with_its_reader
 from ledgerlog_spark.cli.logs.changes import pair_of_property
 from ledgerlog_spark.cli.logs.lookup import LogName, json_text, missing, shown_bytes, time_text
 from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.output import AsJson, console, json_lines, picked, print_outcome
+from ledgerlog_spark.cli.stop_signals import ends_with_its_reader
 from ledgerlog_spark.client.blocking.add_future import AddFuture
 from ledgerlog_spark.errors import (
     ConfigurationError,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING
 
 from ledgerlog_spark.arrow.conform import Conformer
 from ledgerlog_spark.arrow.entry_cutter import EncodedEntry, EntrySplitter
@@ -35,18 +36,17 @@ def stage_ranges(
 ) -> tuple[StagedRange, ...]:
     """Write the rows of one task attempt; creates no ledger if there are no rows.
 
-    The entries are on their ack quorums when this returns.
-
-    Args:
-        open_range: Begins a range; called again when a range is full, or its ledger was fenced.
-        schema: The job's, as a schema message.
-        batches: The rows.
-        compression: Codec of the entries.
-        target_entry_bytes: Encoded size of an entry.
-        ignores_case: False fails on a column that the log has only in another case.
+    The entries are on their ack quorums when this returns. `open_range` is called again when a
+    range is full, or its ledger was fenced. `schema` is the job's schema message. `ignores_case`
+    False fails on a column that the log has only in another case.
     """
-    encoding = _Encoding(schema, compression, target_entry_bytes)
-    writer = _Ranges(open_range, encoding, ignores_case=ignores_case)
+    new_splitter = partial(
+        EntrySplitter,
+        arrow_schema_of(spark_schema(schema)),
+        compression=compression,
+        target_entry_bytes=target_entry_bytes,
+    )
+    writer = _Ranges(open_range, schema, new_splitter, ignores_case=ignores_case)
     try:
         for batch in batches:
             writer.add(batch)
@@ -56,56 +56,40 @@ def stage_ranges(
         raise
 
 
-class _Encoding(NamedTuple):
-    """How rows become entries: the job's schema message, the codec, the size of an entry."""
-
-    schema: bytes
-    compression: str
-    target_entry_bytes: int
-
-
 class _Ranges:
     """The ranges of one attempt, one open at a time."""
 
     def __init__(
         self,
         open_range: Callable[[], BlockingRangeWriter],
-        encoding: _Encoding,
+        schema: bytes,
+        new_splitter: Callable[[], EntrySplitter],
         *,
         ignores_case: bool,
     ) -> None:
         self._open_range = open_range
-        self._encoding = encoding
-        self._schema = arrow_schema_of(spark_schema(encoding.schema))
-        self._conformer = Conformer(self._schema, ignores_case=ignores_case)
-        self._splitter = self._new_splitter()
+        self._schema = schema
+        target = arrow_schema_of(spark_schema(schema))
+        self._conformer = Conformer(target, ignores_case=ignores_case)
+        self._new_splitter = new_splitter
+        self._splitter = new_splitter()
         self._writer: BlockingRangeWriter | None = None
         self._index_entry: bytes | None = None
         self._ranges: list[StagedRange] = []
         self._moves = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows; entries that become full are sent."""
         self._append(self._splitter.add(self._conformer.conform(batch)))
         if self._writer is not None and self._writer.is_full:
             self._finish_range()
 
     def finish(self) -> tuple[StagedRange, ...]:
-        """All ranges, acknowledged."""
         self._finish_range()
         return tuple(self._ranges)
 
     def abandon(self) -> None:
-        """Stop; the ledger is left to the sweeper."""
         if self._writer is not None:
             self._writer.abandon()
-
-    def _new_splitter(self) -> EntrySplitter:
-        return EntrySplitter(
-            self._schema,
-            compression=self._encoding.compression,
-            target_entry_bytes=self._encoding.target_entry_bytes,
-        )
 
     def _append(self, entries: Iterator[EncodedEntry]) -> None:
         for payload, rows in entries:
@@ -149,7 +133,7 @@ class _Ranges:
         again = [*unconfirmed, *(payload for payload, rows in entries if rows)]
         released = self._splitter.release()
         self._next_range(staged)
-        for decoded in decode_entries(self._encoding.schema, map(memoryview, again)):
+        for decoded in decode_entries(self._schema, map(memoryview, again)):
             self._append(self._splitter.add(decoded.batch))
         for batch in released:
             self._append(self._splitter.add(batch))

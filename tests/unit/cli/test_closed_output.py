@@ -1,4 +1,4 @@
-"""A command whose output nobody reads any more ends (ledgerlog_spark.cli.closed_output)."""
+"""A command whose output nobody reads any more ends (ledgerlog_spark.cli.stop_signals)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerlog_spark.cli.closed_output import ends_with_its_reader
+from ledgerlog_spark.cli.stop_signals import ends_with_its_reader
 
 
 class Output:
