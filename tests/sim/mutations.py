@@ -83,7 +83,7 @@ def _no_floor(self: RecoveryTail, last_add_confirmed: int) -> int:
 def _read_from_changed(self: RecoveryTail, event: Any) -> TailStep:
     step = _recovery_listed(self, event)
     if self.write_back.pipeline:
-        self._reads._ensemble = self.write_back.pipeline.ensemble
+        self._reads.ensemble = self.write_back.pipeline.ensemble
     return step
 
 

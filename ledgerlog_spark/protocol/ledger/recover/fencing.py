@@ -6,6 +6,7 @@ confirm nothing more without a FENCED answer (PROTOCOL.md#C3).
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -30,26 +31,24 @@ class FencingState(Enum):
     UNAUTHORIZED = "wrong password"
 
 
+@dataclass(slots=True, eq=False)
 class Fencing:
     """One round of fencing reads to all of an ensemble."""
 
-    def __init__(
-        self, *, quorum: Quorum, ensemble: tuple[str, ...], numbers: RequestNumbers
-    ) -> None:
-        self.known = 0  # bits of the fenced indexes
-        self.last_add_confirmed = NO_ENTRY  # the largest in the answers
-        self.last_entry_ids: dict[int, int] = {}  # of each index that has entries
-        self.state = FencingState.UNDECIDED
-        self._quorum = quorum
-        self._ensemble = ensemble
-        self._numbers = numbers
-        self._sent: dict[int, int] = {}
+    quorum: Quorum
+    ensemble: tuple[str, ...]
+    numbers: RequestNumbers
+    known: int = 0  # bits of the fenced indexes
+    last_add_confirmed: int = NO_ENTRY  # the largest in the answers
+    last_entry_ids: dict[int, int] = field(default_factory=dict)  # of each index that has entries
+    state: FencingState = FencingState.UNDECIDED
+    _sent: dict[int, int] = field(default_factory=dict)
 
     def begin(self) -> list[SendRead]:
         """A fencing read of the last entry to each bookie."""
         effects = []
-        for index, bookie_id in enumerate(self._ensemble):
-            number = self._numbers.next()
+        for index, bookie_id in enumerate(self.ensemble):
+            number = self.numbers.next()
             self._sent[number] = index
             effects.append(
                 SendRead(number, bookie_id, index, NO_ENTRY, fence=True, is_recovery=True)
@@ -70,7 +69,7 @@ class Fencing:
                 self.last_add_confirmed = max(
                     self.last_add_confirmed, reply.entry.last_add_confirmed
                 )
-            if is_covered(self._quorum, self.known):
+            if is_covered(self.quorum, self.known):
                 self.state = FencingState.COVERED
         if self.state is FencingState.UNDECIDED and not self._sent:
             self.state = FencingState.UNCOVERED

@@ -12,7 +12,7 @@ that is in no batch is then requested alone from all members.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.ledger.quorum import negative_quorum, write_set
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from ledgerlog_spark.model import Quorum
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
@@ -91,6 +91,7 @@ class EntryTally:
         return Verdict.UNDECIDED
 
 
+@dataclass(slots=True, eq=False)
 class PresenceBatches:
     """Batches show entries present, never absent: one at a time, from the member with the most.
 
@@ -98,25 +99,19 @@ class PresenceBatches:
     late or lost batch only costs time (PROTOCOL.md#C2, PROTOCOL.md#C8).
     """
 
-    def __init__(
-        self,
-        *,
-        ensemble: tuple[str, ...],
-        members: Sequence[int],
-        last_entry_ids: Mapping[int, int],  # by index, as reported when it was fenced
-        read_ahead: ReadAhead,
-        numbers: RequestNumbers,
-    ) -> None:
-        self.is_refused = False  # a bookie does not support batches
-        self._current = 0
-        self._ensemble = ensemble
-        self._last_entry_ids = last_entry_ids
+    ensemble: tuple[str, ...]
+    order: list[int]  # indexes, the next one first
+    last_entry_ids: Mapping[int, int]  # by index, as reported when it was fenced
+    read_ahead: ReadAhead
+    numbers: RequestNumbers
+    is_refused: bool = False  # a bookie does not support batches
+    _current: int = 0
+    _sent: dict[int, int] = field(default_factory=dict)
+    _is_slow: bool = False
+
+    def __post_init__(self) -> None:
         # Stable: among equals the preference stays.
-        self._order = sorted(members, key=lambda index: -last_entry_ids.get(index, -1))
-        self._read_ahead = read_ahead
-        self._numbers = numbers
-        self._sent: dict[int, int] = {}
-        self._is_slow = False
+        self.order.sort(key=lambda index: -self.last_entry_ids.get(index, -1))
 
     @property
     def is_out(self) -> bool:
@@ -125,21 +120,21 @@ class PresenceBatches:
 
     def ends_before(self, entry_id: int) -> bool:
         """Whether the member for the next batch had no entry from `entry_id` on."""
-        return entry_id > self._last_entry_ids.get(self._order[0], LAST_ID)
+        return entry_id > self.last_entry_ids.get(self.order[0], LAST_ID)
 
     def request(self, first_entry_id: int) -> m.SendReadBatch:
         """Request everything from `first_entry_id` on, within the limits of a batch."""
-        index = self._order[0]
-        self._current = number = self._numbers.next()
+        index = self.order[0]
+        self._current = number = self.numbers.next()
         self._sent[number] = index
         self._is_slow = False
         return m.SendReadBatch(
             number,
-            self._ensemble[index],
+            self.ensemble[index],
             index,
             first_entry_id,
-            self._read_ahead.batch_entries_max,
-            self._read_ahead.batch_size_bytes_max,
+            self.read_ahead.batch_entries_max,
+            self.read_ahead.batch_size_bytes_max,
             is_recovery=True,
         )
 
@@ -154,8 +149,8 @@ class PresenceBatches:
         if reply.code is Code.BAD_REQUEST:
             self.is_refused = True
         if reply.code is not Code.OK:
-            self._order.remove(index)
-            self._order.append(index)
+            self.order.remove(index)
+            self.order.append(index)
         if not reply.entries:
             return None
         entries = EntryBatch.of(reply.entries)
@@ -169,8 +164,8 @@ class PresenceBatches:
 
     def prefer(self, index: int) -> None:
         """Use this member next: it had an entry that the others did not have."""
-        self._order.remove(index)
-        self._order.insert(0, index)
+        self.order.remove(index)
+        self.order.insert(0, index)
 
     def tick(self) -> bool:
         """Abandon a batch that was already pending at the last tick; whether there was one."""
@@ -181,46 +176,35 @@ class PresenceBatches:
         return False
 
 
+@dataclass(slots=True, eq=False)
 class RecoveryReads:
     """Reads from `first_entry_id` on, against the ensemble as it was when recovery began."""
 
-    def __init__(
-        self,
-        *,
-        quorum: Quorum,
-        ensemble: tuple[str, ...],  # of the last fragment (PROTOCOL.md#C11)
-        answering: int,  # bits of the indexes that answered recently: used first
-        first_entry_id: int,
-        read_ahead: ReadAhead,
-        numbers: RequestNumbers,
-        last_entry_ids: Mapping[int, int] | None = None,  # by index; None turns batches off
-    ) -> None:
-        self.is_unauthorized = False  # a bookie reported a wrong password
-        self.next_entry_id = first_entry_id  # the first that was not taken yet
-        self._first_entry_id = first_entry_id
-        self._next_to_request = first_entry_id
-        self._quorum = quorum
-        self._ensemble = ensemble
-        self._answering = answering
-        self._read_ahead = read_ahead
-        self._numbers = numbers
-        self._tallies: dict[int, EntryTally] = {}
-        self._sent: dict[int, tuple[EntryTally, int]] = {}
-        self._largest_size_bytes = 1
-        self._absent: dict[int, bool] = {}
-        self._present: list[m.StoredEntry] = []
-        self._batches: PresenceBatches | None = None
-        if (
-            last_entry_ids is not None
-            and not quorum.is_striped
-            and read_ahead.batch_entries_max > 1
-        ):
+    quorum: Quorum
+    ensemble: tuple[str, ...]  # of the last fragment (PROTOCOL.md#C11)
+    answering: int  # bits of the indexes that answered recently: used first
+    first_entry_id: int
+    read_ahead: ReadAhead
+    numbers: RequestNumbers
+    last_entry_ids: Mapping[int, int] | None = None  # by index; None turns batches off
+    is_unauthorized: bool = False  # a bookie reported a wrong password
+    next_entry_id: int = field(init=False)  # the first that was not taken yet
+    _next_to_request: int = field(init=False)
+    _tallies: dict[int, EntryTally] = field(default_factory=dict)
+    _sent: dict[int, tuple[EntryTally, int]] = field(default_factory=dict)
+    _largest_size_bytes: int = 1
+    _absent: dict[int, bool] = field(default_factory=dict)
+    _present: list[m.StoredEntry] = field(default_factory=list)
+    _batches: PresenceBatches | None = None
+
+    def __post_init__(self) -> None:
+        self.next_entry_id = self._next_to_request = self.first_entry_id
+        last_entry_ids, limits = self.last_entry_ids, self.read_ahead
+        is_striped = self.quorum.is_striped
+        if last_entry_ids is not None and not is_striped and limits.batch_entries_max > 1:
+            members = list(self._members(self.first_entry_id))
             self._batches = PresenceBatches(
-                ensemble=ensemble,
-                members=self._members(first_entry_id),
-                last_entry_ids=last_entry_ids,
-                read_ahead=read_ahead,
-                numbers=numbers,
+                self.ensemble, members, last_entry_ids, limits, self.numbers
             )
 
     @property
@@ -300,7 +284,7 @@ class RecoveryReads:
         return self._request_all(self._new_tally(entry_id))
 
     def _new_tally(self, entry_id: int) -> EntryTally:
-        tally = EntryTally(entry_id, self._members(entry_id), negative_quorum(self._quorum))
+        tally = EntryTally(entry_id, self._members(entry_id), negative_quorum(self.quorum))
         self._tallies[entry_id] = tally
         return tally
 
@@ -329,14 +313,14 @@ class RecoveryReads:
         return taken
 
     def _ahead_max(self) -> int:
-        limits = self._read_ahead
-        found = self.next_entry_id - self._first_entry_id
+        limits = self.read_ahead
+        found = self.next_entry_id - self.first_entry_id
         by_size = max(1, limits.size_bytes_max // self._largest_size_bytes)
         return min(limits.entries_max, limits.entries_first + 2 * found, by_size)
 
     def _members(self, entry_id: int) -> tuple[int, ...]:
-        members = write_set(self._quorum, entry_id)
-        return tuple(sorted(members, key=lambda index: not self._answering >> index & 1))
+        members = write_set(self.quorum, entry_id)
+        return tuple(sorted(members, key=lambda index: not self.answering >> index & 1))
 
     def _request_all(self, tally: EntryTally) -> list[m.SendRead]:
         return self._request_members(tally, len(tally.members))
@@ -344,12 +328,12 @@ class RecoveryReads:
     def _request_members(self, tally: EntryTally, up_to: int) -> list[m.SendRead]:
         effects = []
         for index in tally.members[tally.requested : up_to]:
-            number = self._numbers.next()
+            number = self.numbers.next()
             self._sent[number] = (tally, index)
             effects.append(
                 m.SendRead(
                     number,
-                    self._ensemble[index],
+                    self.ensemble[index],
                     index,
                     tally.entry_id,
                     fence=True,

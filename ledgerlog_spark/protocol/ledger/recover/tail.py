@@ -56,6 +56,7 @@ def _failed(failure: m.Failure, **about: Any) -> TailStep:
     return TailStep(failure=failure, about=about)
 
 
+@dataclass(slots=True, eq=False)
 class WriteBack:
     """Recovered entries, buffered, then sent as runs with the RECOVERY flag.
 
@@ -63,36 +64,26 @@ class WriteBack:
     (PROTOCOL.md#C10).
     """
 
-    def __init__(
-        self,
-        *,
-        ledger_id: int,
-        metadata: LedgerMetadata,
-        last_add_confirmed: int,  # found by fencing; the first entry follows it
-        numbers: RequestNumbers,
-        window: Window,
-        buffered_size_bytes_max: int,
-    ) -> None:
-        # None until the first entry: only its header has the length before it
-        self.pipeline: AddPipeline | None = None
-        self._ledger_id = ledger_id
-        self._metadata = metadata
-        self._found = last_add_confirmed
-        self._numbers = numbers
-        self._window = window
-        self._buffered_size_bytes_max = buffered_size_bytes_max
-        self._buffered: deque[m.StoredEntry] = deque()
-        self._buffered_size_bytes = 0
-        self._measured_length: int | None = None
+    ledger_id: int
+    metadata: LedgerMetadata
+    found: int  # the LAC that fencing found; the first entry follows it
+    numbers: RequestNumbers
+    window: Window
+    buffered_size_bytes_max: int
+    # None until the first entry: only its header has the length before it
+    pipeline: AddPipeline | None = None
+    _buffered: deque[m.StoredEntry] = field(default_factory=deque)
+    _buffered_size_bytes: int = 0
+    _measured_length: int | None = None
 
     @property
     def last_add_confirmed(self) -> int:
         """Last entry on an ack quorum; at first the LAC that fencing found."""
-        return self._found if self.pipeline is None else self.pipeline.last_add_confirmed
+        return self.found if self.pipeline is None else self.pipeline.last_add_confirmed
 
     @property
     def length(self) -> int | None:
-        """m.Payload bytes of the ledger up to `last_add_confirmed`, if known."""
+        """Payload bytes of the ledger up to `last_add_confirmed`, if known."""
         return self._measured_length if self.pipeline is None else self.pipeline.length
 
     @property
@@ -104,7 +95,7 @@ class WriteBack:
     @property
     def has_room(self) -> bool:
         """Whether reading further ahead keeps memory bounded."""
-        return self._buffered_size_bytes < self._buffered_size_bytes_max
+        return self._buffered_size_bytes < self.buffered_size_bytes_max
 
     def set_length(self, length: int) -> None:
         """Set the length from another entry's header; only before the first entry."""
@@ -135,13 +126,13 @@ class WriteBack:
 
     def _begin(self, first: m.StoredEntry) -> AddPipeline:
         return AddPipeline(
-            ledger_id=self._ledger_id,
-            quorum=self._metadata.quorum,
-            ensemble=self._metadata.last_fragment.ensemble,
-            numbers=self._numbers,
+            ledger_id=self.ledger_id,
+            quorum=self.metadata.quorum,
+            ensemble=self.metadata.last_fragment.ensemble,
+            numbers=self.numbers,
             last_add_confirmed=first.entry_id - 1,
             length=first.length - len(first.payload),
-            window=self._window,
+            window=self.window,
             is_recovery=True,
         )
 
@@ -201,7 +192,7 @@ class RecoveryTail:
         self.write_back = WriteBack(
             ledger_id=ledger_id,
             metadata=metadata,
-            last_add_confirmed=found,
+            found=found,
             numbers=numbers,
             window=window,
             buffered_size_bytes_max=read_ahead.size_bytes_max,
