@@ -155,9 +155,9 @@ _METADATA = [
     Mutation(
         "unknown_write_is_not_loaded",
         f"{PROTOCOL}/ledger/metadata_update.py",
-        """                self._may_be_written = True
+        """                self.may_be_written = True
                 return self._wait(UpdatePhase.WAITING_TO_LOAD)""",
-        """                self._may_be_written = True
+        """                self.may_be_written = True
                 return self._wait(UpdatePhase.WAITING_TO_WRITE)""",
         "an unknown write is sent again before it is looked for",
         equivalent="one version admits one of the two; the conflict loads the record, as before",
@@ -165,7 +165,7 @@ _METADATA = [
     Mutation(
         "unknown_write_is_definite",
         f"{PROTOCOL}/ledger/metadata_update.py",
-        """                self._may_be_written = True
+        """                self.may_be_written = True
                 return self._wait(UpdatePhase.WAITING_TO_LOAD)""",
         """                return self._wait(UpdatePhase.WAITING_TO_LOAD)""",
         "a write that may have happened is reported as not happened",
@@ -173,7 +173,7 @@ _METADATA = [
     Mutation(
         "conflict_is_definite",
         f"{PROTOCOL}/ledger/metadata_update.py",
-        """                self._may_be_written = True
+        """                self.may_be_written = True
                 return self._load()""",
         """                return self._load()""",
         "a close that arrived twice conflicts with itself and is reported as not happened",
@@ -196,10 +196,10 @@ _METADATA = [
         "conflict_is_written_again",
         f"{PROTOCOL}/ledger/metadata_update.py",
         """            case m.MetadataOutcome.CONFLICT:
-                self._may_be_written = True
+                self.may_be_written = True
                 return self._load()""",
         """            case m.MetadataOutcome.CONFLICT:
-                self._may_be_written = True
+                self.may_be_written = True
                 return self._wait(UpdatePhase.WAITING_TO_WRITE)""",
         "a change that lost its race ends as unavailable instead of being decided again",
     ),

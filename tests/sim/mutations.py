@@ -206,10 +206,10 @@ def _unknown_is_failure(self: MetadataUpdate, event: Any) -> Any:
 
 
 def _conflict_is_definite(self: MetadataUpdate, event: Any) -> Any:
-    before = self._may_be_written
+    before = self.may_be_written
     step = _on_written(self, event)
     if event.outcome is MetadataOutcome.CONFLICT:
-        self._may_be_written = before
+        self.may_be_written = before
     return step
 
 

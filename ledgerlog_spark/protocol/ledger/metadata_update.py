@@ -70,27 +70,19 @@ def is_same_record(left: LedgerMetadata, right: LedgerMetadata) -> bool:
     return bool(_COMPARED(left) == _COMPARED(right))
 
 
+@dataclass(slots=True, eq=False)
 class MetadataUpdate:
     """The loop for one change: `begin` once, then `handle` for every reply that it `awaits`."""
 
-    def __init__(
-        self,
-        *,
-        current: Versioned[LedgerMetadata],
-        decide: Decide,
-        numbers: RequestNumbers,
-        retry: RetryPolicy,
-        may_be_written: bool = False,  # tried before over `current`, with an unknown outcome
-    ) -> None:
-        self.phase = UpdatePhase.DONE
-        self.current = current
-        self._decide = decide
-        self._numbers = numbers
-        self._retry = retry
-        self._attempts = 0
-        self._request = 0
-        self._intended: LedgerMetadata | None = None
-        self._may_be_written = may_be_written
+    current: Versioned[LedgerMetadata]
+    decide: Decide
+    numbers: RequestNumbers
+    retry: RetryPolicy
+    may_be_written: bool = False  # tried before over `current`, with an unknown outcome
+    phase: UpdatePhase = UpdatePhase.DONE
+    _attempts: int = 0
+    _request: int = 0
+    _intended: LedgerMetadata | None = None
 
     def begin(self) -> Step:
         """Decide on the known metadata, and write."""
@@ -110,21 +102,21 @@ class MetadataUpdate:
         return self._write() if self.phase is UpdatePhase.WAITING_TO_WRITE else self._load()
 
     def _propose(self) -> Step:
-        decision = self._decide(self.current.value)
+        decision = self.decide(self.current.value)
         if isinstance(decision, Refusal):
-            return self._finish(decision.failure, is_definite=not self._may_be_written)
+            return self._finish(decision.failure, is_definite=not self.may_be_written)
         self._intended = decision
         return self._write()
 
     def _write(self) -> Step:
         assert self._intended is not None
         self.phase = UpdatePhase.WRITING
-        self._request = self._numbers.next()
+        self._request = self.numbers.next()
         return [m.CasMetadata(self._request, self._intended, self.current.version)], None
 
     def _load(self) -> Step:
         self.phase = UpdatePhase.LOADING
-        self._request = self._numbers.next()
+        self._request = self.numbers.next()
         return [m.LoadMetadata(self._request, sync_first=True)], None
 
     def _on_written(self, event: m.MetadataWritten) -> Step:
@@ -134,10 +126,10 @@ class MetadataUpdate:
                 self.current = event.versioned
                 return self._finish(None)
             case m.MetadataOutcome.CONFLICT:
-                self._may_be_written = True
+                self.may_be_written = True
                 return self._load()
             case m.MetadataOutcome.UNKNOWN:
-                self._may_be_written = True
+                self.may_be_written = True
                 return self._wait(UpdatePhase.WAITING_TO_LOAD)
             case m.MetadataOutcome.GONE:
                 return self._finish(m.Failure.NOT_FOUND, is_definite=False)
@@ -153,7 +145,7 @@ class MetadataUpdate:
                 return self._finish(m.Failure.NOT_FOUND, is_definite=False)
             case m.MetadataOutcome.UNREADABLE:
                 return self._finish(
-                    m.Failure.METADATA_UNREADABLE, is_definite=not self._may_be_written
+                    m.Failure.METADATA_UNREADABLE, is_definite=not self.may_be_written
                 )
             case _:
                 return self._wait(UpdatePhase.WAITING_TO_LOAD)
@@ -167,18 +159,16 @@ class MetadataUpdate:
             return self._finish(None)
         # Every write of ours named an older version, and the metadata has changed: none of them
         # can still happen, whatever the outcomes of the unanswered ones.
-        self._may_be_written = False
+        self.may_be_written = False
         return self._propose()
 
     def _wait(self, phase: UpdatePhase) -> Step:
         self._attempts += 1
-        delay_ms = self._retry.delay_ms(self._attempts)
+        delay_ms = self.retry.delay_ms(self._attempts)
         if delay_ms is None:
-            return self._finish(
-                m.Failure.METADATA_UNAVAILABLE, is_definite=not self._may_be_written
-            )
+            return self._finish(m.Failure.METADATA_UNAVAILABLE, is_definite=not self.may_be_written)
         self.phase = phase
-        self._request = self._numbers.next()
+        self._request = self.numbers.next()
         return [m.StartTimer(self._request, delay_ms)], None
 
     def _finish(self, failure: m.Failure | None, *, is_definite: bool = True) -> Step:

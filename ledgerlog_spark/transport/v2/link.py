@@ -82,19 +82,22 @@ class V2Link:
     @property
     def is_idle(self) -> bool:
         """Whether no caller waits for an answer."""
-        connections = [one for one in (self._connection, self._retired) if one is not None]
         return (
             self._connecting is None
             and not self._waiting
             and not self._cut_off
-            and not any(connection.is_wanted for connection in connections)
+            and not any(connection.is_wanted for connection in self._connections)
         )
+
+    @property
+    def _connections(self) -> list[V2Connection]:
+        return [one for one in (self._connection, self._retired) if one is not None]
 
     def drop(self) -> None:
         """Close the connections of a link that is idle; it is not used again."""
         self._is_closed = True
         self._deadlines.close()
-        connections = [one for one in (self._connection, self._retired) if one is not None]
+        connections = self._connections
         self._connection = self._retired = None
         for connection in connections:
             _drop(connection)
@@ -107,7 +110,7 @@ class V2Link:
             task.cancel()
             await forever(asyncio.wait([task]), "a task that is cancelled ends")
             self._connecting = None  # also when it was cancelled before it began
-        connections = [one for one in (self._connection, self._retired) if one is not None]
+        connections = self._connections
         self.drop()
         for connection in connections:
             await connection.lost()
@@ -179,10 +182,10 @@ class V2Link:
             _drop(retired)
 
     def _on_expired(self, expired: list[Pending]) -> None:
-        connections = self._connection, self._retired
+        connections = self._connections
         _fail_all(expired, Code.TIMEOUT)
         for connection in connections:
-            if connection is not None and connection in (self._connection, self._retired):
+            if connection in (self._connection, self._retired):
                 self._move_blocked(connection)
         self._close_retired()
 

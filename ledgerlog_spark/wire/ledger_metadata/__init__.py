@@ -1,6 +1,5 @@
 """A ledger's metadata record in the three formats of Apache BookKeeper.
 
 - `record`: writes format 3 (binary), reads whichever format is found.
-- `text`: format 2, the same message as protobuf text. `lines`: format 1, lines. Both read only.
-- `fields`: the fields of a record before they are checked against each other.
+- `older_formats`: format 2, the same message as protobuf text, and format 1, lines.
 """

@@ -14,7 +14,10 @@ message that is unknown to this version is kept and written back; anything else 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from dataclasses import dataclass, field
+from enum import IntEnum
+from itertools import pairwise
+from typing import Final, TypeVar
 
 from ledgerlog_spark.errors import (
     ConfigurationError,
@@ -22,12 +25,16 @@ from ledgerlog_spark.errors import (
     MetadataFormatError,
     WireFormatError,
 )
-from ledgerlog_spark.model import NO_ENTRY, Fragment, LedgerMetadata
-from ledgerlog_spark.wire.ledger_metadata.fields import LedgerFields
-from ledgerlog_spark.wire.ledger_metadata.lines import decode_lines
-from ledgerlog_spark.wire.ledger_metadata.text import as_binary
+from ledgerlog_spark.model import (
+    NO_ENTRY,
+    DigestType,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    Quorum,
+)
+from ledgerlog_spark.wire.ledger_metadata.older_formats import message_of_lines, message_of_text
 from ledgerlog_spark.wire.protobuf.binary import (
-    Field,
     decode_varint,
     encode_bytes,
     encode_number,
@@ -36,6 +43,83 @@ from ledgerlog_spark.wire.protobuf.binary import (
 )
 
 _HEADER: Final = b"BookieMetadataFormatVersion\t"
+E = TypeVar("E", bound=IntEnum)
+
+
+@dataclass(slots=True)
+class _LedgerFields:
+    """The fields of a record before they are checked; None for those that it does not have."""
+
+    write_quorum: int | None = None
+    ensemble_size: int | None = None
+    length: int | None = None
+    last_entry_id: int | None = None
+    state: int | None = None
+    fragments: list[Fragment] = field(default_factory=list)
+    digest_type: int | None = None
+    password: bytes | None = None
+    ack_quorum: int | None = None  # the write quorum if the record has none
+    created_ms: int | None = None
+    custom: dict[str, bytes] = field(default_factory=dict)
+    token: int | None = None
+    unknown_fields: bytes = b""  # tags and values, as in a message of format 3
+
+    def checked(self, format_version: int) -> LedgerMetadata:
+        """The metadata that the fields describe."""
+        if self.write_quorum is None or self.ensemble_size is None:
+            raise WireFormatError("it names no ensemble size or no write quorum")
+        ack_quorum = self.write_quorum if self.ack_quorum is None else self.ack_quorum
+        quorum = Quorum(self.ensemble_size, self.write_quorum, ack_quorum)
+        self._check_fragments(self.ensemble_size)
+        state = _member_of(LedgerState, "ledger state", self.state)
+        last_entry_id, length = self._end(state)
+        digest_type = DigestType.CRC32C
+        if self.digest_type is not None:
+            digest_type = _member_of(DigestType, "digest type", self.digest_type)
+        return LedgerMetadata(
+            quorum=quorum,
+            fragments=tuple(self.fragments),
+            state=state,
+            last_entry_id=last_entry_id,
+            length=length,
+            digest_type=digest_type,
+            password=self.password or b"",
+            has_password=self.password is not None,
+            created_ms=-1 if self.created_ms is None else self.created_ms,
+            custom=self.custom,
+            token=self.token,
+            format_version=format_version,
+            unknown_fields=self.unknown_fields,
+        )
+
+    def _check_fragments(self, ensemble_size: int) -> None:
+        firsts = [fragment.first_entry_id for fragment in self.fragments]
+        if firsts[:1] != [0] or any(first >= after for first, after in pairwise(firsts)):
+            raise WireFormatError(f"fragments begin at entry 0 and rise, these begin at {firsts}")
+        for fragment in self.fragments:
+            if len(fragment.ensemble) != ensemble_size or not all(fragment.ensemble):
+                raise WireFormatError(
+                    f"the ensemble from entry {fragment.first_entry_id} does not have "
+                    f"{ensemble_size} bookies"
+                )
+
+    def _end(self, state: LedgerState) -> tuple[int, int]:
+        # Only a closed ledger has an end; Apache writes 0 and -1 otherwise, and reads neither.
+        if state is not LedgerState.CLOSED:
+            return NO_ENTRY, 0
+        last_entry_id, length = self.last_entry_id, self.length
+        if last_entry_id is None or length is None or last_entry_id < NO_ENTRY or length < 0:
+            raise WireFormatError(
+                f"closed at entry {last_entry_id} with {length} bytes, which cannot be"
+            )
+        return last_entry_id, length
+
+
+def _member_of(kind: type[E], what: str, number: int | None) -> E:
+    for member in kind:
+        if member == number:
+            return member
+    raise WireFormatError(f"unknown {what} {number}")
 
 
 def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
@@ -64,13 +148,13 @@ def decode_ledger_metadata(record: bytes) -> LedgerMetadata:
     """The metadata in a ledger's node."""
     try:
         version, body = _split_header(record)
-        return _DECODERS[version](body).checked(version)
+        return _decode_message(_MESSAGES[version](body)).checked(version)
     except (WireFormatError, ConfigurationError) as cause:
         raise MetadataFormatError(f"ledger metadata cannot be read: {cause}") from cause
 
 
 def _check(metadata: LedgerMetadata) -> None:
-    fields = LedgerFields(
+    fields = _LedgerFields(
         write_quorum=metadata.quorum.write_quorum,
         ensemble_size=metadata.quorum.ensemble_size,
         length=metadata.length,
@@ -87,7 +171,7 @@ def _check(metadata: LedgerMetadata) -> None:
 
 def _split_header(record: bytes) -> tuple[int, bytes]:
     line, newline, body = record.partition(b"\n")
-    for version in _DECODERS:
+    for version in _MESSAGES:
         if newline and line == _HEADER + b"%d" % version:
             return version, body
     raise WireFormatError(
@@ -111,59 +195,60 @@ def _encode_custom(key: str, value: bytes) -> bytes:
     return encode_bytes(11, encode_bytes(1, key.encode()) + encode_bytes(2, value))
 
 
-def _decode_binary(body: bytes) -> LedgerFields:
+def _message_of_binary(body: bytes) -> bytes:
     size, offset = decode_varint(body, 0)
     if size != len(body) - offset:
         raise WireFormatError(
             f"a message of {size} bytes is announced, {len(body) - offset} bytes follow"
         )
-    return _decode_message(body[offset:])
+    return body[offset:]
 
 
-def _decode_message(message: bytes) -> LedgerFields:
-    fields = LedgerFields()
+def _decode_message(message: bytes) -> _LedgerFields:
+    fields = _LedgerFields()
     unknown: list[bytes] = []
-    for field in fields_of(message):
-        setter = _SETTERS.get(field.number)
-        if setter is None:
-            unknown.append(field.raw)
-        else:
-            setter(fields, field)
+    for part in fields_of(message):
+        match part.number:
+            case 6:
+                fields.fragments.append(_decode_fragment(part.as_bytes()))
+            case 8:
+                fields.password = part.as_bytes()
+            case 11:
+                key, value = _decode_custom(part.as_bytes())
+                fields.custom[key] = value
+            case number if number in _NUMBERS:
+                setattr(fields, _NUMBERS[number], part.as_int64())
+            case _:
+                unknown.append(part.raw)
     fields.unknown_fields = b"".join(unknown)
     return fields
 
 
-def _set_numbers(fields: LedgerFields, field: Field) -> None:
-    setattr(fields, _NUMBERS[field.number], field.as_int64())
-
-
-def _set_fragment(fields: LedgerFields, field: Field) -> None:
+def _decode_fragment(message: bytes) -> Fragment:
     members: list[str] = []
     first_entry_id = NO_ENTRY
-    for part in fields_of(field.as_bytes()):
-        if part.number == 1:
-            members.append(part.as_text())
-        elif part.number == 2:  # noqa: PLR2004 - drawn above
-            first_entry_id = part.as_int64()
-        else:
-            raise WireFormatError(f"a fragment with an unknown field {part.number}")
-    fields.fragments.append(Fragment(first_entry_id, tuple(members)))
+    for part in fields_of(message):
+        match part.number:
+            case 1:
+                members.append(part.as_text())
+            case 2:
+                first_entry_id = part.as_int64()
+            case _:
+                raise WireFormatError(f"a fragment with an unknown field {part.number}")
+    return Fragment(first_entry_id, tuple(members))
 
 
-def _set_password(fields: LedgerFields, field: Field) -> None:
-    fields.password = field.as_bytes()
-
-
-def _set_custom(fields: LedgerFields, field: Field) -> None:
+def _decode_custom(message: bytes) -> tuple[str, bytes]:
     key, value = "", b""
-    for part in fields_of(field.as_bytes()):
-        if part.number == 1:
-            key = part.as_text()
-        elif part.number == 2:  # noqa: PLR2004 - drawn above
-            value = part.as_bytes()
-        else:
-            raise WireFormatError(f"custom metadata with an unknown field {part.number}")
-    fields.custom[key] = value
+    for part in fields_of(message):
+        match part.number:
+            case 1:
+                key = part.as_text()
+            case 2:
+                value = part.as_bytes()
+            case _:
+                raise WireFormatError(f"custom metadata with an unknown field {part.number}")
+    return key, value
 
 
 _NUMBERS = {
@@ -177,14 +262,8 @@ _NUMBERS = {
     10: "created_ms",
     12: "token",
 }
-_SETTERS: dict[int, Callable[[LedgerFields, Field], None]] = {
-    **dict.fromkeys(_NUMBERS, _set_numbers),
-    6: _set_fragment,
-    8: _set_password,
-    11: _set_custom,
-}
-_DECODERS: dict[int, Callable[[bytes], LedgerFields]] = {
-    1: decode_lines,
-    2: lambda body: _decode_message(as_binary(body)),
-    3: _decode_binary,
+_MESSAGES: dict[int, Callable[[bytes], bytes]] = {
+    1: message_of_lines,
+    2: message_of_text,
+    3: _message_of_binary,
 }
