@@ -44,7 +44,7 @@ instance may override. All errors pickle: Spark sends them between processes.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 
 class LedgerLogError(Exception):
@@ -89,17 +89,13 @@ class LedgerLogError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.message, self.retriable, self.definite, self.fields)
 
-    @classmethod
-    def _rebuilt(cls, message: str, *, retriable: bool, definite: bool, fields: Any) -> Self:
-        error = cls.__new__(cls)
-        LedgerLogError.__init__(error, message, retriable=retriable, definite=definite, **fields)
-        return error
-
 
 def _rebuild(
     cls: type[LedgerLogError], message: str, retriable: bool, definite: bool, fields: dict[str, Any]
 ) -> LedgerLogError:
-    return cls._rebuilt(message, retriable=retriable, definite=definite, fields=fields)
+    error = cls.__new__(cls)
+    LedgerLogError.__init__(error, message, retriable=retriable, definite=definite, **fields)
+    return error
 
 
 class ConfigurationError(LedgerLogError, ValueError):

@@ -40,9 +40,8 @@ class Deadline:
     def __init__(self, seconds: float | None, late: Callable[[], Exception]) -> None:
         """A deadline that does not run yet.
 
-        Args:
-            seconds: Measured from its entry; None for no deadline.
-            late: Creates the error, which may have a cause.
+        The time is measured from its entry; None means no deadline. The error of `late`
+        may have a cause.
         """
         self._limit = asyncio.timeout(seconds)
         self._late = late
@@ -64,11 +63,9 @@ class Deadline:
 
 
 async def forever(awaited: Awaitable[T], reason: str) -> T:
-    """Return the result of `awaited`, without a deadline here.
+    """Return the result of `awaited`, which ends by itself.
 
-    Args:
-        awaited: Ends by itself.
-        reason: Why it ends; for readers of the code.
+    The reason is for readers of the code.
     """
     assert reason, "a wait without a deadline has a reason"
     return await awaited

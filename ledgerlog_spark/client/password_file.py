@@ -17,10 +17,8 @@ def password_from_file(
 ) -> bytes:
     """The password in a file, without the line ends after it; empty without a file.
 
-    Args:
-        file: Its path.
-        error_of: Makes the error of a file that cannot be read, or that has no password or a too
-            long one. Its argument describes the file, such as `cannot be read`.
+    `error_of` makes the error of a file that cannot be read, or that has no password or a too long
+    one. Its argument describes the file, such as `cannot be read`.
     """
     if file is None:
         return b""

@@ -10,22 +10,13 @@ from ledgerlog_spark.protocol.ledger.messages import Payload
 
 
 def checked_payloads(payloads: Iterable[object], *, what: str = "an entry") -> list[Payload]:
-    """Payloads with bytes that do not change any more; see `checked_payload`.
-
-    Raises:
-        LocalProtocolError: One payload instead of several, or as in `checked_payload`. Nothing was
-            appended.
-    """
+    """Payloads with bytes that do not change; see `checked_payload`."""
     check_several(payloads, what)
     return [checked_payload(payload, what=what) for payload in payloads]
 
 
 def check_several(payloads: object, what: str) -> None:
-    """Refuse one payload where several are expected: its bytes would be taken for a list.
-
-    Raises:
-        LocalProtocolError: It is one payload. Nothing was appended.
-    """
+    """Refuse one payload where several are expected: its bytes would be taken for a list."""
     if isinstance(payloads, bytes | bytearray | memoryview):
         raise LocalProtocolError(
             f"expected a list, got {type(payloads).__name__}, which is {what} by itself: put it "
@@ -39,13 +30,7 @@ def checked_payload(
 ) -> Payload:
     """A payload with bytes that do not change: `bytes` and read-only views as given, else a copy.
 
-    Args:
-        payload: The payload.
-        what: Its name for the caller, for messages.
-        size_bytes_max: Limit of its size.
-
-    Raises:
-        LocalProtocolError: Not bytes, or larger than that. Nothing was appended.
+    Anything else, and more than `size_bytes_max`, is refused; `what` names the payload in messages.
     """
     kept: Payload
     if type(payload) is bytes and len(payload) <= size_bytes_max:

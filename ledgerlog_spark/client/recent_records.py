@@ -27,10 +27,7 @@ class RecentRecords:
     """Metadata by ledger id, in 16 MiB at most; the oldest is dropped first.
 
     Metadata names the bookies that were to store the entries. Outdated metadata costs requests to
-    bookies that no longer have the entries. It never makes an entry absent (LOGS.md#R4).
-
-    Attributes:
-        size_bytes: Memory of the kept metadata, as `memory_size_bytes` estimates it.
+    bookies that do not have them any more; it never makes an entry absent (LOGS.md#R4).
     """
 
     def __init__(
@@ -38,8 +35,8 @@ class RecentRecords:
         now_s: Callable[[], float] = time.monotonic,
         size_bytes_max: int = SIZE_BYTES_MAX,
     ) -> None:
-        """No metadata yet."""
         self.size_bytes = 0
+        """Memory of the kept metadata, as `memory_size_bytes` estimates it."""
         self._now_s = now_s
         self._size_bytes_max = size_bytes_max
         self._records: OrderedDict[int, tuple[LedgerMetadata, float, int]] = OrderedDict()

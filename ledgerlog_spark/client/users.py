@@ -30,11 +30,7 @@ class Users:
         self._leaving: list[asyncio.Future[None]] = []
 
     def add(self, user: EndsFirst) -> None:
-        """Have an object leave before the client is closed.
-
-        Raises:
-            LocalProtocolError: The client is closed, or being closed.
-        """
+        """Have an object leave before the client is closed, unless it is closed already."""
         if self._are_leaving:
             raise LocalProtocolError("the client is closed: connect again")
         self._users.add(user)
@@ -42,9 +38,7 @@ class Users:
     async def leave(self, timeout_ms: int) -> None:
         """Have all of them leave at the same time; later calls wait for the same.
 
-        Args:
-            timeout_ms: After this, or after `LEAVE_MS_MAX`, the remaining ones are cut off, also
-                when the call is cancelled.
+        After `timeout_ms` or `LEAVE_MS_MAX` the remaining ones are cut off, also on cancellation.
         """
         if not self._are_leaving:
             self._are_leaving = True

@@ -44,27 +44,6 @@ class StorageAdd:
 
 
 @dataclass(frozen=True, slots=True)
-class StorageRead:
-    """A read for a storage object; NO_ENTRY means the last entry."""
-
-    ledger_id: int
-    entry_id: int
-    fence_key: bytes | None
-    is_recovery: bool
-
-
-@dataclass(frozen=True, slots=True)
-class StorageBatchRead:
-    """A batch read for a storage object."""
-
-    ledger_id: int
-    first_entry_id: int
-    count_max: int
-    size_bytes_max: int
-    fence_key: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class StorageRequests:
     """The classes that a storage object takes its requests as, called with keywords.
 
@@ -73,8 +52,8 @@ class StorageRequests:
     """
 
     add: Callable[..., Any] = StorageAdd
-    read: Callable[..., Any] = StorageRead
-    batch_read: Callable[..., Any] = StorageBatchRead
+    read: Callable[..., Any] = ReadEntry
+    batch_read: Callable[..., Any] = ReadBatch
 
 
 BY_ATTRIBUTES: Final = StorageRequests()
@@ -133,11 +112,7 @@ class InProcessTransport:
         self._is_closed = False
 
     def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
-        """Store a run.
-
-        Raises:
-            LocalProtocolError: It is no run, or fits no frame; nothing was stored.
-        """
+        """Store a run."""
         storage, prepared = self._storage(bookie_id), self._last_prepared
         if prepared is None or prepared.request is not request:  # a new run
             prepared = self._last_prepared = PreparedRun(request)
@@ -160,11 +135,7 @@ class InProcessTransport:
         )
 
     def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
-        """Read one stored entry, its digest not yet verified.
-
-        Raises:
-            LocalProtocolError: An id or key that no request can have.
-        """
+        """Read one stored entry, its digest not yet verified."""
         pending = PendingRead(request, on_reply)
         storage = self._admit(bookie_id, pending, timeout_ms)
         if storage is None:
@@ -184,11 +155,7 @@ class InProcessTransport:
     def read_batch(
         self, bookie_id: str, request: ReadBatch, timeout_ms: int, on_reply: OnReadBatch
     ) -> None:
-        """Read a run of stored entries from one bookie.
-
-        Raises:
-            LocalProtocolError: An id that no request can have.
-        """
+        """Read a run of stored entries from one bookie."""
         pending = PendingBatch(request, 0, on_reply)
         storage = self._admit(bookie_id, pending, timeout_ms)
         if storage is None:
@@ -204,11 +171,7 @@ class InProcessTransport:
         )
 
     def announce_lac(self, bookie_id: str, request: WriteLac) -> bool:
-        """See `BookieTransport.announce_lac`.
-
-        Raises:
-            LocalProtocolError: A negative id or LAC, or a bad key.
-        """
+        """Notify the watches of a bookie; False when it is unreachable."""
         check_ids(request.ledger_id, request.last_add_confirmed)
         master_key = checked_key(request.master_key)
         storage = self._storage(bookie_id)
@@ -220,11 +183,7 @@ class InProcessTransport:
     def write_lac(
         self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd
     ) -> None:
-        """See `BookieTransport.write_lac`.
-
-        Raises:
-            LocalProtocolError: A negative id or LAC, or a bad key.
-        """
+        """Write a LAC to one bookie."""
         check_ids(request.ledger_id, request.last_add_confirmed)
         master_key = checked_key(request.master_key)
         pending = _PendingLac(lambda code, _: on_reply(code))
@@ -238,11 +197,7 @@ class InProcessTransport:
             )
 
     def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnLac) -> None:
-        """See `BookieTransport.read_lac`.
-
-        Raises:
-            LocalProtocolError: A negative id.
-        """
+        """Read the largest LAC that one bookie has."""
         check_ids(ledger_id)
         pending = _PendingLac(on_reply)
         storage = self._admit(bookie_id, pending, timeout_ms)
@@ -252,11 +207,7 @@ class InProcessTransport:
     def watch_lac(
         self, bookie_id: str, request: WatchLac, on_rise: OnLacRise, on_end: OnWatchEnd
     ) -> CancelWatch:
-        """See `BookieTransport.watch_lac`.
-
-        Raises:
-            LocalProtocolError: A negative id.
-        """
+        """Watch the LAC on one bookie."""
         ledger_id, size_bytes_max = request.ledger_id, request.entries_size_bytes_max
         check_ids(ledger_id)
         storage = self._storage(bookie_id)

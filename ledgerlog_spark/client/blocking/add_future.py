@@ -14,11 +14,7 @@ T = TypeVar("T")
 
 
 class SharedCondition(threading.Condition):
-    """The condition of all futures of one handle.
-
-    Attributes:
-        completing_thread: Identity of the thread that completes them, which must never wait.
-    """
+    """The condition of all futures of one handle; the completing thread must never wait."""
 
     def __init__(self, lock: threading.RLock, completing_thread: int | None) -> None:
         super().__init__(lock)

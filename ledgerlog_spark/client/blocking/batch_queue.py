@@ -45,13 +45,7 @@ class BatchQueue(Generic[T]):
         thread: LoopThread,
         size_bytes_of: Callable[[T], int],
     ) -> None:
-        """No batch is requested before the first is wanted.
-
-        Args:
-            batches: The iteration.
-            thread: The thread of the loop.
-            size_bytes_of: Approximate size of a batch.
-        """
+        """No batch is requested before the first is wanted; `size_bytes_of` may approximate."""
         self._size_bytes_of = size_bytes_of
         self._put_size_bytes = 0
         self._taken_size_bytes = 0
@@ -63,12 +57,9 @@ class BatchQueue(Generic[T]):
         self._task: asyncio.Task[None] | None = None
 
     def taken(self) -> Iterator[T]:
-        """Each batch as it arrives; closing this generator ends the iteration.
+        """Each batch as it arrives, then the error of the iteration if it has one.
 
-        Raises:
-            LocalProtocolError: Called on the loop's own thread.
-            CancelledError: The loop ended.
-            Exception: The error of the iteration, after its batches.
+        Closing this generator ends the iteration. It raises CancelledError when the loop ended.
         """
         self._thread.call(self._begin())
         try:

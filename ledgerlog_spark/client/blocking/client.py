@@ -38,14 +38,7 @@ class BlockingClient(Blocking[LedgerClient], Closing):
     """
 
     def __init__(self, connect: Connect) -> None:
-        """A connected client.
-
-        Args:
-            connect: Makes the asyncio client; called once for each process that uses this client.
-
-        Raises:
-            MetadataUnavailableError: The metadata store cannot be reached in time.
-        """
+        """A connected client; `connect` is called once for each process that uses this client."""
         self._connect = connect
         self._lock = threading.Lock()
         self._pid = 0

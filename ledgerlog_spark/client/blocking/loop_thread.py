@@ -22,18 +22,14 @@ STOP_SECONDS_MAX = 5.0
 
 
 class LoopThread:
-    """An event loop (uvloop if installed) that runs in a daemon thread.
-
-    Attributes:
-        loop: Other threads may only call its thread-safe methods.
-        pid: The process that it runs in.
-        closers: Closed at the interpreter's exit, unless closed before.
-    """
+    """An event loop (uvloop if installed) that runs in a daemon thread."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = _new_loop()
+        """Other threads may only call its thread-safe methods."""
         self.closers: set[Closer] = set()
+        """Closed at the interpreter's exit, unless closed before."""
         self._thread = threading.Thread(target=self._run, name="ledgerlog", daemon=True)
         self._thread.start()
 
@@ -45,11 +41,8 @@ class LoopThread:
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of the coroutine, run on the loop while this thread waits.
 
-        An interrupt (Ctrl-C) cancels the coroutine.
-
-        Raises:
-            LocalProtocolError: The call was made on the loop's own thread, which would wait for
-                itself.
+        An interrupt (Ctrl-C) cancels the coroutine. The loop's own thread, which would wait for
+        itself, is refused.
         """
         if threading.current_thread() is self._thread:
             work.close()

@@ -67,16 +67,10 @@ class WriteHandle:
         on_closed: Callable[[LedgerMetadata], object] | None = None,
         on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> None:
-        """A handle of a ledger that was just created.
+        """A handle of a ledger that was just created, so its metadata has no entries.
 
-        Args:
-            ledger_id: Id of the ledger.
-            created: Its metadata, without entries.
-            services: Services of the client.
-            changes_ensemble: Replace failed bookies; else the first failure ends the handle.
-            on_closed: Gets the closed metadata.
-            on_failed: Gets the reason why appends are no longer accepted, after all pending ones
-                failed; also when none was pending.
+        Unless `changes_ensemble`, the first failure ends the handle. `on_failed` gets the reason
+        why appends are no longer accepted, after all pending ones failed; also when none was.
         """
         metadata = created.value
         settings = services.settings

@@ -43,12 +43,9 @@ class Machine(Protocol):
 class EventQueue(ABC, Generic[E]):
     """Events of one machine. All methods on the event loop's thread.
 
-    An error of the machine, or of performing an effect, ends the machine.
-
-    Attributes:
-        crash: The error after which the machine is never called: a bug, or an error that it cannot
-            handle.
-        is_stopped: Events are no longer accepted.
+    An error of the machine, or of performing an effect, ends the machine: `on_crash` gets it once,
+    without the pending operations. `subject` names the machine in the message, and `about` has the
+    fields of the error. `on_settled` is called after each burst of events, when nothing is queued.
     """
 
     _briefs: ClassVar[Mapping[type, Callable[[Any], object]]] = {}
@@ -64,18 +61,10 @@ class EventQueue(ABC, Generic[E]):
         on_crash: Callable[[LedgerLogError], None],
         on_settled: Callable[[], None] | None,
     ) -> None:
-        """A queue without events.
-
-        Args:
-            machine: The machine; no other caller uses its `handle`.
-            subject: Names the machine in the message of its crash.
-            about: Fields of its crash.
-            random: Spreads timers.
-            on_crash: Gets the one error that ended the machine, without the pending operations.
-            on_settled: Called after each burst of events, when nothing is queued.
-        """
         self.crash: LedgerLogError | None = None
+        """Why the machine is never called again: a bug, or an error that no machine can handle."""
         self.is_stopped = False
+        """Events are no longer accepted."""
         self._machine = machine
         self._subject = subject
         self._about = about

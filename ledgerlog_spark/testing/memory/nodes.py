@@ -65,22 +65,14 @@ class NodeMap:
         return NodeMap(dict(self.nodes), {path: dict(names) for path, names in self.names.items()})
 
     def node(self, path: str) -> Node:
-        """The node at a path.
-
-        Raises:
-            NodeMissingError: None.
-        """
+        """The node at a path."""
         found = self.nodes.get(path)
         if found is None:
             raise NodeMissingError(f"no node at {path}", path=path)
         return found
 
     def children(self, path: str) -> list[str]:
-        """Names below a node, sorted.
-
-        Raises:
-            NodeMissingError: No such node.
-        """
+        """Names below a node, sorted."""
         self.node(path)
         return sorted(self.names.get(path, ()))
 
@@ -114,19 +106,12 @@ class NodeMap:
 
 
 class MemoryNodes:
-    """The store itself, shared by all sessions of one test or process.
-
-    Attributes:
-        current: The nodes after the last committed transaction.
-    """
+    """The store itself, shared by all sessions of one test or process."""
 
     def __init__(self, clock_ms: Callable[[], int] | None = None) -> None:
-        """An empty tree.
-
-        Args:
-            clock_ms: The store's own clock, ms since the epoch.
-        """
+        """An empty tree; `clock_ms` is the store's own clock, in ms since the epoch."""
         self.current = NodeMap()
+        """The nodes after the last committed transaction."""
         self._clock_ms = clock_ms or (lambda: time.time_ns() // 1_000_000)
         self._transaction_id = 0
         self._listeners: list[Callable[[list[NodeChange]], None]] = []
@@ -151,11 +136,7 @@ class MemoryNodes:
         return lambda: self._listeners.remove(on_commit)
 
     def commit(self, operations: list[NodeOperation], session_id: int) -> list[Outcome]:
-        """Carry out all operations or none.
-
-        Raises:
-            TransactionFailedError: One failed.
-        """
+        """Carry out all operations or none."""
         self._transaction_id += 1
         undo: list[tuple[str, Node | None]] = []
         changes: list[NodeChange] = []

@@ -58,13 +58,16 @@ class Fault(Enum):
 class MemoryTree:
     """One session with `MemoryNodes`."""
 
+    address = "memory"
+
     def __init__(
         self, nodes: MemoryNodes | None = None, *, session_timeout_ms: int = SESSION_TIMEOUT_MS
     ) -> None:
         """A session on `nodes`, or on a store of its own."""
         self.nodes = nodes or MemoryNodes()
-        self._session_timeout_ms = session_timeout_ms
-        self._session_id = self.nodes.new_session_id(self.expire_session)
+        self.session_timeout_ms = session_timeout_ms
+        """Longest useful wait for another session's ephemeral node."""
+        self.session_id = self.nodes.new_session_id(self.expire_session)
         self._held: NodeMap | None = None
         self._held_changes: list[NodeChange] = []
         self._faults: deque[Fault] = deque()
@@ -77,24 +80,9 @@ class MemoryTree:
         self._stop_listening = self.nodes.listen(self._committed)
 
     @property
-    def address(self) -> str:
-        """Where the store is."""
-        return "memory"
-
-    @property
-    def session_id(self) -> int:
-        """The present session."""
-        return self._session_id
-
-    @property
-    def session_timeout_ms(self) -> int:
-        """Longest useful wait for another session's ephemeral node."""
-        return self._session_timeout_ms
-
-    @property
     def session_secret(self) -> bytes:
         """The secret that `end_session` takes to end the present session."""
-        return self._session_id.to_bytes(8, "big")
+        return self.session_id.to_bytes(8, "big")
 
     @property
     def clock(self) -> EstimatedClock:
@@ -194,7 +182,7 @@ class MemoryTree:
             self._stop_listening()
             self._watches.clear()
             self._session_watches.clear()
-            self.nodes.end_session(self._session_id)
+            self.nodes.end_session(self.session_id)
 
     def inject(self, *faults: Fault) -> None:
         """The next writes get these faults, one each, in this order."""
@@ -204,7 +192,7 @@ class MemoryTree:
         """Execute the delayed requests whose session still lives; their errors are lost."""
         delayed, self._delayed = self._delayed, []
         for operations, session_id in delayed:
-            if session_id == self._session_id:
+            if session_id == self.session_id:
                 try:
                     self.nodes.commit(operations, session_id)
                 except TransactionFailedError:
@@ -230,8 +218,8 @@ class MemoryTree:
 
     def expire_session(self) -> None:
         """Lose the session and get another: ephemeral nodes are deleted, watches are called."""
-        old = self._session_id
-        self._session_id = self.nodes.new_session_id(self.expire_session)
+        old = self.session_id
+        self.session_id = self.nodes.new_session_id(self.expire_session)
         self._delayed.clear()
         self.nodes.end_session(old)
         for key in list(self._session_watches):
@@ -268,12 +256,12 @@ class MemoryTree:
         if fault is Fault.NOT_SENT:
             raise MetadataUnavailableError("connection lost before the request was sent")
         if fault is Fault.DELAYED:
-            self._delayed.append((operations, self._session_id))
+            self._delayed.append((operations, self.session_id))
         if fault in (Fault.DELAYED, Fault.REQUEST_LOST):
             raise MetadataUnknownError("connection lost after the request was sent")
         try:
             self._check_incarnation(operations, version)
-            outcomes = self.nodes.commit(operations, self._session_id)
+            outcomes = self.nodes.commit(operations, self.session_id)
         except (TransactionFailedError, MetadataVersionError):
             if fault is Fault.REPLY_LOST:
                 raise MetadataUnknownError("connection lost before the reply") from None

@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import NO_ENTRY, Code
-from ledgerlog_spark.testing.in_process import StorageBatchRead
-from ledgerlog_spark.transport.port import LacRise
+from ledgerlog_spark.transport.port import LacRise, ReadBatch
 from tests.sim.handles.story import OwnersMistakeError
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ class SimControl:
         first, watch.known = watch.known + 1, ledger.lac
         found: list[bytes] = []
         if watch.request.entries_size_bytes_max:
-            batch = StorageBatchRead(
+            batch = ReadBatch(
                 watch.request.ledger_id,
                 first,
                 watch.known + 1 - first,

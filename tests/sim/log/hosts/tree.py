@@ -129,4 +129,4 @@ class SimTree(MemoryTree):
 
     def _end(self) -> None:
         self._stop_listening()
-        self.nodes.end_session(self._session_id)
+        self.nodes.end_session(self.session_id)
