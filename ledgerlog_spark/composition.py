@@ -20,7 +20,7 @@ from ledgerlog_spark.transport.v2.transport import V2Transport
 def service_uri(*given: str | None) -> str:
     """The metadata service URI: the first given one, or that of the environment, or the default.
 
-    Only the environment of this process counts. A variable that was set after the JVM started does
+    Only the environment of this process is used. A variable that was set after the JVM started does
     not exist in Spark's Python processes.
     """
     return next(filter(None, (*given, os.environ.get(SERVICE_URI_VARIABLE), SERVICE_URI_DEFAULT)))

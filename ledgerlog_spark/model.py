@@ -217,8 +217,8 @@ class Position:
     Attributes:
         log_id: Id of the log; a later log of the same name has another id.
         offset: Offset of the record; dense, never reused.
-        ledger_id: Where the record was stored. The place does not identify the record, so this
-            and `entry_id` are not compared.
+        ledger_id: The ledger in which the record was stored. The place does not identify the
+            record, so this and `entry_id` are not compared.
         entry_id: The entry that holds it.
     """
 

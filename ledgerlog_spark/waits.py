@@ -1,10 +1,10 @@
 """How hosts wait: with a deadline, or with the reason why the wait ends without one.
 
-A wait that nothing ends hangs a program, and no error shows where. The code that performs machine
-effects never awaits a future, an event or a queue directly: it passes a deadline to `within` or
-`Deadline`, or the reason why the wait ends to `forever`. It does not mistake a `TimeoutError` of
-another source, such as a socket, for its own deadline. tests/architecture/test_waits.py finds
-violations.
+If a wait never ends, the program hangs, and no error shows the place. The code that performs
+machine effects never awaits a future, an event or a queue directly: it passes a deadline to
+`within` or `Deadline`, or the reason why the wait ends to `forever`. It does not mistake a
+`TimeoutError` of another source, such as a socket, for its own deadline.
+tests/architecture/test_waits.py finds violations.
 """
 
 from __future__ import annotations

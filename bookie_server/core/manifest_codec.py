@@ -46,7 +46,7 @@ class FileEntry:
     state: FileState
     size_bytes: int  # allocated bytes
     first_sequence: int = 0  # sequence of its first record; 0 for a prepared file without any
-    last_sequence: int = 0  # sequence of its last record that counts; 0 while open
+    last_sequence: int = 0  # sequence of its last valid record; 0 while open
     data_end: int = 0  # first byte after that record; 0 while open
     finish_offset: int = 0  # offset of the finish record; 0 while open
     live_bytes: int = 0  # bytes of stored entries that its index points at

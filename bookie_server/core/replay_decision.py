@@ -46,10 +46,10 @@ class FileVerdict:
     rewritten: list[JournalRecord]  # valid ones after them, copied elsewhere
     was_cut: bool  # bytes that may have been a record are discarded
     has_damage: bool  # a synced record is lost, and its ledger is unknown
-    last_sequence: int  # sequence of the last record that counts, 0 when there is none
+    last_sequence: int  # sequence of the last valid record, 0 when there is none
     next_sequence: int  # sequence of the first record that neither counts nor is copied
-    data_end: int  # first byte after the last record that counts
-    write_from: int  # first byte without data that counts
+    data_end: int  # first byte after the last valid record
+    write_from: int  # first byte without valid data
 
 
 def synced_upto(scans: list[FileScan], durable_upto: int) -> int:

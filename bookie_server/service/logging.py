@@ -25,7 +25,7 @@ from ledgerlog_spark.lines import LogLines
 SECRET_WORDS = ("password", "key", "secret", "token")
 RECORDS_IN_WINDOW_MAX = 50
 WINDOW_SECONDS = 10.0
-"""Records of one event that are written in this time."""
+"""Maximum number of records of one event in this time."""
 
 LIBRARY_TEXT_MAX = 4_000
 """Characters of a library's record, traceback included."""

@@ -19,7 +19,7 @@ from bookie_server.storage.wake_ups import guarded, resolve
 from ledgerlog_spark.model import Code
 
 COMPARED_BYTES = 32_768
-"""Bytes of an add under comparison that count as one more entry."""
+"""In a comparison of adds, this many bytes count as one more entry."""
 
 
 class AddPath:

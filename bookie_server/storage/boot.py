@@ -296,7 +296,7 @@ class Boot:
             await active.handle.write_synced(start, buffers)
 
     async def _finish(self, file: Replayed, synced: int) -> None:
-        """Write the index of a replayed file after all its data that counts."""
+        """Write the index of a replayed file after its valid data."""
         verdict, handle = file.verdict, file.handle
         if handle is None:
             return

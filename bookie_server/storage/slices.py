@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 UNITS_PER_TURN = 2_000
-"""States, pieces or ledgers that are looked at or encoded before other tasks run: 2 to 10 ms."""
+"""Number of states, pieces or ledgers that are processed before other tasks run: 2 to 10 ms."""
 
 
 def parts(items: Sequence[T]) -> Iterator[Sequence[T]]:

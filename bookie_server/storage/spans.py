@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 RANGES_MAX: Final = 1 << 20
-"""Ranges in one list of entries, unless the caller has room for fewer."""
+"""Maximum number of ranges in one list of entries, unless the caller has room for fewer."""
 
 
 class Spans:

@@ -41,7 +41,7 @@ PLAIN_SIZE_BYTES_MAX = 4 << 10
 """Bodies up to this size are not compressed: the time would cost more than the saved bytes."""
 
 _ROW_SIZE_BYTES_MIN = PIECE_SIZE_BYTES_MAX // ENTRY_ROWS_MAX
-"""Smallest size that a row counts as, so that an entry does not exceed the limit of rows."""
+"""Minimum size that is counted for a row, so that an entry does not exceed the limit of rows."""
 
 
 @dataclass(frozen=True, slots=True)

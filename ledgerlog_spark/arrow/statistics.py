@@ -30,7 +30,7 @@ def batch_statistics(batch: pa.RecordBatch) -> tuple[ColumnStatistics, ...]:
 
 
 class RangeStatistics:
-    """The union of the statistics of a range's entries, as they are written."""
+    """The union of the statistics of a range's entries, updated with each entry."""
 
     def __init__(self) -> None:
         self._rows = 0

@@ -1,4 +1,4 @@
-"""Recently read metadata of ledgers, for reads that stay right when it is outdated."""
+"""Recently read metadata of ledgers, for reads that remain correct even if it is outdated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.model import LedgerMetadata
 
 SIZE_BYTES_MAX = 16 << 20
-"""Memory of the kept metadata: of some 10,000 ledgers when they have few fragments."""
+"""Maximum memory of the kept metadata: about 10,000 ledgers with few fragments."""
 
 AGE_MAX_S = 60.0
 """For at most this time, a replaced bookie gets the first request."""
@@ -49,7 +49,7 @@ class RecentRecords:
         return metadata
 
     def put(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        """Keep metadata that was read just now, unless it alone exceeds the bound."""
+        """Keep metadata that was just read, unless it alone exceeds the bound."""
         self._drop(ledger_id)
         size_bytes = memory_size_bytes(metadata)
         if size_bytes > self._size_bytes_max:

@@ -49,8 +49,8 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
 
     Args:
         spark: `SparkSession.builder` or a `SparkSession`, also of Spark Connect.
-        metadata_service_uri: For sources that name none. None takes the environment variable
-            `LEDGERLOG_METADATA_SERVICE_URI` of this process, which `local_cluster()` sets.
+        metadata_service_uri: The URI for sources without the option. None takes the environment
+            variable `LEDGERLOG_METADATA_SERVICE_URI` of this process, which `local_cluster()` sets.
 
     Raises:
         ConfigurationError: `spark` is neither a builder nor a session.

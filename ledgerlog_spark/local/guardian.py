@@ -49,7 +49,7 @@ class Guardian:
         return {MARK_VARIABLE: self._mark} if self._process.poll() is None else {}
 
     def release(self) -> None:
-        """End the guardian; the cluster stays as it is. Does nothing if it has ended already."""
+        """End the guardian, but not the cluster; does nothing if it has ended already."""
         pipe = self._process.stdin
         assert pipe is not None
         with contextlib.suppress(OSError):

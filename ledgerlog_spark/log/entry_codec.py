@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.ledger.messages import Payload
 
 COMPRESSED_SIZE_BYTES_MIN = 256
-"""Smaller bodies stay as they are."""
+"""Smaller bodies are not compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class EncodedBody:
 
     @property
     def entry_size_bytes(self) -> int:
-        """Size of the whole entry, its header included."""
+        """Size of the entry, including its header."""
         return HEADER_SIZE_BYTES + len(self.stored)
 
     def entry(self, *, first_offset: int, append_time_ms: int) -> bytes:

@@ -63,9 +63,9 @@ class Log:
     Attributes:
         name: The name it was opened under.
         log_id: Its id; another log of the same name later has another.
-        host: Runs the machines of this log. For other APIs of it.
-        commits: Its jobs and commits. For other APIs of it.
-        maintenance: Its changes that are not commits. For other APIs of it.
+        host: Runs the machines of this log. Other APIs of the log use it.
+        commits: Its jobs and commits. Other APIs of the log use it.
+        maintenance: Its changes that are not commits. Other APIs of the log use it.
     """
 
     def __init__(self, host: LogHost) -> None:
@@ -94,7 +94,7 @@ class Log:
     delete = _call_of(_maintenance, LogMaintenance.delete)
 
     async def state(self, *, is_fresh: bool = True) -> LogState:
-        """Head and schemas as they are now.
+        """The present head and schemas.
 
         Args:
             is_fresh: Without it, as they were at some earlier moment, for one request less.

@@ -138,7 +138,7 @@ class Ledgers(Protocol):
         """
 
     async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
-        """The record as it is now."""
+        """The present metadata."""
 
     async def seal(
         self, ledger_id: int, *, password: bytes = b"", floor_entry_id: int = -1

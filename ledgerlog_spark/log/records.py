@@ -114,7 +114,7 @@ def offset_of(place: object, log_id: str, log: str) -> int:
 
 
 def checked_records(records: Iterable[Payload]) -> list[Payload]:
-    """Records whose bytes stay as they are; errors as of `checked_record`, or it is no list."""
+    """Records with immutable bytes; errors as of `checked_record`, or it is no list."""
     check_several(records, "a record")
     listed = list(records)
     if set(map(type, listed)) <= {bytes}:
@@ -125,7 +125,7 @@ def checked_records(records: Iterable[Payload]) -> list[Payload]:
 
 
 def checked_record(record: object) -> Payload:
-    """A record whose bytes stay as they are; see `checked_payload`."""
+    """A record with immutable bytes; see `checked_payload`."""
     return checked_payload(record, what="a record", size_bytes_max=RECORD_SIZE_BYTES_MAX)
 
 

@@ -26,7 +26,7 @@ _ROOT = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
 
 @dataclass(frozen=True, slots=True)
 class ServiceUri:
-    """Where a cluster's metadata is."""
+    """The address of a cluster's metadata."""
 
     hosts: tuple[str, ...]  # `host:port` of each
     root: str  # such as `/ledgers`

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class EstimatedClock(Protocol):
-    """The store's clock, as far as it is known here."""
+    """An estimate of the store's clock in this process."""
 
     def estimate_ms(self, age_ms_max: int | None = None) -> int | None:
         """The store's time or a little less, ms since the epoch; None without a recent answer."""

@@ -244,7 +244,7 @@ class InProcessTransport:
         return cancel
 
     async def aclose(self) -> None:
-        """Answer requests still open `Code.UNAVAILABLE`; later ones too. Storage stays as it is."""
+        """Answer requests still open `Code.UNAVAILABLE`; later ones too. Storage is not changed."""
         self._is_closed = True
         for pending in self._deadlines.close():
             pending.fail(Code.UNAVAILABLE)

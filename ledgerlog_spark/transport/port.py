@@ -31,7 +31,7 @@ ResolveBookie = Callable[[str], Awaitable[BookieInfo]]
 
 @dataclass(frozen=True, slots=True)
 class AddRun:
-    """Entries of one ledger for one bookie, encoded once and sent as they are.
+    """Entries of one ledger for one bookie, encoded once and sent without changes.
 
     Attributes:
         entry_ids: Rising; a `range` where the ids are evenly spaced.

@@ -61,7 +61,7 @@ class EntryHeader(NamedTuple):
 
 
 def decode_entry_header(stored: Buffer) -> EntryHeader:
-    """The header of a stored entry, without a look at its digest."""
+    """The header of a stored entry; the digest is not verified."""
     if len(stored) < ENTRY_HEADER_SIZE_BYTES:
         raise WireFormatError(
             f"a stored entry has at least {ENTRY_HEADER_SIZE_BYTES} bytes, got {len(stored)}",
@@ -186,7 +186,7 @@ class EntryCodec:
 def _decode_crc32c(batch: StoredBatch, ledger_id: int, first_entry_id: int) -> EntryColumns | None:
     """All entries of a batch, column by column; None if any entry is invalid.
 
-    What `decode` checks of an entry with the default digest, at half the price.
+    The checks of `decode` for an entry with the default digest, at half the cost.
     """
     headers, digests, payloads = batch.cut(ENTRY_HEADER_SIZE_BYTES, _CRC32C.size)
     count = len(headers)

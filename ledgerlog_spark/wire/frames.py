@@ -243,7 +243,7 @@ class FrameSplitter:
         start, end = self._start, self._end + size_bytes
         buffer = self._chunk.buffer
         if end == len(buffer) and self._chunk_size_bytes < _CHUNK_SIZE_BYTES_MAX:
-            self._chunk_size_bytes *= 2  # the sender fills what it is given
+            self._chunk_size_bytes *= 2  # the sender fills all the memory
         self._end = end
         view = memoryview(buffer)
         bodies: list[memoryview] = []

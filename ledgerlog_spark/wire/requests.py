@@ -197,7 +197,7 @@ def check_run(ledger_id: int, entry_ids: Sequence[int], lengths: Sequence[int]) 
 
 
 def with_request_id(add_run_head: bytes, request_id: int) -> bytes:
-    """What `encode_add_run_head` gives for the same run under another request id."""
+    """The result of `encode_add_run_head` for the same run with another request id."""
     end = _RUN_REQUEST_ID_OFFSET + _I64.size
     return b"".join(
         (add_run_head[:_RUN_REQUEST_ID_OFFSET], _I64.pack(request_id), add_run_head[end:])

@@ -28,7 +28,8 @@ from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport import control_pb2 as pb
 
 ATTEMPTS: Final = 2
-"""Attempts to read a batch; the second has room for a first entry larger than expected."""
+"""Number of attempts to read a batch; the second has room for a first entry that is larger than
+expected."""
 LISTINGS_MAX: Final = 4
 """Lists of entries that are built at the same time."""
 RANGE_COST_BYTES: Final = 96

@@ -18,14 +18,15 @@ from ledgerlog_spark.transport.grpc.append_parts import REQUEST_SIZE_BYTES_MAX
 
 SERVICE_NAME: Final = "ledgerlog.v1.Bookie"
 MESSAGE_OVERHEAD_BYTES: Final = 65_536
-"""Bytes of a reply beside its entries or ranges."""
+"""Size of a reply without its entries or ranges."""
 STREAMS_PER_CONNECTION_MAX: Final = 256
 OTHER_CALLS_MAX: Final = 512
 """Calls that are not watches."""
 RECEIVING_CALLS_MAX: Final = 512
-"""Calls that may receive a request; a call with a single one has received it before it waits."""
+"""Maximum number of calls that may receive a request. A call with a single request has received it
+before it waits."""
 PENDING_CALLS_MAX: Final = 1_024
-"""Calls that the library has accepted and not yet passed to the loop."""
+"""Maximum number of calls that the library has accepted and not yet passed to the loop."""
 
 LOOKAHEAD_BYTES: Final = 16_384
 """Bytes that a client may send ahead, for each stream and each connection."""

@@ -24,16 +24,17 @@ from bookie_server.config import (
 from bookie_server.service.limits.budget import Budget
 
 REQUEST_OVERHEAD_BYTES: Final = 1_024
-"""Memory that an accepted request takes beside its bytes."""
+"""Overhead in memory of an accepted request, beside its bytes."""
 
 WRITE_COST_BYTES: Final = 4_096
-"""Time that storage needs for an add, as bytes of `writes` beside its own."""
+"""Fixed cost of an add in storage, as additional bytes of the lane `writes`."""
 
 QUANTUM_BYTES: Final = 1 << 20
-"""Requests of one connection that are handled before other connections get their turn."""
+"""Cost of the requests of one connection that are handled before other connections get their
+turn."""
 
 REQUEST_COST_BYTES: Final = 16_384
-"""Minimum time of a request, as bytes of a quantum."""
+"""Minimum cost of a request, as bytes of a quantum."""
 
 
 class Lanes:
@@ -58,7 +59,7 @@ class Lanes:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that are held for peers now."""
+        """Number of bytes that are held for peers now."""
         return sum(lane.held_bytes for lane in self.held)
 
 
@@ -92,7 +93,7 @@ class PeerShares:
 
 
 class ReadReserve:
-    """Bytes that are taken for a read before its answer is known.
+    """Number of bytes that are taken for a read before its answer is known.
 
     They follow the largest recent answer of one peer: up immediately, down by 1/8 with each read.
     """

@@ -82,7 +82,7 @@ class V2Operations(PeerConnection):
         opcode = body[OPCODE_OFFSET]
         if opcode in ADDS:
             if is_control(body):
-                # The entries count with the memory that they were received in.
+                # The size of the entries includes the memory in which they were received.
                 return self.shares.control, REQUEST_OVERHEAD_BYTES
             return self.shares.writes, len(body) + WRITE_COST_BYTES
         share = self.shares.control if is_control(body) else self.shares.reads

@@ -38,7 +38,7 @@ class ReceiveMemory:
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes that the share in `wanted` has to grant, once the replaced chunk is counted."""
+        """Number of bytes to request from the share in `wanted`, without the replaced chunk."""
         assert self.wanted is not None, "nothing is missing"
         share, size_bytes = self.wanted
         old = self.frames.buffer

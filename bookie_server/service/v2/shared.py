@@ -18,10 +18,11 @@ from ledgerlog_spark.wire.frames import ChunkPool
 RECEIVE_POOL_BYTES: Final = 64 << 20
 BATCH_COUNT_MAX: Final = 65_536
 JOINED_BYTES_MAX: Final = 65_536
-"""Answers up to this size are copied into one buffer, larger ones are written as they are."""
+"""Answers up to this size are copied into one buffer; larger ones are written without a copy."""
 
 TURNS_SECONDS: Final = 0.002
-"""Time in a turn of the loop for one connection's requests, and for those that take turns."""
+"""Time limit in a turn of the loop for the requests of one connection, and for all that take
+turns."""
 
 HOSTS_KEPT_MAX: Final = 1_024
 

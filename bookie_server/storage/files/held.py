@@ -15,8 +15,8 @@ _by_id = attrgetter("entry.file_id")
 class HeldFiles:
     """Finished files in ascending order of id, found by ledger.
 
-    A file's `live_bytes` are those of the ledgers that it is found by. A ledger with entries both
-    above and below its tombstone in one file counts with all of them until the next drop.
+    A file's `live_bytes` are those of the ledgers that it is found by. If a ledger has entries both
+    above and below its tombstone in one file, all of them count until the next drop.
     """
 
     def __init__(self, files: Iterable[FinishedFile], tombstone_of: Callable[[int], int]) -> None:

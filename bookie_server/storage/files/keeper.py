@@ -39,7 +39,8 @@ RESERVE_FRACTION = 16
 INDEX_BYTES_PER_PIECE = 48
 INDEX_BYTES_BESIDE = 2 * BLOCK_SIZE
 PIECES_PER_STRETCH_MAX = 2
-"""Bytes that an index grows by: consecutive ids within an older piece make one and split it."""
+"""Growth of an index in bytes: consecutive ids within an older piece add one piece and split the
+older one."""
 
 
 def room_left(file: OpenFile) -> int:

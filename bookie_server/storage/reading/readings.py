@@ -16,7 +16,7 @@ from bookie_server.storage.wake_ups import guarded, resolve
 R = TypeVar("R")
 
 NEEDS_PER_TURN = 8
-"""Index blocks that a listing goes through before other tasks run: 3,264 pieces."""
+"""Number of index blocks that a listing reads before other tasks run: 3,264 pieces."""
 
 
 RECORDS_PER_TURN = 64
@@ -24,7 +24,8 @@ RECORDS_PER_TURN = 64
 1 to 6 ms."""
 
 RECORD_BYTES = 65_536
-"""Bytes of an entry that count as another record: copying and sending 4 MiB takes milliseconds."""
+"""This many bytes of an entry count as another record: copying and sending 4 MiB takes
+milliseconds."""
 
 
 class Readings:

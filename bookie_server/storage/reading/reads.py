@@ -47,14 +47,14 @@ N = TypeVar("N")
 R = TypeVar("R")
 
 BATCH_HEAD_SIZE_BYTES = 24 + 8 + 4
-"""Bytes of a BATCH_READ answer beside its entries, as clients count them."""
+"""Size of a BATCH_READ answer without its entries, as clients count it."""
 ENTRY_LENGTH_SIZE_BYTES = 4
 RECORDS_PER_BATCH_MAX = 1_024
 RECORDS_PER_PORTION = RECORDS_PER_TURN
-"""Records that a batch read looks at before other tasks run."""
+"""Number of records that a batch read checks before other tasks run."""
 RECORDS_CACHED_MAX = 1_024
 LENGTHS_CACHED_MAX = 1 << 18
-"""Entries of the cached records: each has its length in memory."""
+"""Maximum number of entries in the cached records: the length of each is in memory."""
 BLOCKS_CACHED_MAX = 512
 KEPT_BUFFER_FACTOR = 4
 """A recent body is copied if its receive buffer is more times larger."""
@@ -100,7 +100,7 @@ class RecentBodies:
 
 
 class Reader:
-    """Reads entries of one directory: active file first, the newest copy counts."""
+    """Reads entries of one directory: active file first, so that the newest copy is found."""
 
     def __init__(self, shared: Shared, keeper: FileKeeper) -> None:
         self._keeper = keeper
@@ -192,7 +192,7 @@ class Reader:
     ) -> CorruptRecordError:
         """Return the error to raise for damage in a file, and record the damage.
 
-        A file that was freed during the read counts as no damage.
+        If a file was freed during the read, this is no damage.
         """
         if self._keeper.has_file(identity.file_id):
             self._rebuilds.on_damage(index_of)

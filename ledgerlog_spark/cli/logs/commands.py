@@ -63,7 +63,8 @@ OfVersion = Annotated[
 ]
 
 LOOKS_MAX = 5
-"""Attempts to read a log whose ledgers are deleted meanwhile; the last one is shown."""
+"""Number of attempts to read a log whose ledgers are deleted at the same time; the last one is
+shown."""
 
 
 def _summary(name: str, snapshot: LogSnapshot) -> dict[str, Any]:

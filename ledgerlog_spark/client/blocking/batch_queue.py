@@ -26,7 +26,7 @@ AHEAD_MAX: Final = 8
 """Batches that may wait in the queue before it requests no more."""
 
 AHEAD_SIZE_BYTES_MAX: Final = 16 << 20
-"""Bytes that may wait; beyond this one more batch may come."""
+"""Maximum number of waiting bytes; one more batch may exceed it."""
 
 
 class _End:

@@ -36,13 +36,13 @@ from ledgerlog_spark.wire.znodes import LEDGER_ID_MAX
 CreateRecord = Callable[[int, LedgerMetadata], Awaitable[Versioned[LedgerMetadata]]]
 """Creates the metadata of a ledger id, and the nodes of the same transaction.
 
-Raises what `LedgerStore.create` raises."""
+Raises the errors of `LedgerStore.create`."""
 
 IDS_TRIED_MAX = 3
-"""Ids to try when another client took one that the store returned."""
+"""Number of ids to try when another client has used an id that the store returned."""
 
 DRAWN_MAX = 4_096
-"""Ids that wait to be used; beyond it the oldest are given up."""
+"""Maximum number of unused ids; beyond it the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ QUICK_SECONDS = 0.002
 nothing then to a herald that supports only writes, not notifications."""
 
 ATTEMPTS_MAX = 8
-"""Attempts to write one LAC to one bookie, with pauses; it may have no control service."""
+"""Number of attempts to write a LAC to a bookie, with pauses; the bookie may have no control
+service."""
 
 TIMER_SLACK_MS = 1.0
 """An idle time that is shorter by this is long enough: another timer would cost more."""

@@ -139,8 +139,8 @@ class ReadHandle:
         Costs one watch of the metadata and one of one bookie, and nothing while nothing changes.
 
         Args:
-            on_change: Called on the event loop after either may have changed, also when following
-                ended by itself: at the ledger's end, or with the follower's `error`.
+            on_change: Called on the event loop after either may have changed. It is also called
+                when following ended, at the ledger's end or with the follower's `error`.
             entries_size_bytes_max: Limit of new entries sent along; `watched_entries` has them.
         """
         self._check_open()
@@ -156,7 +156,7 @@ class ReadHandle:
             self._watched = self._bytes.verified_batch(rise.entries, rise.first_entry_id)
 
     def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Entry]:
-        """Entries of the range that a follower received last, from the first on, or none.
+        """The entries of the range that a follower received last, without gaps, or none.
 
         A short result implies nothing about the other entries: read them.
 
@@ -266,7 +266,7 @@ class ReadHandle:
         raise InternalError(f"a read of entry {entry_id} ended without it", ledger_id=self.id)
 
     async def aclose(self) -> None:
-        """End reads and followers; local only, the ledger stays as it is."""
+        """End reads and followers; local only, the ledger is not changed."""
         self._is_closed_here = True
         for follower in self._followers:
             follower.cancel()

@@ -1,4 +1,4 @@
-"""Where a read begins and ends: words, row numbers, JSON by log, and moments.
+"""The start and the end of a read: words, row numbers, JSON by log, and times.
 
 Pure: computes offsets from the options' values and a log's record. Offsets are half-open: the
 start is the first row read, the end is the first row not read.
@@ -23,7 +23,7 @@ EARLIEST_NUMBER, LATEST_NUMBER = -2, -1
 """The two words as numbers, as Kafka's users write them in JSON."""
 
 ERROR, GO_TO_LATEST = "error", "latest"
-"""Values of `startingOffsetsByTimestampStrategy`: what to do when every row is older."""
+"""Values of `startingOffsetsByTimestampStrategy`: the behaviour if every row is older."""
 
 INT64_MAX = (1 << 63) - 1
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

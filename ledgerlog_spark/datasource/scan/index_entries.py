@@ -1,8 +1,8 @@
 """Reads which entries of a range are needed, for the planner and for tasks.
 
 It reads the index entry of a range. Leader logs have no index entry; there it reads the headers of
-a few entries. This only saves work: where a bookie has lost an index entry, the range is read
-whole, and that read reports lost rows.
+a few entries. This only saves work: if a bookie has lost an index entry, the complete range is
+read, and that read reports lost rows.
 """
 
 from __future__ import annotations

@@ -286,7 +286,7 @@ def _split(
 ) -> Iterator[ScanRange]:
     """Pieces of a range, of about equal numbers of entries.
 
-    A range that fencing cut short has no index entry and is read whole.
+    A range that was shortened by a fence has no index entry and is read completely.
     """
     is_leader = scanned.form is not EntryForm.ARROW_STREAM
     count = _pieces(scanned, limits) if item.has_index or is_leader else 1

@@ -38,7 +38,7 @@ RECORDS_MAX = 1_000
 """Number of ledgers whose records the driver reads for the tasks; tasks read the others."""
 
 RECORD_SIZE_BYTES_MAX = 64 << 10
-"""Memory of the records that are sent to tasks: each task gets a copy."""
+"""Maximum memory of the metadata that is sent to tasks: each task gets a copy."""
 
 
 def schema_of(logs: BlockingLogs, options: SourceOptions) -> str:

@@ -45,7 +45,7 @@ def requested_version(logs: BlockingLogs, log: BlockingLog, options: SourceOptio
 def requested_offsets(
     logs: BlockingLogs, scans: Sequence[LogScan], options: SourceOptions, password: bytes
 ) -> tuple[Offsets, Offsets]:
-    """Where a batch read begins and ends by its options; times become offsets of each log.
+    """The start and the end of a batch read by its options; times become offsets of each log.
 
     Transactional logs among `scans` contain their history.
     """

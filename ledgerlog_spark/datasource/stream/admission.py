@@ -73,7 +73,7 @@ class Backlog:
 
 
 def admitted(backlogs: Sequence[Backlog], limits: Limits) -> dict[str, int]:
-    """Where the batch ends in each log (exclusive), by log name."""
+    """The end of the batch in each log (exclusive), by log name."""
     waiting = [backlog for backlog in backlogs if backlog.rows > 0]
     ends = _within_rows(waiting, limits.rows)
     if limits.size_bytes is not None:

@@ -176,7 +176,7 @@ def overwrite_after(
     """The first version that replaced rows from `offset` on and is not accepted yet.
 
     A version that begins exactly at the offset counts: the stream has read the rows that it
-    replaced. A version that replaced no row does not count.
+    replaced. A version that replaced no row is ignored.
     """
     place = 0
     if accepted_version is not None and versions:

@@ -37,7 +37,7 @@ def begin_job(
         LogNotFoundError: No such log, and `createIfMissing` is false.
         LogKindError: A leader appends to the log.
         SchemaMismatchError: Rows of this schema cannot be stored in the log.
-        ConfigurationError: Options that do not fit the log as it is.
+        ConfigurationError: The options contradict the existing log.
         UnauthorizedError: The log has another password.
         NotEnoughBookiesError: Fewer writable bookies than the log's ensemble; names both numbers.
     """
@@ -57,9 +57,9 @@ def begin_job(
             overwrite_if_changed=options.overwrite_if_changed,
             password=password,
         )
-        # The commit checks changes after `begin`; changes just before it are seen here. A first
-        # commit may keep the id of the schema. So the rule still holds that the job's rows may have
-        # any columns.
+        # The commit checks changes after `begin`. Changes shortly before it are detected here. A
+        # first commit may keep the id of the schema. So the rule still holds that the job's rows
+        # may have any columns.
         is_of_first = (job.planned_version == 0) == (state.head.version == 0)
         if job.base_schema_id == state.head.schema_id and is_of_first:
             if not job.is_replay:

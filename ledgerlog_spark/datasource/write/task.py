@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.blocking.logs import BlockingRangeWriter
 
 MOVES_MAX = 10
-"""Ledgers that one attempt may lose to a recovery of another client before it fails."""
+"""Number of ledgers that an attempt may lose to recoveries of other clients before it fails."""
 
 _logger = logging.getLogger(__name__)
 

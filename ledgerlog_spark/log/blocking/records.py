@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RECORDS_LOOKED_AT = 4
-"""Records of a batch whose size is measured; to measure all costs more than it is worth."""
+"""Number of records of a batch whose size is measured. To measure all of them would be too
+expensive."""
 
 
 class BlockingRecordLog(BlockingHandle[RecordLog]):

@@ -54,7 +54,7 @@ class BlockingStream:
         return BlockingRangeWriter(self._client, self._client.run(opened))
 
     def commit(self, ranges: Sequence[StagedRange]) -> CommitResult:
-        """Make the batch visible, once and whole; durable on return."""
+        """Make the batch visible, once and atomically; durable on return."""
 
         async def committed(client: LedgerClient) -> CommitResult:
             known = _known.setdefault(client, KnownLogs())

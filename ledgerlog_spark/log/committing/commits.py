@@ -199,7 +199,7 @@ class LogCommits:
         is_last: bool = False,
         timeout_ms: int = CHANGE_TIMEOUT_MS,
     ) -> CommitResult:
-        """Make the batch visible, once and whole; durable on return.
+        """Make the batch visible, once and atomically; durable on return.
 
         Args:
             job: As `begin` made it.
@@ -207,7 +207,7 @@ class LogCommits:
             known: State of this process after its last commits; this commit updates it.
             is_last: After this call the caller neither commits the job again nor writes for it. So
                 a generated producer is deleted, with one more request.
-            timeout_ms: Limit of the whole call, its turn among other writers included.
+            timeout_ms: Time limit of the call, including its turn among other writers.
 
         Raises:
             ConcurrentCommitError: Another commit conflicts with this batch.
@@ -264,7 +264,8 @@ class LogCommits:
             staged: A range in a ledger of the job.
 
         Raises:
-            ConcurrentCommitError: The log no longer lists just these ranges. Nothing was changed.
+            ConcurrentCommitError: The log no longer lists exactly these ranges. Nothing was
+                changed.
             ProducerFencedError: The job took longer than stagingTtlMs. Nothing was changed.
             UnauthorizedError: The log has another password than the job. Nothing was changed.
             CommitUnknownError: Not definite.

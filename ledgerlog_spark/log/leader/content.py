@@ -36,11 +36,11 @@ class LeaderRecords:
         self._log = log
 
     def record(self, record: object) -> Payload:
-        """A record whose bytes stay as they are."""
+        """A record with immutable bytes."""
         return checked_record(record)
 
     def records(self, records: Sequence[Payload]) -> list[Payload]:
-        """Records whose bytes stay as they are."""
+        """Records with immutable bytes."""
         return checked_records(records)
 
     def pieces(self, rows: object) -> NoReturn:

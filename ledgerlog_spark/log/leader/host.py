@@ -1,7 +1,7 @@
 """Hosts the machine of a leader log: effects become calls, answers become events.
 
-Events go through a queue, and each request is answered once. The owner handles the machine's
-indications, and has the bytes of the entries that the machine orders.
+Events pass through a queue, and each request is answered once. The owner handles the machine's
+indications. It has the bytes of the entries that the machine orders.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
         self.post(Start())
 
     def stop(self) -> None:
-        """Forget the machine and stop writing; ledgers stay as they are."""
+        """Drop the machine and stop writing; ledgers are not changed."""
         super().stop()
         self.retire()
 

@@ -1,8 +1,8 @@
 """Reads listed ranges (LOGS.md#R1, LOGS.md#R2, LOGS.md#R3).
 
 A committed range is its own proof: its entries are on their ack quorum, whatever the ledger's state
-and its last add confirmed are. So nothing waits for either. An absent entry is looked for once more
-with fresh metadata before it counts as lost.
+and its last add confirmed are. So nothing waits for either. An absent entry is read again with
+fresh metadata before it counts as lost.
 """
 
 from __future__ import annotations

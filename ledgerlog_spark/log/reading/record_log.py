@@ -60,7 +60,7 @@ class RecordLog:
         return decode_schema(self._schema)
 
     async def state(self) -> LogState:
-        """Head and schemas as they are now.
+        """The present head and schemas.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -105,7 +105,7 @@ class RecordLog:
     async def tail(self, start: Position | int | None = None) -> AsyncGenerator[Record, None]:
         """All records from `start` on, and each later one soon after it was acknowledged.
 
-        Waits by watches, and never ends by itself. A record is delivered within 100 ms of its
+        Waits by watches; ends with an error or when closed. A record is delivered within 100 ms of its
         acknowledgement, also when nothing is appended after it.
 
         Args:
@@ -136,7 +136,7 @@ class RecordLog:
     def tail_rows(self, start: Position | int | None = None) -> AsyncGenerator[RowBatch, None]:
         """All rows from `start` on, and each later one soon after it was acknowledged.
 
-        Waits by watches, and never ends by itself. Arguments and errors as of `tail`, for a log of
+        Waits by watches; ends with an error or when closed. Arguments and errors as of `tail`, for a log of
         rows.
         """
         return _each(self._row_reader().tail(self._offset(start)))

@@ -68,7 +68,7 @@ CLOCK_AGE_MS_MAX = 600_000
 """How long the store's clock is estimated from its last answer. A machine's clock that measures
 durations is wrong by about 30 ms in that time."""
 CLOCK_ATTEMPTS_MAX = 3
-"""Lost answers of the store's clock after which it counts as unavailable."""
+"""Number of lost answers of the store's clock after which it counts as unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +282,7 @@ class LogStore:
         Raises:
             MetadataVersionError: Head, producer record or pages' node moved. Nothing was changed.
             LedgerNotFoundError: A ledger that it lists was claimed (`claim_made`) or is deleted.
-                Nothing was changed, and no change that lists the ledger ever gets through.
+                Nothing was changed, and no change that lists the ledger can ever succeed.
         """
         paths = self._paths
         operations: list[NodeOperation] = [

@@ -79,7 +79,7 @@ class Multi(Transaction):  # type: ignore[misc]
 
     @staticmethod
     def unchroot(_client: object, response: list[Any]) -> list[Any]:
-        """Paths as they are: no client of this package has a chroot."""
+        """Paths are not changed: no client of this package has a chroot."""
         return response
 
 

@@ -18,8 +18,8 @@ _ANSWERED = {MetadataOutcome.OK, MetadataOutcome.GONE, MetadataOutcome.UNREADABL
 class HeadLook:
     """One read of the head at a time, and one more after a change during the read.
 
-    A read is not synchronised until it does not find the head. A replica of the store that lags may
-    not have the head, so the store is synchronised before the log counts as deleted. A failed read
+    A read is not synchronised until it does not find the head. A lagging replica of the store may
+    not have the head. So the store is synchronised before the log counts as deleted. A failed read
     is retried without a limit, because the leader continues without the store.
     """
 

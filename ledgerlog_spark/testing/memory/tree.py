@@ -208,7 +208,7 @@ class MemoryTree:
         self._held = None
 
     def disconnect(self) -> None:
-        """No request gets through until `connect`."""
+        """No request succeeds until `connect`."""
         self._is_connected = False
 
     def connect(self) -> None:

@@ -82,7 +82,7 @@ of a process that used it never end: there they fail at once instead."""
 
 
 async def connect(bookie_id: str, resolve: ResolveBookie) -> grpc.aio.Channel:
-    """A channel to the bookie as it is registered now."""
+    """A channel to the present address of the bookie."""
     if not _using_process:
         _using_process.append(os.getpid())
     if _using_process[0] != os.getpid():

@@ -49,8 +49,8 @@ class V2Transport:
     A last add confirmed is announced on the connection of adds. It is written, read and watched
     through each bookie's control service, with a channel of its own, made when it is needed.
 
-    Buffers of requests are sent as they are and must not change until the reply. The process keeps
-    up to 64 MiB of memory that it freed (transport/allocator.py).
+    Buffers of requests are sent without a copy and must not change until the reply. The process
+    keeps up to 64 MiB of memory that it freed (transport/allocator.py).
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """The limits of a reader, and the bound on the memory that it holds and may still receive.
 
 A bookie's answer has at least one entry, of any size up to a frame's. So each pending request
-counts as a whole frame against the bound of memory. Against the depth of reading ahead it counts
-with its expected size, which is the limit for a reader of ordinary entries.
+counts as a whole frame against the bound of memory. For the depth of reading ahead, a request
+counts with its expected size; this is the limit for a reader of ordinary entries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 
 FIRST_BATCH_ENTRIES = 64
-"""Entries of each batch while the size of entries is unknown."""
+"""Number of entries in a batch while the size of entries is unknown."""
 
 FIRST_SIZE_BYTES = 64 << 10
 """Size of one entry while the size of entries is unknown."""

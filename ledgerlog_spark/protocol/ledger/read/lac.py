@@ -27,7 +27,7 @@ OVERLOAD = RetryPolicy(first_delay_ms=50, delay_max_ms=1_000, attempts_max=16)
 
 
 class LacPhase(Enum):
-    """Where a LAC read is."""
+    """State of a LAC read."""
 
     NEW = "new"
     READING = "reading"

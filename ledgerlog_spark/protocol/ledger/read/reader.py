@@ -1,11 +1,11 @@
 """Reads of a range of entries, three-valued: present, absent, unknown.
 
-`LedgerReader` never fences and never guesses. Where every bookie of the ensemble has every entry (E
-== Qw) it requests batches. A short batch implies nothing about the next entry, which is then
-requested by itself (PROTOCOL.md#E4). After a bad digest, a refusal or a slow answer it uses the
-next replica (PROTOCOL.md#E3). An entry is absent only when every member of its write set reported
-it absent, then the metadata was reloaded, and all reported it absent once more under the same
-ensemble (PROTOCOL.md#E2).
+`LedgerReader` never fences and never guesses. If every bookie of the ensemble has every entry (E ==
+Qw), it requests batches. A short batch implies nothing about the next entry, which is then
+requested alone (PROTOCOL.md#E4). After a bad digest, a refusal or a slow answer it uses the next
+replica (PROTOCOL.md#E3). An entry is absent only when every member of its write set reported it
+absent, then the metadata was reloaded, and all reported it absent once more under the same ensemble
+(PROTOCOL.md#E2).
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -36,7 +36,7 @@ DELIVERED_SIZE_BYTES_MAX = 4 << 20
 
 
 class ReaderPhase(Enum):
-    """Where a reader is."""
+    """State of a reader."""
 
     NEW = "new"
     READING = "reading"

@@ -6,7 +6,7 @@ request fenced them before. Everything else (a timeout, a bad digest, an I/O err
 decides nothing (PROTOCOL.md#C8). One member gets the first request. The others get a request if its
 answer is slow or is not the entry.
 
-Where every member owns every entry (E == Qw), batches find the present entries. The first entry
+If every member owns every entry (E == Qw), batches find the present entries. The first entry
 that is in no batch is then requested alone from all members.
 """
 

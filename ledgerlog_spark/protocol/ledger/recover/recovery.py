@@ -248,7 +248,7 @@ class LedgerRecovery(UpdatingMachine):
         )
 
     def _try_again(self, failure: m.Failure, **about: Any) -> list[m.Effect]:
-        """Start over after a delay, or give up; the metadata stays as it is."""
+        """Restart after a delay, or give up; the metadata is not changed."""
         delay_ms = self._settings.retry.delay_ms(self.attempts)
         if failure not in RETRIABLE or delay_ms is None:
             return self._stop(failure, is_retriable=failure in RETRIABLE, **about)

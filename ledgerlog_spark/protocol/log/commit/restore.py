@@ -2,7 +2,7 @@
 
 A merged range may reach beyond the version's start or end. A list names only whole ranges, so the
 part that belongs to the version is copied before, and the copy replaces the range. All other ranges
-are listed as they are, without copying rows.
+are listed again unchanged, without copying rows.
 """
 
 from __future__ import annotations

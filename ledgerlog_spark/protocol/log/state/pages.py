@@ -21,7 +21,8 @@ from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, REFS, SCHEMA
 T = TypeVar("T")
 
 PAGE_BODY_SIZE_BYTES_MAX = PAGE_SIZE_BYTES_MAX - 64
-"""Records of one page before compression; the rest is for the envelope and the count."""
+"""Maximum size of the records of one page before compression; the rest is for the envelope and the
+count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class RecordKind(Generic[T]):
     fields: Callable[[T], tuple[int | bytes, ...]]
     """The values of the record's row."""
     record: Callable[[tuple[Any, ...], ByteReader], T]
-    """The record of a row; reads its part of variable length."""
+    """Decodes a row, including its part of variable length."""
     tail: Callable[[T], bytes] | None = None
     """The record's part of variable length, None for a kind without one."""
 
