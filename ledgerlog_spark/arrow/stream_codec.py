@@ -222,7 +222,7 @@ def decode_index(text: bytes) -> tuple[IndexedEntry, ...]:
 
 
 class _EntrySource:
-    """Entries as the file that Arrow's stream reader reads, without copying them.
+    """A file object that gives the entries to Arrow's stream reader without copying them.
 
     Attributes:
         count: Entries begun so far, the schema not counted.

@@ -180,7 +180,7 @@ class LogHost:
     async def _time(
         self, needed: m.TimeNeeded, outcome: MetadataOutcome
     ) -> tuple[MetadataOutcome, int]:
-        """The store's clock for a reply of that outcome, and the outcome with it."""
+        """The store's clock for a reply with that outcome, and the resulting outcome."""
         if needed is m.TimeNeeded.NONE or outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
             return outcome, 0
         if needed is m.TimeNeeded.RECENT:

@@ -60,7 +60,7 @@ class Kept:
         log: Its name, or the id of a deleted log.
         truncated: Result of retention; None when that failed, when the log did not exist any more,
             or when nothing can have been due since the last pass of this process.
-        merged: None if it failed or there was no log to merge in, and as for `truncated`.
+        merged: None if it failed, if no log could be merged, or as for `truncated`.
         swept: None when that failed.
         errors: Errors of the failed steps; the others were done.
     """

@@ -137,8 +137,8 @@ class Leader:
         Takes at most `open_timeout_ms` of the settings, 120 s by default.
 
         Raises:
-            LeaderTimeoutError: It took longer; retriable. Definite unless this client may lead: its
-                ledger may be on the list, where the next opening finds it.
+            LeaderTimeoutError: It took longer; retriable. Definite unless this client may lead,
+                because its ledger may be on the list. The next opening then finds it there.
             LogKindError: It is no leader log.
             LogNotFoundError: It was deleted.
             ConcurrentCommitError: Others kept taking over; retriable.
@@ -203,8 +203,8 @@ class Leader:
 
         Args:
             rows: With some or all columns of the log; missing columns are null. The memory of the
-                rows must not change until this returns. A row has at most a little less than 5 MiB
-                encoded.
+                rows must not change until this returns. An encoded row must be a little smaller
+                than 5 MiB.
 
         Raises:
             LogKindError: A log of records; definite.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 AT_ONCE = 64
 YOUNG_MS = 60_000
 LOOKS_MAX = 5
-"""Reads of a ledger whose ranges change at the same time; then the last read counts."""
+"""Maximum number of reads of a ledger whose ranges change at the same time; the last one counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,8 +105,8 @@ class RecordLog:
     async def tail(self, start: Position | int | None = None) -> AsyncGenerator[Record, None]:
         """All records from `start` on, and each later one soon after it was acknowledged.
 
-        Waits by watches; ends with an error or when closed. A record is delivered within 100 ms of its
-        acknowledgement, also when nothing is appended after it.
+        Waits by watches; ends with an error or when closed. A record is delivered within 100 ms of
+        its acknowledgement, also when nothing is appended after it.
 
         Args:
             start: A position or an offset; one after the end is waited for. None for the present
@@ -136,8 +136,8 @@ class RecordLog:
     def tail_rows(self, start: Position | int | None = None) -> AsyncGenerator[RowBatch, None]:
         """All rows from `start` on, and each later one soon after it was acknowledged.
 
-        Waits by watches; ends with an error or when closed. Arguments and errors as of `tail`, for a log of
-        rows.
+        Waits by watches; ends with an error or when closed. Arguments and errors as of `tail`, for
+        a log of rows.
         """
         return _each(self._row_reader().tail(self._offset(start)))
 
