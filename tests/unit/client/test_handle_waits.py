@@ -13,7 +13,6 @@ from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
 from ledgerlog_spark.retry import RetryPolicy
 from ledgerlog_spark.testing.memory.tree import MemoryTree
-from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld
 from tests.fixtures.metadata_worlds import memory_tree
 
@@ -30,6 +29,7 @@ SETTINGS = ClientSettings(
         metadata=RetryPolicy(attempts_max=2),
     ),
 )
+WITH_SETTINGS = pytest.mark.world(bookies=3, settings=SETTINGS)
 WAITS: dict[str, Callable[[WriteHandle], Awaitable[object]]] = {
     "drain": lambda handle: handle.drain(),
     "flush": lambda handle: handle.flush(),
@@ -37,63 +37,55 @@ WAITS: dict[str, Callable[[WriteHandle], Awaitable[object]]] = {
 }
 
 
+@WITH_SETTINGS
 @pytest.mark.parametrize("wait", WAITS)
 @pytest.mark.parametrize("end", ["answers", "failure", "client"])
-def test_every_wait_ends_with_the_answers_with_a_failure_and_with_the_client(
-    wait: str, end: str
+async def test_every_wait_ends_with_the_answers_with_a_failure_and_with_the_client(
+    world: ClientWorld, wait: str, end: str
 ) -> None:
-    async def work() -> None:
-        async with ClientWorld(3, SETTINGS) as world:
-            client = world.client()
-            handle = await client.create_ledger()
-            world.transport.held |= set(world.names)
-            appended = [handle.append_async(b"x")]
-            await asyncio.sleep(0.1)
-            appended += [handle.append_async(b"x") for _ in range(40)]
-            waiting = asyncio.ensure_future(WAITS[wait](handle))
-            await asyncio.sleep(0.1)
-            assert not waiting.done()
-            if end == "answers":
-                for name in world.names:
-                    world.transport.release(name)
-            elif end == "client":
-                await client.aclose()
-            async with asyncio.timeout(60):
-                (outcome,) = await asyncio.gather(waiting, return_exceptions=True)
-                told = await asyncio.gather(*appended, return_exceptions=True)
-            assert outcome is None or wait == "close"
-            is_failed = [isinstance(one, LedgerLogError) for one in told]
-            assert all(is_failed) if end != "answers" else not any(is_failed)
-
-    run_in_virtual_time(work())
+    client = world.client()
+    handle = await client.create_ledger()
+    world.transport.held |= set(world.names)
+    appended = [handle.append_async(b"x")]
+    await asyncio.sleep(0.1)
+    appended += [handle.append_async(b"x") for _ in range(40)]
+    waiting = asyncio.ensure_future(WAITS[wait](handle))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    if end == "answers":
+        for name in world.names:
+            world.transport.release(name)
+    elif end == "client":
+        await client.aclose()
+    async with asyncio.timeout(60):
+        (outcome,) = await asyncio.gather(waiting, return_exceptions=True)
+        outcomes = await asyncio.gather(*appended, return_exceptions=True)
+    assert outcome is None or wait == "close"
+    is_failed = [isinstance(one, LedgerLogError) for one in outcomes]
+    assert all(is_failed) if end != "answers" else not any(is_failed)
 
 
-def test_a_close_that_failed_in_an_outage_is_made_anew_by_the_next_one() -> None:
-    async def work() -> None:
-        async with ClientWorld(3, SETTINGS) as world:
-            client, stores = world.client_and_stores()
-            handle = await client.create_ledger()
-            await handle.append(b"x")
-            assert isinstance(stores.tree, MemoryTree)
-            memory_tree(stores).disconnect()
-            with pytest.raises(MetadataUnavailableError) as failed:
-                await handle.close()
-            assert failed.value.retriable
-            memory_tree(stores).connect()
-            assert (await handle.close()).last_entry_id == 0
+@WITH_SETTINGS
+async def test_a_close_that_failed_in_an_outage_is_made_anew_by_the_next_one(
+    world: ClientWorld,
+) -> None:
+    client, stores = world.client_and_stores()
+    handle = await client.create_ledger()
+    await handle.append(b"x")
+    assert isinstance(stores.tree, MemoryTree)
+    memory_tree(stores).disconnect()
+    with pytest.raises(MetadataUnavailableError) as failed:
+        await handle.close()
+    assert failed.value.retriable
+    memory_tree(stores).connect()
+    assert (await handle.close()).last_entry_id == 0
 
-    run_in_virtual_time(work())
 
-
-def test_a_bookie_that_came_a_moment_ago_makes_a_ledger_possible() -> None:
+@WITH_SETTINGS
+async def test_a_bookie_that_came_a_moment_ago_makes_a_ledger_possible(world: ClientWorld) -> None:
     """What is known of bookies is as old as the last watch that was heard."""
-
-    async def work() -> None:
-        async with ClientWorld(3, SETTINGS) as world:
-            client = world.client()
-            bookies = client.services.bookies
-            bookies._names = list(await bookies.refreshed())[:2]
-            handle = await client.create_ledger()
-            assert len(handle.metadata.last_fragment.ensemble) == 3
-
-    run_in_virtual_time(work())
+    client = world.client()
+    bookies = client.services.bookies
+    bookies._names = list(await bookies.refreshed())[:2]
+    handle = await client.create_ledger()
+    assert len(handle.metadata.last_fragment.ensemble) == 3

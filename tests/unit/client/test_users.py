@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.errors import LocalProtocolError
-from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld
 
 
@@ -31,40 +30,40 @@ class Slow:
         self.has_left = True
 
 
-def run(work: Any) -> None:
-    async def inside() -> None:
-        async with ClientWorld(3) as world:
-            client = world.client()
-            await work(client, Slow(client))
-            with pytest.raises(LocalProtocolError):
-                client.check_open()
-
-    run_in_virtual_time(inside())
+@pytest.fixture
+async def client(world: ClientWorld) -> AsyncIterator[LedgerClient]:
+    client = world.client()
+    yield client
+    with pytest.raises(LocalProtocolError):
+        client.check_open()
 
 
-def test_all_who_close_a_client_wait_for_the_same() -> None:
-    async def work(client: LedgerClient, slow: Slow) -> None:
-        first = asyncio.create_task(client.aclose())
-        await asyncio.sleep(0.5)
-        await client.aclose()
-        assert slow.has_left
-        await first
+@pytest.fixture
+def slow(client: LedgerClient) -> Slow:
+    return Slow(client)
 
-    run(work)
+
+async def test_all_who_close_a_client_wait_for_the_same(
+    world: ClientWorld, client: LedgerClient, slow: Slow
+) -> None:
+    first = asyncio.create_task(client.aclose())
+    await asyncio.sleep(0.5)
+    await client.aclose()
+    assert slow.has_left
+    await first
 
 
 @pytest.mark.parametrize(("calls", "place"), [(1, 0), (2, 0), (2, 1)])
-def test_a_client_is_closed_when_its_closing_is_cancelled(calls: int, place: int) -> None:
-    async def work(client: LedgerClient, slow: Slow) -> None:
-        closings = [asyncio.create_task(client.aclose()) for _ in range(calls)]
-        await asyncio.sleep(0.5)
-        cancelled = closings.pop(place)
-        cancelled.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await cancelled
-        assert (slow.was_cut_off, slow.has_left) == (True, False)
-        with pytest.raises(LocalProtocolError):
-            client.check_open()
-        await asyncio.gather(*closings)
-
-    run(work)
+async def test_a_client_is_closed_when_its_closing_is_cancelled(
+    world: ClientWorld, client: LedgerClient, slow: Slow, calls: int, place: int
+) -> None:
+    closings = [asyncio.create_task(client.aclose()) for _ in range(calls)]
+    await asyncio.sleep(0.5)
+    cancelled = closings.pop(place)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert (slow.was_cut_off, slow.has_left) == (True, False)
+    with pytest.raises(LocalProtocolError):
+        client.check_open()
+    await asyncio.gather(*closings)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import cast
+
+import pytest
 
 from ledgerlog_spark.client.services import WritableBookies
 from ledgerlog_spark.metadata.bookies.registration import Registration
@@ -39,44 +41,44 @@ class CountedRegistration:
             await self.stores.registration.register(BookieInfo(name, "127.0.0.1", 1))
 
 
-def with_one_bookie(
-    work: Callable[[CountedRegistration, WritableBookies], Awaitable[None]],
+@pytest.fixture
+async def registration() -> AsyncIterator[CountedRegistration]:
+    """With one bookie."""
+    registration = CountedRegistration()
+    await registration.stores.initialize()
+    await registration.start("a:1")
+    yield registration
+    await registration.stores.close()
+
+
+@pytest.fixture
+def bookies(registration: CountedRegistration) -> WritableBookies:
+    return WritableBookies(cast("Registration", registration))
+
+
+async def test_what_is_known_is_asked_for_once_until_a_bookie_comes(
+    registration: CountedRegistration, bookies: WritableBookies
 ) -> None:
-    async def scenario() -> None:
-        registration = CountedRegistration()
-        await registration.stores.initialize()
-        await registration.start("a:1")
-        await work(registration, WritableBookies(cast("Registration", registration)))
-        await registration.stores.close()
-
-    asyncio.run(scenario())
+    assert [list(await bookies.known()) for _ in range(3)] == [["a:1"]] * 3
+    assert registration.asked == 1
+    await registration.start("b:1")
+    await asyncio.wait_for(registration.heard.wait(), PATIENCE_SECONDS)
+    assert [list(await bookies.known()) for _ in range(3)] == [["a:1", "b:1"]] * 3
+    assert registration.asked == 2
 
 
-def test_what_is_known_is_asked_for_once_until_a_bookie_comes() -> None:
-    async def work(registration: CountedRegistration, bookies: WritableBookies) -> None:
-        assert [list(await bookies.known()) for _ in range(3)] == [["a:1"]] * 3
-        assert registration.asked == 1
+async def test_an_answer_that_may_be_older_than_a_change_is_not_kept(
+    registration: CountedRegistration, bookies: WritableBookies
+) -> None:
+    read = registration.writable
+
+    async def overtaken() -> list[str]:
+        found = await read()
         await registration.start("b:1")
         await asyncio.wait_for(registration.heard.wait(), PATIENCE_SECONDS)
-        assert [list(await bookies.known()) for _ in range(3)] == [["a:1", "b:1"]] * 3
-        assert registration.asked == 2
+        return found
 
-    with_one_bookie(work)
-
-
-def test_an_answer_that_may_be_older_than_a_change_is_not_kept() -> None:
-    async def work(registration: CountedRegistration, bookies: WritableBookies) -> None:
-        read = registration.writable
-
-        async def overtaken() -> list[str]:
-            found = await read()
-            await registration.start("b:1")
-            await asyncio.wait_for(registration.heard.wait(), PATIENCE_SECONDS)
-            return found
-
-        registration.writable = overtaken
-        assert list(await bookies.known()) == ["a:1"]
-        registration.writable = read
-        assert list(await bookies.known()) == ["a:1", "b:1"]
-
-    with_one_bookie(work)
+    registration.writable = overtaken
+    assert list(await bookies.known()) == ["a:1"]
+    registration.writable = read
+    assert list(await bookies.known()) == ["a:1", "b:1"]

@@ -22,7 +22,6 @@ from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.state.records import StagedRange
 from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.testing.memory.tree import Fault
-from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.counted_tree import CountedTree
 
 if TYPE_CHECKING:
@@ -55,7 +54,9 @@ class NoLedgers:
 class Cluster:
     """Jobs that are ready to be committed, each on a session of its own."""
 
-    def __init__(self, seed: int = 1) -> None:
+    is_virtual = True
+
+    def __init__(self, seed: int) -> None:
         self.nodes = MemoryNodes()
         self.requests: Counter[str] = Counter()
         self.random = Random(seed)
@@ -103,74 +104,71 @@ class Cluster:
         assert versions == list(range(versions[0], versions[0] + count))
 
 
-def run(work: Callable[[Cluster, Log], Awaitable[None]], seed: int = 1) -> None:
-    async def inside() -> None:
-        cluster = Cluster(seed)
-        log = await cluster.start()
-        await work(cluster, log)
+@pytest.fixture
+def seed() -> int:
+    return 1
 
-    run_in_virtual_time(inside())
+
+@pytest.fixture
+def world(seed: int) -> Cluster:
+    return Cluster(seed)
+
+
+@pytest.fixture
+async def log(world: Cluster) -> Log:
+    return await world.start()
 
 
 async def waiting(cluster: Cluster, log: Log) -> list[str]:
     return await cluster.trees[0].children(QUEUE.format(log.log_id))
 
 
-def test_a_lone_commit_asks_for_nothing_that_only_a_crowd_needs() -> None:
-    async def work(cluster: Cluster, _: Log) -> None:
-        await cluster.commit(1)
-        assert cluster.requests == LONE
-
-    run(work)
+@pytest.mark.usefixtures("log")
+async def test_a_lone_commit_asks_for_nothing_that_only_a_crowd_needs(world: Cluster) -> None:
+    await world.commit(1)
+    assert world.requests == LONE
 
 
-def test_of_two_commits_the_overtaken_one_reads_the_head_alone() -> None:
-    async def work(cluster: Cluster, _: Log) -> None:
-        await cluster.commit(2)
-        assert cluster.requests == LONE + OVERTAKEN_ONCE
-
-    run(work)
+@pytest.mark.usefixtures("log")
+async def test_of_two_commits_the_overtaken_one_reads_the_head_alone(world: Cluster) -> None:
+    await world.commit(2)
+    assert world.requests == LONE + OVERTAKEN_ONCE
 
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("count", [4, 16, 64, 128])
-def test_requests_of_a_commit_do_not_grow_with_the_number_of_others(count: int, seed: int) -> None:
-    async def work(cluster: Cluster, log: Log) -> None:
-        await cluster.commit(count)
-        assert cluster.requests["transact"] <= TRANSACTIONS_MAX * count, cluster.requests
-        assert cluster.requests.total() <= REQUESTS_MAX * count, cluster.requests
-        assert await waiting(cluster, log) == []
-
-    run(work, seed)
-
-
-def test_a_commit_whose_process_died_in_the_queue_holds_up_nobody() -> None:
-    async def work(cluster: Cluster, log: Log) -> None:
-        jobs = await cluster.jobs(16)
-        works = [asyncio.ensure_future(job()) for job in jobs]
-        await asyncio.sleep(0.05)
-        assert len(await waiting(cluster, log)) > 9
-        for number in (3, 7, 8):
-            works[number].cancel()
-            await cluster.trees[number + 1].close()
-        results = await asyncio.gather(*works, return_exceptions=True)
-        failed = [r for r in results if isinstance(r, BaseException)]
-        assert len(failed) <= 3
-        assert await waiting(cluster, log) == []
-
-    run(work)
+async def test_requests_of_a_commit_do_not_grow_with_the_number_of_others(
+    world: Cluster, log: Log, count: int, seed: int
+) -> None:
+    await world.commit(count)
+    assert world.requests["transact"] <= TRANSACTIONS_MAX * count, world.requests
+    assert world.requests.total() <= REQUESTS_MAX * count, world.requests
+    assert await waiting(world, log) == []
 
 
-def test_members_of_the_queue_that_do_nothing_are_taken_out() -> None:
-    async def work(cluster: Cluster, log: Log) -> None:
-        stuck = cluster.session().logs.queue(log.log_id)
-        names = [await stuck.join(f"{number:016x}") for number in range(3)]
-        began = asyncio.get_running_loop().time()
-        await cluster.commit(16)
-        assert asyncio.get_running_loop().time() - began < 4 * retries.TURN_MS / 1e3
-        assert not set(names) & set(await stuck.members())
+async def test_a_commit_whose_process_died_in_the_queue_holds_up_nobody(
+    world: Cluster, log: Log
+) -> None:
+    jobs = await world.jobs(16)
+    works = [asyncio.ensure_future(job()) for job in jobs]
+    await asyncio.sleep(0.05)
+    assert len(await waiting(world, log)) > 9
+    for number in (3, 7, 8):
+        works[number].cancel()
+        await world.trees[number + 1].close()
+    results = await asyncio.gather(*works, return_exceptions=True)
+    failed = [r for r in results if isinstance(r, BaseException)]
+    assert len(failed) <= 3
+    assert await waiting(world, log) == []
 
-    run(work)
+
+async def test_members_of_the_queue_that_do_nothing_are_taken_out(world: Cluster, log: Log) -> None:
+    stuck = world.session().logs.queue(log.log_id)
+    names = [await stuck.join(f"{number:016x}") for number in range(3)]
+    began = asyncio.get_running_loop().time()
+    await world.commit(16)
+    assert asyncio.get_running_loop().time() - began < 4 * retries.TURN_MS / 1e3
+    assert not set(names) & set(await stuck.members())
 
 
 class StuckQueue:
@@ -195,56 +193,53 @@ class StuckQueue:
         self.left.append(name)
 
 
-def test_the_wait_for_a_turn_has_an_end_and_the_writer_then_competes() -> None:
-    async def work(_cluster: Cluster, log: Log) -> None:
-        queue = StuckQueue()
-        store: Any = type("Store", (), {"queue": lambda *_: queue})()
-        places = retries.Retries(store, log.log_id, Random(1))
-        clock = asyncio.get_running_loop().time
-        await places.after(Outcome.CONFLICT, is_of_head=False)
-        assert queue.left == []
-        began = clock()
+async def test_the_wait_for_a_turn_has_an_end_and_the_writer_then_competes(
+    world: Cluster, log: Log
+) -> None:
+    queue = StuckQueue()
+    store: Any = type("Store", (), {"queue": lambda *_: queue})()
+    places = retries.Retries(store, log.log_id, Random(1))
+    clock = asyncio.get_running_loop().time
+    await places.after(Outcome.CONFLICT, is_of_head=False)
+    assert queue.left == []
+    began = clock()
+    await places.after(Outcome.CONFLICT, is_of_head=True)
+    assert clock() - began == pytest.approx(retries.WAIT_MS_MAX / 1e3)
+    assert set(queue.left) == {"first"}
+    began = clock()
+    for _ in range(retries.TURN_CONFLICTS_MAX):
         await places.after(Outcome.CONFLICT, is_of_head=True)
-        assert clock() - began == pytest.approx(retries.WAIT_MS_MAX / 1e3)
-        assert set(queue.left) == {"first"}
-        began = clock()
-        for _ in range(retries.TURN_CONFLICTS_MAX):
-            await places.after(Outcome.CONFLICT, is_of_head=True)
-        assert clock() == began
-        for _ in range(40):
-            await places.after(Outcome.CONFLICT, is_of_head=True)
-        assert 0 < clock() - began <= 40 * retries.PAUSE_MS_MAX / 1e3
+    assert clock() == began
+    for _ in range(40):
+        await places.after(Outcome.CONFLICT, is_of_head=True)
+    assert 0 < clock() - began <= 40 * retries.PAUSE_MS_MAX / 1e3
+    await places.end()
+    assert queue.left[-1] == queue.mine
+
+
+async def test_leaving_the_queue_keeps_nobody_waiting_in_an_outage(
+    world: Cluster, log: Log
+) -> None:
+    queue = StuckQueue()
+
+    async def away(name: str) -> None:
+        await asyncio.sleep(3_600)
+
+    queue.leave = away
+    store: Any = type("Store", (), {"queue": lambda *_: queue})()
+    places = retries.Retries(store, log.log_id, Random(1))
+    places._name = await queue.join("token")
+    async with asyncio.timeout(retries.LEAVE_MS_MAX / 1e3 + 0.1):
         await places.end()
-        assert queue.left[-1] == queue.mine
-
-    run(work)
 
 
-def test_leaving_the_queue_keeps_nobody_waiting_in_an_outage() -> None:
-    async def work(_: Cluster, log: Log) -> None:
-        queue = StuckQueue()
-
-        async def away(name: str) -> None:
-            await asyncio.sleep(3_600)
-
-        queue.leave = away
-        store: Any = type("Store", (), {"queue": lambda *_: queue})()
-        places = retries.Retries(store, log.log_id, Random(1))
-        places._name = await queue.join("token")
-        async with asyncio.timeout(retries.LEAVE_MS_MAX / 1e3 + 0.1):
-            await places.end()
-
-    run(work)
-
-
-def test_a_store_that_refuses_the_queue_leaves_the_writers_to_compete() -> None:
-    async def work(cluster: Cluster, log: Log) -> None:
-        jobs = await cluster.jobs(8)
-        for tree in cluster.trees[1:]:
-            # The first attempt is the first write of each; what follows is mostly the join.
-            tree.inject(Fault.NOT_SENT, Fault.NOT_SENT, Fault.NOT_SENT)
-        results = await asyncio.gather(*(job() for job in jobs), return_exceptions=True)
-        assert all(not isinstance(r, BaseException) or "reached" in str(r) for r in results)
-        assert await waiting(cluster, log) == []
-
-    run(work)
+async def test_a_store_that_refuses_the_queue_leaves_the_writers_to_compete(
+    world: Cluster, log: Log
+) -> None:
+    jobs = await world.jobs(8)
+    for tree in world.trees[1:]:
+        # The first attempt is the first write of each; what follows is mostly the join.
+        tree.inject(Fault.NOT_SENT, Fault.NOT_SENT, Fault.NOT_SENT)
+    results = await asyncio.gather(*(job() for job in jobs), return_exceptions=True)
+    assert all(not isinstance(r, BaseException) or "reached" in str(r) for r in results)
+    assert await waiting(world, log) == []
