@@ -2,10 +2,7 @@
 
 Prints one JSON line on standard output once it serves: bookie_id, port, grpc_port, pid. Logs go
 to standard error. SIGTERM and SIGINT stop it cleanly.
-
-Exit codes: 0 stopped on a signal; 1 a bug of ours; 2 a setting is wrong; 3 the bookie refuses to
-start (its directory belongs to another, is locked or damaged; a port is in use); 4 the metadata
-store cannot be reached; 5 the disk failed.
+Exit codes: `bookie_server.errors.ExitCode`.
 """
 
 from __future__ import annotations

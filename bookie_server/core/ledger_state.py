@@ -21,12 +21,12 @@ from dataclasses import KW_ONLY, dataclass
 from struct import Struct
 
 from bookie_server.core.record import NO_KEY
+from bookie_server.core.record_codec import aligned
 from bookie_server.errors import REPLACEMENT_ADVICE, DamagedDirectoryError
 from ledgerlog_spark.wire.digests import crc32c
 
 MAGIC = b"LSTA"
 FORMAT_VERSION = 2
-BLOCK_ALIGNMENT = 512
 FLAG_FENCED = 1
 FLAG_LIMBO = 2
 FLAG_HAS_KEY = 4
@@ -132,7 +132,7 @@ def encode_states(generation: int, states: Mapping[int, HeldLedger], ids: Iterab
     body = b"".join(records)
     head = _head.pack(MAGIC, FORMAT_VERSION, 0, generation, len(records), crc32c(body))
     block = head + _checksum.pack(crc32c(head)) + body
-    return block.ljust(_aligned(len(block)), b"\0")
+    return block.ljust(aligned(len(block)), b"\0")
 
 
 def decode_states(data: bytes, path: str) -> HeldLedgers:
@@ -147,7 +147,7 @@ def decode_states(data: bytes, path: str) -> HeldLedgers:
             else:
                 states[fields[0]] = _state(*fields)
         end = offset + HEAD_SIZE + count * _record.size
-        offset = _aligned(end)
+        offset = aligned(end)
         if any(data[end:offset]):
             raise _damage(path, "the zeros behind a block are damaged")
         if offset >= len(data):
@@ -208,10 +208,6 @@ def _state(
     state.in_limbo = bool(flags & FLAG_LIMBO)
     state.master_key = key if flags & FLAG_HAS_KEY else None
     return state
-
-
-def _aligned(size: int) -> int:
-    return (size + BLOCK_ALIGNMENT - 1) // BLOCK_ALIGNMENT * BLOCK_ALIGNMENT
 
 
 def _damage(path: str, reason: str) -> DamagedDirectoryError:

@@ -29,8 +29,7 @@ from bookie_server.service.limits.lanes import Lanes, lane_gauges
 from bookie_server.service.logging import get_logger
 from bookie_server.service.membership.cookie_check import check_cookies
 from bookie_server.service.membership.ledger_records import StoreLedgerListing, StoreMetadataCheck
-from bookie_server.service.membership.registration import BookieRegistration
-from bookie_server.service.membership.session_file import SessionFile
+from bookie_server.service.membership.registration import BookieRegistration, SessionFile
 from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
 from bookie_server.service.metrics.loop_lag import LoopLag
 from bookie_server.service.metrics.server import MetricsServer

@@ -7,7 +7,7 @@ records that are not durable yet waits for them (`barrier_of`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.settings import StorageSettings
@@ -68,7 +68,7 @@ class LedgerStorage:
     ) -> LedgerStorage:
         """Replay the directory and serve it; on return the unclean marker is durable."""
         await files.lock()
-        shared = Shared.of(files, clock, tasks, settings, metadata)
+        shared = Shared(files, clock, tasks, settings, metadata)
         try:
             boot = Boot(shared)
             await boot.run()
@@ -102,10 +102,6 @@ class LedgerStorage:
         forgotten = await self._drops.forget()
         if forgotten or self._keeper.finished.dead(self._health.files_in_doubt):
             await self._keeper.commit_soon()
-
-    def ledgers(self) -> Iterator[int]:
-        """Return the ids of all ledgers with any state, in ascending order."""
-        return iter(sorted(self._states))
 
     @property
     def ledgers_count(self) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Self
+from dataclasses import asdict, dataclass
 
 from bookie_server.core.ledger_gate import Health
 from bookie_server.core.ledger_state import HeldLedger, HeldLedgers
@@ -53,36 +52,27 @@ class Sequences:
     durable_sequence: int = 0  # everything up to it is synced
 
 
-@dataclass(frozen=True, slots=True)
 class Shared:
-    """Created once for each storage, before its boot."""
+    """Created once for each storage, before its boot; nothing is read yet."""
 
-    files: FilePool
-    store: ManifestStore
-    tasks: Tasks
-    clock: Clock
-    settings: StorageSettings
-    metadata: MetadataCheck
-    health: Health = field(default_factory=Health)
-    states: HeldLedgers = field(default_factory=HeldLedgers)
-    sequences: Sequences = field(default_factory=Sequences)
-    counters: StorageCounters = field(default_factory=StorageCounters)
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         files: FileSystem,
         clock: Clock,
         tasks: Tasks,
         settings: StorageSettings,
         metadata: MetadataCheck,
-    ) -> Self:
-        """Create it from the settings; nothing is read yet."""
-        pool = FilePool(files, tasks, settings.open_files_max)
-        store = ManifestStore(
-            pool, settings.state_deltas_bytes_min, give_way=lambda: tasks.sleep(0)
-        )
-        return cls(pool, store, tasks, clock, settings, metadata)
+    ) -> None:
+        self.files = FilePool(files, tasks, settings.open_files_max)
+        self.store = ManifestStore(self.files, settings.state_deltas_bytes_min, self.give_way)
+        self.tasks = tasks
+        self.clock = clock
+        self.settings = settings
+        self.metadata = metadata
+        self.health = Health()
+        self.states = HeldLedgers()
+        self.sequences = Sequences()
+        self.counters = StorageCounters()
 
     def state_of(self, ledger_id: int, master_key: bytes | None = None) -> HeldLedger:
         """Return the state of a ledger, created if new; one without a key gets this one."""

@@ -68,7 +68,7 @@ class StorageWithDrops(RuleBasedStateMachine):
     def reclaim(self) -> None:
         """Frees files; so soon after a drop no tombstone is forgotten."""
         self.machine.reclaim()
-        assert set(self.machine.serving.ledgers()) >= set(self.stored)
+        assert set(self.machine.serving._states) >= set(self.stored)
 
     @rule(way=st.sampled_from(("stop", "crash", "lose_power")))
     def restart(self, way: str) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import time
 from bisect import bisect_left
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Final
 
 INTERVAL_SECONDS: Final = 0.02
@@ -33,12 +34,8 @@ class Lags:
 
     def buckets(self) -> list[tuple[str, float]]:
         """Return cumulative counts, as Prometheus has them."""
-        total = 0
-        found: list[tuple[str, float]] = []
-        for bound, count in zip((*BOUNDS_SECONDS, "+Inf"), self.counts, strict=True):
-            total += count
-            found.append((str(bound), float(total)))
-        return found
+        bounds = map(str, (*BOUNDS_SECONDS, "+Inf"))
+        return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
 
 
 class LoopLag:

@@ -54,11 +54,6 @@ class MetricsServer:
         )
         self._thread.start()
 
-    @property
-    def connections_count(self) -> int:
-        """Connections open now."""
-        return self._server.connections_count
-
     def close(self) -> None:
         """Stop serving; open connections are closed."""
         self._server.shutdown()
@@ -78,10 +73,6 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         self._lock = threading.Lock()
         self._until: dict[socket.socket, float] = {}
         super().__init__((address, port), _Handler)
-
-    @property
-    def connections_count(self) -> int:
-        return len(self._until)
 
     def server_bind(self) -> None:
         """Bind, and name the server by its address, as a name would need a lookup."""

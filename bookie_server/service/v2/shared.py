@@ -92,6 +92,3 @@ class RecentHosts:
 
     def __contains__(self, host: str) -> bool:
         return host in self._hosts
-
-    def __len__(self) -> int:
-        return len(self._hosts)

@@ -105,18 +105,16 @@ class FileKeeper:
         """Whether a file may have records of any ledger."""
         return bool(self._missing or self._health.files_in_doubt)
 
-    def has_room(self, size: int) -> bool:
-        """Return whether control and recovery records of `size` bytes in all still fit."""
-        spare = 0 if self.spare is None else room_left(self.spare)
-        return size <= room_left(self.active) + spare
-
     def has_room_for(self, size: int) -> bool:
         """Return whether a record of `size` bytes, not a regular add, fits after adds in flight.
 
         It always does while regular adds are accepted, because there is a next file.
         """
         health = self._health
-        return health.is_writable or self.has_room(2 * health.in_flight_bytes + size)
+        if health.is_writable:
+            return True
+        room = room_left(self.active) + (0 if self.spare is None else room_left(self.spare))
+        return 2 * health.in_flight_bytes + size <= room
 
     def refuses_control(self) -> Code | None:
         """Return the code that refuses control records now; None when they are accepted."""

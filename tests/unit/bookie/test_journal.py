@@ -92,7 +92,7 @@ class World:
         self.durable: list[list[int]] = []
         self.lost: list[int] = []
         settings = replace(SETTINGS, group_bytes_max=GROUP, idle_watermark_ms=1_000_000)
-        self.shared = Shared.of(Mock(), self.host, self.host, settings, Mock())
+        self.shared = Shared(Mock(), self.host, self.host, settings, Mock())
         self.journal = Journal(
             self.shared,
             self.files,
@@ -301,7 +301,7 @@ async def test_cancelled_writers_and_a_cancelled_close_are_no_crash() -> None:
     crashes: list[str] = []
     tasks = OsTasks(lambda name, _error: crashes.append(name))
     files = OneFile(Host(Scheduler(), "unused"))
-    shared = Shared.of(Mock(), OsClock(), tasks, SETTINGS, Mock())
+    shared = Shared(Mock(), OsClock(), tasks, SETTINGS, Mock())
     journal = Journal(shared, files, lambda _group: None, lambda _error, _records: None)
     journal.start()
     await asyncio.sleep(0)

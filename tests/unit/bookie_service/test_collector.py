@@ -54,7 +54,7 @@ class World:
         assert await self.add(ledger_id) is Code.OK
 
     async def held(self) -> list[int]:
-        return [i for i in self.storage.ledgers() if await self.storage.entries_held(i)]
+        return [i for i in sorted(self.storage._states) if await self.storage.entries_held(i)]
 
 
 @pytest.fixture

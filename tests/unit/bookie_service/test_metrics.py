@@ -176,7 +176,7 @@ def served() -> Iterator[Served]:
 
 def test_the_metrics_port_has_few_places_and_they_come_free(served: Served) -> None:
     silent = [served.peer() for _ in range(CONNECTIONS_MAX)]
-    until(lambda: served.server.connections_count == CONNECTIONS_MAX)
+    until(lambda: len(served.server._server._until) == CONNECTIONS_MAX)
     threads = set(threading.enumerate())
     for _ in range(50):
         assert _rest_of(served.peer()) == b"", "there is no place for it"
@@ -184,20 +184,20 @@ def test_the_metrics_port_has_few_places_and_they_come_free(served: Served) -> N
     begun = set(threading.enumerate()) - threads
     assert not [thread for thread in begun if "process_request" in thread.name]
     silent[0].close()
-    until(lambda: served.server.connections_count < CONNECTIONS_MAX)
+    until(lambda: len(served.server._server._until) < CONNECTIONS_MAX)
     assert served.answer(b"GET /metrics HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200")
 
 
 def test_a_request_for_metrics_that_comes_in_drops_ends_in_time(served: Served) -> None:
     peer = served.peer()
-    until(lambda: served.server.connections_count == 1)
+    until(lambda: len(served.server._server._until) == 1)
     for byte in b"GET /met":
         served.now += CONNECTION_SECONDS_MAX / 10
         peer.sendall(bytes([byte]))
-    assert served.server.connections_count == 1
+    assert len(served.server._server._until) == 1
     served.now = CONNECTION_SECONDS_MAX
     assert _rest_of(peer) == b""
-    until(lambda: not served.server.connections_count)
+    until(lambda: not len(served.server._server._until))
 
 
 @pytest.mark.parametrize("request_", [b"GET /", b"GET / HTTP/1.0\r\nA: "])
@@ -235,5 +235,5 @@ def test_peers_of_the_metrics_port_that_go_away_or_send_garbage_leave_no_trace(
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         peer.close()
     assert served.answer(b"GET / HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200")
-    until(lambda: not served.server.connections_count)
+    until(lambda: not len(served.server._server._until))
     assert heard.getvalue() == ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bookie_server.service.membership.session_file import SessionFile
+from bookie_server.service.membership.registration import SessionFile
 from ledgerlog_spark.metadata.tree import NodeKind
 from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.testing.memory.tree import MemoryTree
