@@ -16,10 +16,10 @@ from ledgerlog_spark.protocol.log.change.expiry import (
     expiry_step,
     oldest_versions,
 )
+from ledgerlog_spark.protocol.log.commit.plan import NewVersion
 from ledgerlog_spark.protocol.log.machine import Steps
 from ledgerlog_spark.protocol.log.messages import Finished
 from ledgerlog_spark.protocol.log.read.versions import oldest_of
-from ledgerlog_spark.protocol.log.state.pages import Loaded, PageWriter, append, pages_to_merge
 from ledgerlog_spark.protocol.log.state.records import (
     Item,
     LogHead,
@@ -28,7 +28,6 @@ from ledgerlog_spark.protocol.log.state.records import (
     VersionInterval,
     next_version,
 )
-from ledgerlog_spark.protocol.log.state.rows import HISTORY
 from ledgerlog_spark.protocol.log.state.walk import Walk
 from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction, Plan
 
@@ -100,9 +99,9 @@ class TruncateMachine(HeadTransaction[Truncated]):
         if unchanged and step.oldest_offset == head.oldest_offset and offset <= head.start_offset:
             return Finished(Truncated(head.version, head.start_offset, head.oldest_version))
         shorter = replace(step.applied(head), start_offset=max(head.start_offset, offset))
-        new = () if interval is None else (interval,)
+        new = None if interval is None else NewVersion(shorter, interval)
         return HeadChange(
-            lambda token, loaded: _truncated(shorter, interval, token, loaded),
+            (lambda token, _: (replace(shorter, token=token), ())) if new is None else new.build,
             lambda changed: Truncated(
                 version=changed.version,
                 start_offset=changed.start_offset,
@@ -110,7 +109,7 @@ class TruncateMachine(HeadTransaction[Truncated]):
                 unlisted=step.unlisted,
                 is_complete=step.is_last,
             ),
-            wanted=tuple(pages_to_merge(HISTORY, shorter.history, new)),
+            wanted=() if new is None else new.pages_to_merge(),
             unlisted=step.unlisted,
         )
 
@@ -130,25 +129,6 @@ class TruncateMachine(HeadTransaction[Truncated]):
             if newest.start_offset >= offset or not walk.is_cut:
                 return history
             first = newest.version + 1
-
-
-def _truncated(
-    head: LogHead, interval: VersionInterval | None, token: str, loaded: Loaded
-) -> tuple[LogHead, tuple[bytes, ...]]:
-    """The new head, with the version that begins at the offset unless there is one."""
-    if interval is None:
-        return replace(head, token=token), ()
-    writer = PageWriter(token)
-    interval = replace(interval, token=token)
-    history = append(HISTORY, head.history, (interval,), writer, loaded)
-    changed = replace(
-        head,
-        version=interval.version,
-        commit_time_ms=interval.commit_time_ms,
-        token=token,
-        history=history,
-    )
-    return changed, tuple(writer.pages)
 
 
 def _oldest_left(

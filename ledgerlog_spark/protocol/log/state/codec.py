@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from struct import Struct
 from typing import TypeVar
 
@@ -113,54 +114,39 @@ def encode_head(head: LogHead) -> bytes:
 def decode_head(data: bytes) -> LogHead:
     """The head that `encode_head` stored."""
     reader = ByteReader(_unwrap(_HEAD, data, size_bytes_max=HEAD_SIZE_BYTES_MAX))
-    log_id = reader.text(NAME_SIZE_BYTES_MAX)
-    name = reader.text(NAME_SIZE_BYTES_MAX)
-    kind = _enum(LogKind, reader.byte())
-    content = _enum(LogContent, reader.byte())
-    version, start, end = reader.varint(), reader.varint(), reader.varint()
-    schema_id = reader.zigzag()
-    commit_time_ms = reader.varint()
-    token = reader.take(16).hex()
-    oldest_version, oldest_offset = reader.varint(), reader.varint()
-    deleted_ms = reader.varint()
-    properties = {
-        reader.text(TEXT_SIZE_BYTES_MAX): reader.text(TEXT_SIZE_BYTES_MAX)
-        for _ in range(reader.length(_PROPERTIES_MAX))
-    }
-    reader_features = _texts(reader)
-    writer_features = _texts(reader)
-    items = _take_paged(reader, ITEMS)
-    history = _take_paged(reader, HISTORY)
-    schemas = _take_paged(reader, SCHEMAS)
-    # The first version, which stored only empty leader logs, did not store this.
-    has_open_ledgers = kind is LogKind.LEADER and reader.remaining > 0
-    open_ledgers = decode_open_ledgers(reader) if has_open_ledgers else ()
-    reader.expect_end()
-    follows = not open_ledgers or open_ledgers[0].first_offset == end
-    if not oldest_offset <= start <= end or oldest_version > version or not follows:
-        raise WireFormatError(f"the head of log {name!r} contradicts itself")
-    return LogHead(
-        log_id=log_id,
-        name=name,
-        kind=kind,
-        content=content,
-        version=version,
-        start_offset=start,
-        end_offset=end,
-        schema_id=schema_id,
-        commit_time_ms=commit_time_ms,
-        token=token,
-        oldest_version=oldest_version,
-        oldest_offset=oldest_offset,
-        deleted_ms=deleted_ms,
-        items=items,
-        history=history,
-        schemas=schemas,
-        properties=properties,
-        reader_features=reader_features,
-        writer_features=writer_features,
-        open_ledgers=open_ledgers,
+    head = LogHead(  # its arguments are read in this order
+        log_id=reader.text(NAME_SIZE_BYTES_MAX),
+        name=reader.text(NAME_SIZE_BYTES_MAX),
+        kind=_enum(LogKind, reader.byte()),
+        content=_enum(LogContent, reader.byte()),
+        version=reader.varint(),
+        start_offset=reader.varint(),
+        end_offset=reader.varint(),
+        schema_id=reader.zigzag(),
+        commit_time_ms=reader.varint(),
+        token=reader.take(16).hex(),
+        oldest_version=reader.varint(),
+        oldest_offset=reader.varint(),
+        deleted_ms=reader.varint(),
+        properties={
+            reader.text(TEXT_SIZE_BYTES_MAX): reader.text(TEXT_SIZE_BYTES_MAX)
+            for _ in range(reader.length(_PROPERTIES_MAX))
+        },
+        reader_features=_texts(reader),
+        writer_features=_texts(reader),
+        items=_take_paged(reader, ITEMS),
+        history=_take_paged(reader, HISTORY),
+        schemas=_take_paged(reader, SCHEMAS),
     )
+    # The first version, which stored only empty leader logs, did not store open ledgers.
+    if head.kind is LogKind.LEADER and reader.remaining:
+        head = replace(head, open_ledgers=decode_open_ledgers(reader))
+    reader.expect_end()
+    follows = not head.open_ledgers or head.open_ledgers[0].first_offset == head.end_offset
+    is_ordered = head.oldest_offset <= head.start_offset <= head.end_offset
+    if not is_ordered or head.oldest_version > head.version or not follows:
+        raise WireFormatError(f"the head of log {head.name!r} contradicts itself")
+    return head
 
 
 def encode_page(kind: RecordKind[T], records: Sequence[T]) -> bytes:
@@ -199,14 +185,15 @@ def encode_producer(record: ProducerRecord) -> bytes:
 def decode_producer(data: bytes) -> ProducerRecord:
     """The producer record that `encode_producer` stored."""
     reader = ByteReader(_unwrap(_PRODUCER, data, size_bytes_max=BODY_SIZE_BYTES_MAX))
-    epoch = reader.varint()
-    last_batch_id = reader.zigzag()
-    token = reader.blob(16).hex()
-    time_ms = reader.varint()
-    count = reader.length(RUNS_STORED_MAX)
-    runs = tuple(reader.text(NAME_SIZE_BYTES_MAX) for _ in range(count))
+    record = ProducerRecord(  # its arguments are read in this order
+        epoch=reader.varint(),
+        last_batch_id=reader.zigzag(),
+        token=reader.blob(16).hex(),
+        time_ms=reader.varint(),
+        runs=tuple(reader.text(NAME_SIZE_BYTES_MAX) for _ in range(reader.length(RUNS_STORED_MAX))),
+    )
     reader.expect_end()
-    return ProducerRecord(epoch, runs, last_batch_id, token, time_ms)
+    return record
 
 
 def _append_paged(out: bytearray, kind: RecordKind[T], paged: Paged[T]) -> None:
