@@ -116,11 +116,6 @@ class LogMachine(ABC, Generic[R_co]):
         return self._ended
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether a request is out."""
-        return self._out is not None
-
-    @property
     def may_write(self) -> bool:
         """Whether a write of this machine may have happened, or may still happen."""
         return self._has_written

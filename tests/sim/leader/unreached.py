@@ -42,7 +42,6 @@ THREADS = "for the faces of other threads: tests/unit/log/test_leader.py"
 OVERTAKEN = "what it seals leaves the list and is swept: test_list_that_moves_on"
 PEOPLE = "for people: tests/unit"
 CANCELLED = "a client that is closed: tests/unit/leader/test_closed_clients.py"
-UNMARKED = "ledgers of older versions, which have no mark: tests/unit/log/test_letting_go.py"
 LONG = "ids that are used up: tests/contract/test_metadata_ledgers.py"
 
 REASONS: dict[str, str] = {
@@ -59,7 +58,6 @@ REASONS: dict[str, str] = {
     "*/transaction.py:HeadTransaction._attempt": "pages swept meanwhile: test_log_host",
     "*/event_queue.py:EventQueue.*": BUG,
     "*/check.py:LogCheck.*": PEOPLE,
-    "*/check.py:LogChecker.older.*": UNMARKED,
     "*/check.py:LogChecker._*": "transactional logs, damage, loss: test_log_upkeep",
     "*/committed_range.py:*": LOSS,
     "*/entries_in_flight.py:EntriesInFlight._results": "an append ends in a cut entry: test_leader",

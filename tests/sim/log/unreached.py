@@ -41,14 +41,12 @@ LOSS = "what is lost would be a violation here: tests/unit/log"
 LATER = "of a later release, or damaged: tests/unit/log"
 RACE = "two requests of others between two of one: tests/unit/log walks it"
 GIVES_UP = "as many conflicts in a row as it takes to give up: tests/unit/log"
-PATIENCE = "an outage longer than a change may take: tests/unit/log/test_commit_timeout.py"
+PATIENCE = "a takeover that takes longer than it may: tests/unit/log/test_commit_timeout.py"
 PEOPLE = "for people and for the command line: tests/unit"
 
 REASONS: dict[str, str] = {
     "PagesWritten.CONFLICT": "no token names two attempts, which the store of this one requires",
     "*/commit.py:CommitMachine._settle": "its producer is forgotten meanwhile: test_log_commit",
-    "*/commit.py:CommitMachine.may_write": PATIENCE,
-    "*/commit.py:CommitMachine.give_up": PATIENCE,
     "*/commit.py:CommitMachine._has_token": "its log is removed meanwhile: test_log_commit",
     "*/commit.py:CommitMachine._compare_password": LOSS,
     "*/commit/plan.py:CommitRequest.__post_init__": CALLER,
@@ -60,14 +58,11 @@ REASONS: dict[str, str] = {
     "*/result.py:left_by": "a store that does not say the version that it wrote: test_log_known",
     "*/machine.py:LogMachine._miss_page": LOSS,
     "*/machine.py:LogMachine._head_of": LATER,
-    "*/machine.py:LogMachine.is_waiting": PATIENCE,
     "*/machine.py:LogMachine.may_write": PATIENCE,
-    "*/machine.py:LogMachine.give_up": PATIENCE,
     "*/machine.py:LogMachine._read_error": "an unknown outcome of no write: unit tests",
     "*/merge.py:MergeRequest.__post_init__": CALLER,
     "*/password.py:_salt": LATER,
-    "*/sweep.py:OrphansMachine.*": "ledgers of older versions: test_letting_go",
-    "*/transaction.py:HeadTransaction.may_write": LEADERS,
+    "*/sweep.py:OrphansMachine.*": LEADERS,
     "*/transaction.py:HeadTransaction.leave": LEADERS,
     "*/transaction.py:HeadTransaction._send": LEADERS,
     "*/transaction.py:HeadTransaction._on_unlistable": LEADERS,
@@ -76,7 +71,6 @@ REASONS: dict[str, str] = {
     "*/retention.py:RetentionMachine._target": "ranges of earlier releases: test_long_lists.py",
     "*/truncate.py:_oldest_left": LEADERS,
     "*/log/host.py:LogHost.perform": LEADERS,
-    "*/log/host.py:LogHost.watch_head": LEADERS,
     "*/log/host.py:LogHost.make_ledger": LEADERS,
     "*/log/host.py:LogHost._write_head": LEADERS,
     "*/log/host.py:LogHost._time": RACE,
@@ -84,6 +78,9 @@ REASONS: dict[str, str] = {
     "*/log/host.py:_attempt": "errors that no machine has a reply for: test_log_host",
     "*/commits.py:LogCommits.begin": CALLER,
     "*/commits.py:LogCommits._register": GIVES_UP,
+    "*/commits.py:LogCommits.forget_job": "a job of more than 1,000 ledgers: tests/unit/log",
+    "*/log/log.py:_call_of": "runs when the module is imported",
+    "*/log/log.py:Log.lead": LEADERS,
     "*/job.py:checked_app": CALLER,
     "*/log_maintenance.py:LogMaintenance.restore": "does not happen",
     "*/log_maintenance.py:LogMaintenance.truncate": GIVES_UP,
@@ -116,7 +113,9 @@ REASONS: dict[str, str] = {
     "*/store_clock.py:*": "clocks of machines: tests/unit/metadata/test_store_clock.py",
     "*/upkeep.py:Kept.did_something": PEOPLE,
     "*/upkeep.py:Upkeep._keep_rows": "merging, which reads rows: tests/unit/upkeep",
-    "*/upkeep.py:_acquired": "waiting for another process: tests/unit/upkeep",
+    "*/upkeep.py:leased": "waiting for another process: tests/unit/upkeep",
+    "*/upkeep.py:Kept.counts": PEOPLE,
+    "*/upkeep.py:Upkeep.run": PEOPLE,
     "*/upkeep.py:holder": PEOPLE,
     "*/upkeep.py:_leases_of": CALLER,
 }

@@ -19,8 +19,9 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     NotEnoughBookiesError,
 )
-from ledgerlog_spark.model import NO_ENTRY, Code, Fragment, LedgerMetadata, LedgerState
+from ledgerlog_spark.model import NO_ENTRY, Code, Fragment, LedgerMetadata, LedgerState, Quorum
 from ledgerlog_spark.protocol.leader.entry import decode_entry_header
+from ledgerlog_spark.protocol.log.seal import LOG_ID_KEY
 from tests.sim.leader.ledgers import Entry, SimLedger
 
 if TYPE_CHECKING:
@@ -298,18 +299,23 @@ class LeaderLedgers:
             self.tree.faults += 1
             raise NotEnoughBookiesError("no bookies", wanted=3, available=2)
         (ledger_id,) = await self._stores.ledgers.new_ids(1)
-        metadata = LedgerMetadata(
-            quorum=quorum,
-            fragments=(Fragment(0, ("a:1", "b:1", "c:1")),),
-            token=world.random.getrandbits(60),
-            custom=custom_metadata,
-        )
+        metadata = _metadata(quorum, world.random.getrandbits(60), custom_metadata)
         ledger = world.quorums.create(0, ledger_id)
         writer = world.writers[ledger_id] = SimWriter(self, ledger, listener, on_failed)
         world.log_of[ledger_id] = log_id
         await create(ledger_id, metadata)
         writer.is_given = True
         return writer
+
+    async def create_as_older_releases(self, log_id: str) -> tuple[int, ...]:
+        """A ledger without a registration, of a leader that ended before it listed the ledger."""
+        ids = await self._stores.ledgers.new_ids(1)
+        for ledger_id in ids:
+            self.world.quorums.create(0, ledger_id).is_broken = True
+            self.world.log_of[ledger_id] = log_id
+            metadata = _metadata(Quorum(3, 3, 2), ledger_id, {LOG_ID_KEY: log_id.encode()})
+            await self._stores.ledgers.create(ledger_id, metadata)
+        return tuple(ids)
 
     async def open_ledger(
         self,
@@ -371,3 +377,8 @@ class LeaderLedgers:
     async def list_ledgers(self) -> AsyncIterator[int]:
         async for ledger_id in self._stores.ledgers.ids():
             yield ledger_id
+
+
+def _metadata(quorum: Quorum, token: int, custom: dict[str, bytes]) -> LedgerMetadata:
+    fragments = (Fragment(0, ("a:1", "b:1", "c:1")),)
+    return LedgerMetadata(quorum=quorum, fragments=fragments, token=token, custom=custom)

@@ -323,8 +323,12 @@ async def _settle(world: LeaderHosts) -> None:
     truth.check_all(list(await actors.whole(world, log)))
     checks = view.checks
     checks.whole(view.store.state)
+    orphan = await process.ledgers.create_as_older_releases(log.log_id)
     for _ in range(4):
         await asyncio.sleep(10)
+        orphans = await log.delete_orphans()
+        world.require(orphans == orphan, f"{orphans} instead of {orphan} are orphans")
+        orphan = ()
         _, errors = await process.logs.sweeper().sweep_all()
         world.require(not errors, f"the last sweeps failed: {errors}")
     listed = checks.listed_now(view.store.state)

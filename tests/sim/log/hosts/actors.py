@@ -11,8 +11,10 @@ from ledgerlog_spark.errors import (
     LedgerLogError,
     LocalProtocolError,
     LogNotFoundError,
+    LogTimeoutError,
     MetadataUnavailableError,
 )
+from ledgerlog_spark.log.host import CHANGE_TIMEOUT_MS
 from ledgerlog_spark.log.maintenance.sweep_memory import SweepMemory
 from ledgerlog_spark.protocol.log.commit.epoch import JobKind
 from ledgerlog_spark.protocol.log.state.records import WriteMode
@@ -116,7 +118,13 @@ async def _commit(
     began = world.loop.time()
     for _ in range(3):
         try:
-            result = await log.commit(begun, ranges, known=known, is_last=random.random() < 0.8)
+            result = await log.commit(
+                begun,
+                ranges,
+                known=known,
+                is_last=random.random() < 0.8,
+                timeout_ms=_timeout_ms(call),
+            )
         except LedgerLogError as error:
             if process.has_crashed:
                 return
@@ -125,7 +133,7 @@ async def _commit(
                 attempt.reported_unknown = True
                 await sleep(process, 1, 300)
                 continue
-            is_silent = isinstance(error, MetadataUnavailableError)
+            is_silent = isinstance(error, MetadataUnavailableError | LogTimeoutError)
             if not (is_silent and attempt.reported_unknown):
                 attempt.reported_failed = True
                 view.checks.failed(attempt)
@@ -136,6 +144,13 @@ async def _commit(
         view.checks.reported(attempt, result)
         world.counts["commits"] += 1
         return
+
+
+def _timeout_ms(call: Call) -> int:
+    """The limit of one commit; of some it ends in the middle of a request."""
+    extra = call.process.world.extra
+    call.is_limited = extra.random() < 0.08
+    return extra.randint(1, 120) if call.is_limited else CHANGE_TIMEOUT_MS
 
 
 async def keep_up(process: Process) -> None:

@@ -15,6 +15,7 @@ from ledgerlog_spark.errors import (
     LedgerRecoveryError,
     LogExistsError,
     LogNotFoundError,
+    LogTimeoutError,
     MetadataUnavailableError,
     MetadataUnknownError,
     MetadataVersionError,
@@ -50,6 +51,7 @@ class Call:
         ledger_id: That it is about, -1 for none.
         password: That it gave.
         at_ms: The time that it asked for.
+        is_limited: Whether it has a short time-out.
         since_faults: Of its process, before it began; -1 for as many as there are now.
     """
 
@@ -63,6 +65,7 @@ class Call:
     ledger_id: int = -1
     password: bytes = b""
     at_ms: int = 0
+    is_limited: bool = False
     since_faults: int = -1
 
     def __post_init__(self) -> None:
@@ -120,7 +123,9 @@ class Call:
         is_deleted = view is None or view.deleted_at_ms is not None
         match error:
             case CommitUnknownError():
-                return not error.definite and had_faults
+                return not error.definite and (had_faults or self.is_limited)
+            case LogTimeoutError():
+                return self.is_limited
             case MetadataUnavailableError() | MetadataUnknownError():
                 return had_faults
             case LogNotFoundError():
