@@ -94,9 +94,9 @@ def stored_schema(schema_json: str) -> bytes:
 def spark_schema(stored: bytes) -> str:
     """The Spark schema, as JSON, of a schema record."""
     schema = decode_schema(stored)
-    told = (schema.metadata or {}).get(_SPARK_SCHEMA)
-    if told is not None:
-        return str(told.decode())
+    stored_json = (schema.metadata or {}).get(_SPARK_SCHEMA)
+    if stored_json is not None:
+        return str(stored_json.decode())
     return schema_json_of(schema)
 
 
@@ -193,7 +193,8 @@ def _nested_spark_type_of(arrow_type: pa.DataType, column: str) -> SparkType:
         }
     if types.is_struct(arrow_type):
         fields = [arrow_type.field(place) for place in range(arrow_type.num_fields)]
-        tags = {key for field in fields for key, value in _tags_of(field) if value == b"true"}
+        metadata = [(field.metadata or {}).items() for field in fields]
+        tags = {key for items in metadata for key, value in items if value == b"true"}
         if b"variant" in tags:
             return "variant"
         for shape in (b"geometry", b"geography"):
@@ -202,10 +203,6 @@ def _nested_spark_type_of(arrow_type: pa.DataType, column: str) -> SparkType:
         nested = [_spark_field_of(field, f"{column}.{field.name}") for field in fields]
         return {"type": "struct", "fields": nested}
     raise _unsupported(column, str(arrow_type))
-
-
-def _tags_of(field: pa.Field) -> Iterable[tuple[bytes, bytes]]:
-    return (field.metadata or {}).items()
 
 
 def _spark_field_of(field: pa.Field, column: str) -> dict[str, Any]:
@@ -219,9 +216,9 @@ def _spark_field_of(field: pa.Field, column: str) -> dict[str, Any]:
 
 def _metadata_of(field: pa.Field, column: str) -> Any:
     """Metadata of a field, such as a comment, from a schema of `toArrow`: without collations."""
-    told = (field.metadata or {}).get(_FIELD_METADATA)
+    stored_json = (field.metadata or {}).get(_FIELD_METADATA)
     try:
-        metadata = {} if told is None else json.loads(told)
+        metadata = {} if stored_json is None else json.loads(stored_json)
     except ValueError:
         metadata = None
     if not isinstance(metadata, dict):
@@ -230,7 +227,7 @@ def _metadata_of(field: pa.Field, column: str) -> Any:
             "object, as Spark's is: leave it out of the schema",
             column=column,
             expected="a JSON object",
-            got=repr(told),
+            got=repr(stored_json),
         )
     return metadata
 

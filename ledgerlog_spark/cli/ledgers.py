@@ -192,7 +192,7 @@ def _put_line(entry_id: int, payload: bytes) -> None:
     text = payload[:60].decode(errors="backslashreplace")
     shown = text if text.isprintable() else payload[:24].hex(" ")
     line = f"{entry_id:>10}  {len(payload):>10,} B  {shown}"
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print(line, highlight=False, soft_wrap=True)
 
 
 @app.command("seal", epilog="Example: ledgerlog ledgers seal 3")

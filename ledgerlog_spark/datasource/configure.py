@@ -64,7 +64,11 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
         for key, value in RUN_TIME.items():
             spark.config(key, value)  # type: ignore[attr-defined]
     elif _is_of_connect(spark, "SparkSession"):
-        _configure_client(spark, metadata_service_uri)
+        # The server's Java and files are not accessible.
+        client: Any = spark
+        for key, value in RUN_TIME.items():
+            client.conf.set(key, value)
+        _register(client, metadata_service_uri, parallelism=1)
     elif isinstance(spark, SparkSession):
         _configure_session(spark, metadata_service_uri)
     else:
@@ -120,22 +124,15 @@ def _configure_session(session: SparkSession, uri: str | None) -> None:
     _register(session, uri, parallelism=session.sparkContext.defaultParallelism)
 
 
-def _configure_client(session: Any, uri: str | None) -> None:
-    """Set up a session of Spark Connect, whose server's Java and files are not accessible."""
-    for key, value in RUN_TIME.items():
-        session.conf.set(key, value)
-    _register(session, uri, parallelism=1)
-
-
 def _register(session: Any, uri: str | None, *, parallelism: int) -> None:
     from ledgerlog_spark.datasource.source import LedgerDataSource
 
     # A class made here is pickled by value, so its attributes reach Spark's Python processes.
-    told = {
+    attributes = {
         "configured_service_uri": uri or os.environ.get(SERVICE_URI_VARIABLE),
         "configured_parallelism": int(parallelism),
     }
-    session.dataSource.register(type("LedgerDataSource", (LedgerDataSource,), told))
+    session.dataSource.register(type("LedgerDataSource", (LedgerDataSource,), attributes))
 
 
 def _is_of_connect(spark: Any, name: str) -> bool:

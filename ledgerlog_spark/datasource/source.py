@@ -5,6 +5,7 @@ Every look-up of a Python source imports it, so it imports pyspark and nothing e
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import (
@@ -42,6 +43,8 @@ class LedgerDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the log's newest or chosen version, or of a ledger's entries."""
+        from pyspark.sql.types import StructType
+
         from ledgerlog_spark.datasource.cluster import logs_at
         from ledgerlog_spark.datasource.options.sql_table import with_table_options
         from ledgerlog_spark.datasource.options.values import table_options
@@ -65,7 +68,8 @@ class LedgerDataSource(DataSource):
                 f'{error.message.rstrip(".")}. With spark.readStream leave "{named}" out.',
                 **error.fields,
             ) from error
-        return _struct(with_table_options(schema_json, table_options(given)))
+        struct = json.loads(with_table_options(schema_json, table_options(given)))
+        return StructType.fromJson(struct)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader of a snapshot that is fixed when it is planned."""
@@ -151,11 +155,3 @@ class LedgerDataSource(DataSource):
         from ledgerlog_spark.composition import service_uri
 
         return service_uri(options.metadata_service_uri, self.configured_service_uri)
-
-
-def _struct(schema_json: str) -> StructType:
-    import json
-
-    from pyspark.sql.types import StructType
-
-    return StructType.fromJson(json.loads(schema_json))

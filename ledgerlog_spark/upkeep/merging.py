@@ -150,8 +150,8 @@ class LogMerger:
         policy = replace(self._policy, target_bytes=target_bytes)
         # Planned twice, because the records of ledgers are worth reading only for possible runs.
         ids = dict.fromkeys(item.ledger_id for item in snapshot.items)
-        perhaps = plan_merges(snapshot.items, dict.fromkeys(ids, MergeableLedger(True)), policy)
-        wanted = list(dict.fromkeys(item.ledger_id for run in perhaps for item in run))
+        candidates = plan_merges(snapshot.items, dict.fromkeys(ids, MergeableLedger(True)), policy)
+        wanted = list(dict.fromkeys(item.ledger_id for run in candidates for item in run))
         ledgers: dict[int, MergeableLedger] = {}
         for first in range(0, len(wanted), METADATA_AT_ONCE):
             some = wanted[first : first + METADATA_AT_ONCE]

@@ -26,7 +26,6 @@ from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.log.clients import BlockingLogClient
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.log.maintenance.check import LogCheck
-from ledgerlog_spark.log.maintenance.sweeper import Swept
 from ledgerlog_spark.upkeep.merging import Merged
 from ledgerlog_spark.upkeep.upkeep import Kept
 
@@ -131,25 +130,19 @@ _SWEPT = (
 
 
 def _swept(done: Kept) -> dict[str, Any]:
+    kept = done.swept.ledgers_kept if done.swept else ()
+    problems = [
+        f"the log is deleted, but {len(kept)} of its ledgers could not be sealed, such as ledger "
+        f"{each}: start their bookies, or run `ledgerlog ledgers delete`"
+        for each in kept[:1]
+    ]
     return {
         "log": done.log,
         "start_offset": done.truncated.start_offset if done.truncated else None,
         **done.counts(),
         "pages_deleted": done.swept.pages_deleted if done.swept else 0,
-        "problem": "; ".join((*map(str, done.errors), *_kept_by(done.swept))) or None,
+        "problem": "; ".join((*map(str, done.errors), *problems)) or None,
     }
-
-
-def _kept_by(swept: Swept | None) -> list[str]:
-    """The reason why a deleted log is still there."""
-    if swept is None or not swept.ledgers_kept:
-        return []
-    kept = swept.ledgers_kept
-    problem = (
-        f"the log is deleted, but {len(kept)} of its ledgers could not be sealed, such as ledger "
-        f"{kept[0]}: start their bookies, or run `ledgerlog ledgers delete`"
-    )
-    return [problem]
 
 
 @app.command("merge", epilog="Example: ledgerlog logs merge flights")

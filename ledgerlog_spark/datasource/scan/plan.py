@@ -216,26 +216,26 @@ def _ranges_of(log: LogScan, options: SourceOptions) -> Iterator[tuple[ScanRange
     form = EntryForm.of(log.snapshot.kind, log.snapshot.content)
     is_leader = form is not EntryForm.ARROW_STREAM
     for item in log.snapshot.items:
-        first, behind = max(start, item.first_offset), min(end, item.end_offset)
-        if first >= behind:
+        first, end_offset = max(start, item.first_offset), min(end, item.end_offset)
+        if first >= end_offset:
             continue
-        is_cut = behind - first < item.rows
+        is_cut = end_offset - first < item.rows
         use_index = is_cut and item.has_index and _narrowing_pays(item)
         is_searched = is_cut and is_leader and _narrowing_pays(item)
-        size_bytes = item.size_bytes * (behind - first) // item.rows
+        size_bytes = item.size_bytes * (end_offset - first) // item.rows
         yield (
             ScanRange(
                 log=log.snapshot.name,
                 ledger_id=item.ledger_id,
                 first_entry_id=item.first_entry_id,
                 last_entry_id=item.last_entry_id - item.has_index,
-                rows=behind - first,
+                rows=end_offset - first,
                 size_bytes=size_bytes if use_index or is_searched else item.size_bytes,
                 schema_id=item.schema_id,
                 range_offset=item.first_offset,
                 start_offset=first,
-                end_offset=behind,
-                commit_times=() if is_leader else _commit_times(log.history, first, behind),
+                end_offset=end_offset,
+                commit_times=() if is_leader else _commit_times(log.history, first, end_offset),
                 index_entry_id=item.index_entry_id if use_index else NO_ENTRY,
                 entry_rows=(0, item.rows),
                 form=form,
@@ -252,9 +252,9 @@ def _narrowing_pays(item: Item) -> bool:
 
 
 def _commit_times(
-    history: Sequence[VersionInterval], first: int, behind: int
+    history: Sequence[VersionInterval], first: int, end_offset: int
 ) -> tuple[tuple[int, int | None], ...]:
-    """Commit times of the rows [first, behind); a merged range has rows of several commits.
+    """Commit times of the rows [first, end_offset); a merged range has rows of several commits.
 
     A row was committed with the first version that contains it. That version is known only if the
     history also has the version before it, which ends earlier (version 0 is empty).
@@ -265,12 +265,12 @@ def _commit_times(
     times: list[tuple[int, int | None]] = []
     for version in history[place:]:
         is_first = version.version == 0 or bool(times) or place > 0
-        end = min(version.end_offset, behind)
+        end = min(version.end_offset, end_offset)
         if not times or end > times[-1][0]:
             times.append((end, version.commit_time_ms if is_first else None))
-        if end == behind:
+        if end == end_offset:
             return tuple(times)
-    return (*times, (behind, None))
+    return (*times, (end_offset, None))
 
 
 def _pieces(scanned: ScanRange, limits: _Limits) -> int:

@@ -51,7 +51,7 @@ class RawReader(DataSourceReader):
             count = max(count, -(-(last + 1) // self._options.max_records_per_partition))
         count = min(count, last + 1)
         edges = [(last + 1) * number // count for number in range(count + 1)] if count else []
-        return [RawPartition(first, behind - 1) for first, behind in pairwise(edges)]
+        return [RawPartition(first, end - 1) for first, end in pairwise(edges)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The entries of one task, as Arrow batches."""

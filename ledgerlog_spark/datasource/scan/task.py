@@ -35,7 +35,7 @@ class ScanTask:
     Attributes:
         schemas: Schema messages of the ranges' rows, by log and schema id.
         ledgers: Records of ledgers that the driver has read, by id. The task reads the others, and
-            reads these once more when they are outdated.
+            reads these again when they are outdated.
     """
 
     ranges: tuple[ScanRange, ...]

@@ -75,7 +75,9 @@ class Backlog:
 def admitted(backlogs: Sequence[Backlog], limits: Limits) -> dict[str, int]:
     """The end of the batch in each log (exclusive), by log name."""
     waiting = [backlog for backlog in backlogs if backlog.rows > 0]
-    ends = _within_rows(waiting, limits.rows)
+    wanted = [backlog.rows for backlog in waiting]
+    shares = wanted if limits.rows is None else even_shares(wanted, limits.rows)
+    ends = {b.log: b.first_offset + rows for b, rows in zip(waiting, shares, strict=True)}
     if limits.size_bytes is not None:
         allowed = dict(ends)
         ends = _within_bytes(waiting, ends, limits.size_bytes)
@@ -94,12 +96,6 @@ def even_shares(wanted: Sequence[int], total: int) -> list[int]:
         shares[place] = min(wanted[place], total // (len(wanted) - number))
         total -= shares[place]
     return shares
-
-
-def _within_rows(waiting: Sequence[Backlog], rows_max: int | None) -> dict[str, int]:
-    wanted = [backlog.rows for backlog in waiting]
-    shares = wanted if rows_max is None else even_shares(wanted, rows_max)
-    return {b.log: b.first_offset + rows for b, rows in zip(waiting, shares, strict=True)}
 
 
 def _within_bytes(

@@ -88,7 +88,7 @@ class StreamWrite(NamedTuple):
         )
 
     def _state(self, client: BlockingLogClient) -> LogState | None:
-        """The log's state. An append needs only its schema, which the commit checks once more.
+        """The log's state. An append needs only its schema, which the commit checks again.
 
         None when the known log was deleted, no log has its name, and one may be created.
         """

@@ -1,7 +1,7 @@
 """A stream's source: where it begins, the end of a micro-batch, and the input of its tasks.
 
 Lives in Spark's source process while the query runs. A batch is only a pair of offsets and is
-planned from them alone. So a batch that Spark logged and did not finish is read once more with the
+planned from them alone. So a batch that Spark logged and did not finish is read again with the
 same rows.
 """
 
@@ -123,8 +123,10 @@ class LedgerStream:
             if log is None:
                 self._reject_deletion(name, self._unread(name, start))
                 continue
-            if self._ends is not None and not self._is_among_ends(log):
-                continue
+            if self._ends is not None:
+                end = self._ends.get(name)
+                if end is None or end.log_id != log.log_id:
+                    continue
             try:
                 backlog = self._backlog(log, start.get(name))
             except LogNotFoundError:
@@ -215,11 +217,6 @@ class LedgerStream:
         )
         self._accepted[log.log_id] = newest
         return LogOffset(log.log_id, offset)
-
-    def _is_among_ends(self, log: WatchedLog) -> bool:
-        assert self._ends is not None
-        end = self._ends.get(log.name)
-        return end is not None and end.log_id == log.log_id
 
     def _backlog(self, log: WatchedLog, position: LogOffset | None) -> Backlog | LogOffset:
         """The unread rows of a log, or its first position when it has none yet."""

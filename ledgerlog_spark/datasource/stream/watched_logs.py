@@ -103,7 +103,7 @@ class WatchedLog:
 
         While the metadata store cannot be reached, the view stays as it was, unless it has to be
         fresh. This process or an earlier one saw the log end at `seen_offset`: a view that ends
-        before it is read once more, see `Log.view`.
+        before it is read again, see `Log.view`.
         """
         known = self._view
         if known is not None and first_offset < known.first_offset:

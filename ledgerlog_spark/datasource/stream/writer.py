@@ -45,7 +45,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Appends each micro-batch to a log, or replaces the log by it, exactly once.
 
     A task attempt writes its own ranges, into ledgers that its Python worker may keep open for
-    later batches. One transaction makes the whole batch visible. A batch that Spark runs once more
+    later batches. One transaction makes the whole batch visible. A batch that Spark runs again
     after it was committed changes nothing.
     """
 

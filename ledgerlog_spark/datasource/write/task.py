@@ -122,7 +122,7 @@ class _Ranges:
     def _move(self, error: Exception, entries: Iterator[EncodedEntry]) -> None:
         """Keep the acknowledged entries of a fenced ledger, write the rest elsewhere.
 
-        LOGS.md#K12. The rest is encoded once more: an entry contains its first row in its range.
+        LOGS.md#K12. The rest is encoded again: an entry contains its first row in its range.
         """
         self._moves += 1
         if self._moves > MOVES_MAX:

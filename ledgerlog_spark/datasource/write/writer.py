@@ -68,7 +68,7 @@ class BatchWriter(DataSourceArrowWriter):
         Raises:
             ConcurrentCommitError: Another commit conflicts with this job. Definite.
             ProducerFencedError: A later run of the same `txnAppId` took over. Definite.
-            CommitUnknownError: The connection to ZooKeeper was lost; run the job once more with the
+            CommitUnknownError: The connection to ZooKeeper was lost; run the job again with the
                 same `txnAppId` and `txnVersion`.
         """
         ranges = [staged for message in messages for staged in message.ranges]
