@@ -53,14 +53,12 @@ _RETRIED = {MetadataOutcome.CONFLICT, MetadataOutcome.UNAVAILABLE, MetadataOutco
 
 
 class LogHost:
-    """Runs the machines of one log.
+    """Runs the machines of one log, and has what all parts of the log need.
 
     Attributes:
-        name: Name of the log.
-        log_id: Id of the log.
-        store: Store of the log's records.
         ledgers: The client.
         random: Spreads retries.
+        clock: The store's clock, or that of a pass of maintenance.
     """
 
     def __init__(
@@ -76,11 +74,8 @@ class LogHost:
     ) -> None:
         """A host of one log.
 
-        Args:
-            keeps_pages: Whether a page, which never changes, is read once for all machines: for a
-                few machines that run one after the other on nearly the same head.
-            random: Spreads retries; None for a generator of its own.
-            clock: Clock of a pass of maintenance; None reads the store's clock each time.
+        With `keeps_pages` a page, which never changes, is read once for all machines: for a few
+        machines that run one after the other on nearly the same head.
         """
         self.name = name
         self.log_id = log_id
@@ -88,7 +83,7 @@ class LogHost:
         self.ledgers = ledgers
         self.random = random or Random()  # noqa: S311 (spreads retries)
         self._kept_pages: Loaded | None = {} if keeps_pages else None
-        self._clock = clock or store
+        self.clock = clock or store
         self._carry_out: dict[type[Any], Callable[[Any], Awaitable[m.LogReply]]] = {
             m.Sync: self._sync,
             m.ReadHead: self._read_head,
@@ -107,17 +102,11 @@ class LogHost:
         }
 
     async def run(self, machine: LogMachine[R], *, timeout_ms: int | None = None) -> R:
-        """The machine's result.
+        """The machine's result, or its error.
 
-        Args:
-            machine: The machine to run to its end.
-            timeout_ms: Limit of the whole run. With None, only the limits of the machine apply:
-                each request has a deadline, and the number of attempts is bounded.
-
-        Raises:
-            LocalProtocolError: The client was closed.
-            LogTimeoutError: The limit was reached; a commit may raise CommitUnknownError instead.
-            LedgerLogError: The error of the machine.
+        Without `timeout_ms` only the limits of the machine apply: each request has a deadline, and
+        the number of attempts is bounded. With it, LogTimeoutError is raised at that limit; a
+        commit may raise CommitUnknownError instead.
         """
         self.ledgers.check_open()
         seconds = None if timeout_ms is None else timeout_ms / 1e3
@@ -186,7 +175,7 @@ class LogHost:
         if needed is m.TimeNeeded.RECENT:
             read, now_ms = await _attempt(self.store.recent_ms())
         elif outcome is MetadataOutcome.OK:
-            read, now_ms = await _attempt(self._clock.now_ms(self.log_id))
+            read, now_ms = await _attempt(self.clock.now_ms(self.log_id))
         else:
             return outcome, 0
         if read is not MetadataOutcome.OK or now_ms is None:
@@ -263,7 +252,7 @@ class LogHost:
         return m.StagedRead(effect.request, outcome, tuple(ledgers), now_ms)
 
     async def _staged(self, app: str) -> tuple[tuple[m.StagedRegistration, ...], int]:
-        now_ms = await self._clock.now_ms(self.log_id)
+        now_ms = await self.clock.now_ms(self.log_id)
         return tuple(await self.store.producers.staged(self.log_id, app)), now_ms
 
     async def _read_registrations(self, effect: m.ReadRegistrations) -> m.RegistrationsRead:
@@ -308,12 +297,9 @@ class LogHost:
     async def drop_ledger(self, ledger_id: int, *, may_seal: bool = True) -> bool:
         """Seal and delete a ledger that no version can list any more, then delete its mark.
 
-        It is sealed first, so that a writer that still exists stops. Returns False if it is kept,
-        because it could not be sealed, or is open and `may_seal` is false.
-
-        Raises:
-            MetadataUnavailableError: The store cannot be reached; the ledger is kept.
-            MetadataUnknownError: It may be deleted; a retry is safe.
+        It is sealed first, so that a writer that still exists stops. False when it is kept, because
+        it could not be sealed, or is open and `may_seal` is false. After a MetadataUnknownError it
+        may be deleted; a retry is safe.
         """
         try:
             metadata = await self.ledgers.ledger_metadata(ledger_id)

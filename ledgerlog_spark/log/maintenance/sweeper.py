@@ -96,12 +96,10 @@ class Sweeper:
         clock: PassClock | None = None,
         random: Random | None = None,
     ) -> None:
-        """A sweeper of the logs of one cluster.
+        """A sweeper of the logs of one cluster. Pages younger than `pages_grace_ms` stay.
 
-        Args:
-            pages_grace_ms: Pages younger than this stay.
-            memory: Findings of earlier passes; without it each pass reads everything.
-            clock: Clock of this pass, for all its logs; without it each step reads the store's.
+        Without `memory`, the findings of earlier passes, each pass reads everything. Without
+        `clock`, that of this pass, each step reads the store's.
         """
         self._store = store
         self._ledgers = ledgers
@@ -111,14 +109,7 @@ class Sweeper:
         self._random = random
 
     async def sweep_all(self) -> tuple[list[Swept], list[LedgerLogError]]:
-        """One pass over every log; a failure in one does not stop the others.
-
-        Returns:
-            The result for each log, and the errors of the logs that could not be swept.
-
-        Raises:
-            MetadataError: There is no cluster at the root, or the names could not be read.
-        """
+        """Results of one pass over every log, and the errors of those that could not be swept."""
         swept, errors = [], []
         for log_id in await self._store.ids():
             try:
@@ -128,19 +119,13 @@ class Sweeper:
         return swept, errors
 
     async def sweep(self, log_id: str, head: Versioned[LogHead] | None = None) -> Swept:
-        """One pass over one log.
+        """One pass over one log; `head` was read recently, None reads it.
 
-        Args:
-            log_id: Id of the log.
-            head: A head that was read recently; None reads it.
-
-        Raises:
-            MetadataError: The store failed; the earlier changes are kept.
+        If the store fails, the earlier changes are kept.
         """
         found = head or await self._store.read_head(log_id)
         if found is None:
             return await self._remove_rest(log_id)
-        clock = self._clock or self._store
         due = (self._memory or SweepMemory()).of(log_id, found.value)
         host = LogHost(
             found.value.name,
@@ -151,7 +136,7 @@ class Sweeper:
             clock=self._clock,
             random=self._random,
         )
-        work = _LogSweep(host, found.value, clock, due)
+        work = _LogSweep(host, found.value, due)
         if found.value.deleted_ms:
             return await work.sweep_deleted()
         return await work.sweep(self._pages_grace_ms)
@@ -177,19 +162,13 @@ class Sweeper:
 class _LogSweep:
     """One pass over one log whose head was read."""
 
-    def __init__(
-        self,
-        host: LogHost,
-        head: LogHead,
-        clock: PassClock | LogStore,
-        due: LogDue,
-    ) -> None:
+    def __init__(self, host: LogHost, head: LogHead, due: LogDue) -> None:
         self._host = host
         self._store = host.store
         self._producers = host.store.producers
         self._head = head
         self._log_id = head.log_id
-        self._clock = clock
+        self._clock = host.clock
         self._due = due
         self._properties = LogProperties.from_mapping(head.properties)
 

@@ -50,9 +50,8 @@ LISTINGS_MAX = 5
 class _Changes:
     """The changes that a tail waits for.
 
-    Attributes:
-        is_list_stale: The list may have changed since it was last read.
-        is_log_doubtful: The log may have been deleted since it was last seen.
+    The list may have changed since it was last read, or the log been deleted since it was last
+    seen.
     """
 
     def __init__(self, ledgers: Ledgers) -> None:

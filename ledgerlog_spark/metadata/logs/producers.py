@@ -196,10 +196,7 @@ class LogProducers:
         """Create the record of a ledger of a leader, and a mark (`is_made`), in one transaction.
 
         The change of the head that lists the ledger deletes the mark. A lost reply is handled as in
-        `register_ledger`, with the same errors, and:
-
-        Raises:
-            LogNotFoundError: The log was deleted. Nothing was created.
+        `register_ledger`, with the same errors. Raises LogNotFoundError if the log was deleted.
         """
         mark = self._paths.mark(log_id, ledger_id)
         record = CreateNode(self._ledgers.path(ledger_id), encode_ledger_metadata(metadata))

@@ -93,11 +93,8 @@ class LogStore:
     async def create_log(self, head: LogHead, pages: Sequence[bytes]) -> Versioned[LogHead]:
         """Make a log under `head.name` and `head.log_id`, in one transaction.
 
-        After a lost reply the log is read: its id shows the owner.
-
-        Raises:
-            LogExistsError: The name is taken.
-            MetadataUnknownError: The outcome is unknown; a retry with the same log is safe.
+        After a lost reply the log is read: its id shows the owner. Raises LogExistsError if the
+        name is taken. After a MetadataUnknownError a retry with the same log is safe.
         """
         paths, log_id = self._paths, head.log_id
         token_node = [CreateNode(paths.pages(log_id, head.token))] if pages else []
@@ -143,12 +140,7 @@ class LogStore:
         return found
 
     async def find(self, name: str) -> str:
-        """The id of the log of that name; "not found" only after a sync.
-
-        Raises:
-            LogNotFoundError: It does not exist.
-            MetadataError: There is no cluster at the root.
-        """
+        """The id of the log of that name; LogNotFoundError only after a sync."""
         for is_synced in (False, True):
             if is_synced:
                 await self.sync()
