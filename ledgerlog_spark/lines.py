@@ -35,7 +35,7 @@ class LogLines(io.TextIOBase):
 
     Attributes:
         dropped: Lines that were dropped so far.
-        is_read_by_nobody: The other end of their pipe was closed.
+        has_no_reader: The other end of their pipe was closed.
     """
 
     def __init__(self, descriptor: int, report: Callable[[int], str]) -> None:
@@ -48,7 +48,7 @@ class LogLines(io.TextIOBase):
         # Reentrant: a finalizer that runs in `write` may write a line as well.
         self._changed = threading.Condition(threading.RLock())
         self.dropped = 0
-        self.is_read_by_nobody = False
+        self.has_no_reader = False
         threading.Thread(target=self._run, name="log lines", daemon=True).start()
 
     def write(self, text: str) -> int:
@@ -110,6 +110,6 @@ class LogLines(io.TextIOBase):
                 poll.register(self._descriptor, select.POLLOUT)
                 poll.poll()
             except OSError as error:
-                self.is_read_by_nobody |= isinstance(error, BrokenPipeError)
+                self.has_no_reader |= isinstance(error, BrokenPipeError)
                 return False
         return True

@@ -7,7 +7,6 @@ import contextlib
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from ledgerlog_spark.callbacks import notify
@@ -372,8 +371,8 @@ class LedgerClient:
         if self._is_closed:
             return
         self._is_closed = True
-        for told in tuple(self._closing):
-            notify(told)
+        for on_closed in tuple(self._closing):
+            notify(on_closed)
         for writer in list(self._writers):
             writer.abandon()
         for reader in list(self._readers):
@@ -403,12 +402,7 @@ class LedgerClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def _load_checked(

@@ -118,7 +118,7 @@ BECAUSE_OF_BOOKIES = {
 }
 """Failures with messages that contain the answers of bookies."""
 
-BOOKIES_SAID_MAX = 7
+BOOKIES_SHOWN_MAX = 7
 """Limit of the bookies in a message; `codes` has all of them."""
 
 
@@ -140,7 +140,7 @@ def error_from_read(ledger_id: int, failed: ReadFailed) -> errors.LedgerLogError
     codes = {bookie: code.value if code else "no answer" for bookie, code in failed.codes}
     return _build(
         failed.failure,
-        f"entry {failed.entry_id} of ledger {ledger_id}{_said(codes)}",
+        f"entry {failed.entry_id} of ledger {ledger_id}{_answers_of(codes)}",
         ledger_id=ledger_id,
         entry_id=failed.entry_id,
         bookie_ids=tuple(codes),
@@ -162,11 +162,11 @@ def outcome_of(error: errors.LedgerLogError) -> MetadataOutcome | None:
     return None
 
 
-def _said(codes: Mapping[str, str]) -> str:
+def _answers_of(codes: Mapping[str, str]) -> str:
     """The answer of each bookie, for a message; if there are many, only the last failures."""
-    said = [f"{bookie_id}: {code}" for bookie_id, code in codes.items()]
-    more = ["..."] if len(said) > BOOKIES_SAID_MAX else []
-    return f" ({', '.join([*more, *said[-BOOKIES_SAID_MAX:]])})" if said else ""
+    shown = [f"{bookie_id}: {code}" for bookie_id, code in codes.items()]
+    more = ["..."] if len(shown) > BOOKIES_SHOWN_MAX else []
+    return f" ({', '.join([*more, *shown[-BOOKIES_SHOWN_MAX:]])})" if shown else ""
 
 
 def _build_failed(
@@ -181,7 +181,7 @@ def _build_failed(
     return _build(
         failed.failure,
         subject,
-        said=_said(codes),
+        answers=_answers_of(codes),
         codes=codes or None,
         ledger_id=ledger_id,
         bookie_ids=failed.bookie_ids,
@@ -196,7 +196,7 @@ def _build(
     failure: Failure,
     subject: str,
     *,
-    said: str = "",
+    answers: str = "",
     definite: bool | None = None,
     retriable: bool | None = None,
     **fields: Any,
@@ -206,7 +206,7 @@ def _build(
     if fields.get("wanted") is not None:
         counts = f" (needed {fields['wanted']}, found {fields['available']})"
     return kind(
-        f"{subject}: {failure.value}{counts}{said}; {advice}",
+        f"{subject}: {failure.value}{counts}{answers}; {advice}",
         definite=definite,
         retriable=retriable,
         **{name: value for name, value in fields.items() if value not in (None, ())},

@@ -16,19 +16,13 @@ LAC_AT = 16
 
 
 class MemoryLedger:
-    """The state of a ledger on one bookie.
-
-    Attributes:
-        entries: Stored entries by their ids.
-        is_fenced: A client recovers or recovered the ledger.
-        lac: The largest last add confirmed that the bookie saw.
-    """
+    """The state of a ledger on one bookie."""
 
     def __init__(self, master_key: bytes) -> None:
         self.master_key = master_key
         self.is_fenced = False
         self.entries: dict[int, bytes] = {}
-        self.lac = NO_ENTRY
+        self.lac = NO_ENTRY  # the largest last add confirmed that the bookie received
 
 
 class MemoryStorage:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
 from random import Random
-from types import TracebackType
 from typing import Self
 
 from ledgerlog_spark.client.services import Services
@@ -52,12 +50,7 @@ class MemoryCluster:
             await self._register(bookie_id)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for client in self._clients:
             await client.aclose()
         await self._session.close()
@@ -114,6 +107,6 @@ def connect_in_memory(
     async def connected() -> LogClient:
         cluster = await MemoryCluster(bookies).__aenter__()
         services = cluster.client(settings).services
-        return LogClient(services, on_close=partial(cluster.__aexit__, None, None, None))
+        return LogClient(services, on_close=cluster.__aexit__)
 
     return BlockingLogClient(connected)

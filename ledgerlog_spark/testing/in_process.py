@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.transport.deadlines import Deadlines
@@ -43,22 +43,6 @@ class StorageAdd:
     is_recovery: bool
 
 
-@dataclass(frozen=True, slots=True)
-class StorageRequests:
-    """The classes that a storage object takes its requests as, called with keywords.
-
-    The defaults are for a storage that reads attributes only. The storage of a bookie expects its
-    own classes. The client package cannot import them, so the caller passes them.
-    """
-
-    add: Callable[..., Any] = StorageAdd
-    read: Callable[..., Any] = ReadEntry
-    batch_read: Callable[..., Any] = ReadBatch
-
-
-BY_ATTRIBUTES: Final = StorageRequests()
-
-
 class BookieStorage(Protocol):
     """The interface of a bookie's storage.
 
@@ -66,13 +50,15 @@ class BookieStorage(Protocol):
     returned.
     """
 
-    def add(self, request: Any, on_done: Callable[[Code], None]) -> None:
+    def add(self, request: StorageAdd, on_done: Callable[[Code], None]) -> None:
         """Store a run; `on_done` after it is durable, or refused."""
 
-    def read(self, request: Any, on_done: Callable[[Code, bytes | None], None]) -> None:
+    def read(self, request: ReadEntry, on_done: Callable[[Code, bytes | None], None]) -> None:
         """One stored entry; fences first when the request has a key."""
 
-    def read_batch(self, request: Any, on_done: Callable[[Code, Sequence[bytes]], None]) -> None:
+    def read_batch(
+        self, request: ReadBatch, on_done: Callable[[Code, Sequence[bytes]], None]
+    ) -> None:
         """Consecutive stored entries, ending at the first that is missing."""
 
     def read_lac(self, ledger_id: int, on_done: Callable[[Code, int], None]) -> None:
@@ -96,12 +82,9 @@ class InProcessTransport:
     A bookie that is not in the mapping at the time of a request is `Code.UNAVAILABLE`.
     """
 
-    def __init__(
-        self, bookies: Mapping[str, BookieStorage], requests: StorageRequests = BY_ATTRIBUTES
-    ) -> None:
+    def __init__(self, bookies: Mapping[str, BookieStorage]) -> None:
         """A transport to `bookies`, looked up at each request; needs a running event loop."""
         self._bookies = bookies
-        self._requests = requests
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._loop, _expire)
         self._watches: set[_Watch] = set()
@@ -123,7 +106,7 @@ class InProcessTransport:
         self._deadlines.add(pending, timeout_ms)
         ids = request.entry_ids
         storage.add(
-            self._requests.add(
+            StorageAdd(
                 ledger_id=request.ledger_id,
                 entry_ids=ids if isinstance(ids, range) else tuple(ids),
                 lengths=tuple(prepared.lengths),
@@ -141,12 +124,7 @@ class InProcessTransport:
         if storage is None:
             return
         storage.read(
-            self._requests.read(
-                ledger_id=request.ledger_id,
-                entry_id=request.entry_id,
-                fence_key=request.fence_key,
-                is_recovery=request.is_recovery,
-            ),
+            request,
             lambda code, entry: self._reply(
                 pending.finish, code, None if entry is None else bytes(entry)
             ),
@@ -161,12 +139,7 @@ class InProcessTransport:
         if storage is None:
             return
         storage.read_batch(
-            self._requests.batch_read(
-                ledger_id=request.ledger_id,
-                first_entry_id=request.first_entry_id,
-                count_max=request.count_max,
-                size_bytes_max=request.size_bytes_max,
-            ),
+            request,
             lambda code, entries: self._reply(pending.finish, code, tuple(entries)),
         )
 
@@ -218,7 +191,7 @@ class InProcessTransport:
             if not size_bytes_max:
                 on_entries(())
                 return
-            batch = self._requests.batch_read(
+            batch = ReadBatch(
                 ledger_id=ledger_id,
                 first_entry_id=first,
                 count_max=last + 1 - first,
@@ -233,8 +206,8 @@ class InProcessTransport:
 
         watch = _Watch(self._loop, request.previous, read, on_rise, on_end)
         self._watches.add(watch)
-        end = storage.watch_lac(ledger_id, watch.told)
-        storage.read_lac(ledger_id, lambda _, lac: watch.told(lac))
+        end = storage.watch_lac(ledger_id, watch.on_lac)
+        storage.read_lac(ledger_id, lambda _, lac: watch.on_lac(lac))
 
         def cancel() -> None:
             end()
@@ -309,9 +282,9 @@ class _Watch:
         self._on_end = on_end
         self._is_over = False
 
-    def told(self, lac: int) -> None:
+    def on_lac(self, lac: int) -> None:
         """The storage has this LAC."""
-        self._loop.call_soon(self._tell, lac)
+        self._loop.call_soon(self._report, lac)
 
     def cancel(self) -> None:
         """Report nothing more."""
@@ -323,7 +296,7 @@ class _Watch:
             self._is_over = True
             self._on_end(Code.UNAVAILABLE)
 
-    def _tell(self, lac: int) -> None:
+    def _report(self, lac: int) -> None:
         if lac > self._known and not self._is_over:
             first, self._known = self._known + 1, lac
             self._read(first, lac, lambda found: self._pass_on(LacRise(lac, first, found)))

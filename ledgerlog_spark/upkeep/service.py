@@ -55,7 +55,7 @@ def standard_output(*, drain_seconds: float | None = DRAIN_SECONDS) -> Iterator[
     lines = LogLines(STANDARD_OUTPUT, lambda count: _line("lines_dropped", count=count))
 
     def write_line(line: str) -> None:
-        if lines.is_read_by_nobody:
+        if lines.has_no_reader:
             raise BrokenPipeError
         lines.write(f"{line}\n")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from ledgerlog_spark.errors import BookieUnavailableError, LocalProtocolError
 from ledgerlog_spark.model import NO_ENTRY, BookieInfo, Code
 from ledgerlog_spark.testing.bookie import MemoryStorage
 from ledgerlog_spark.testing.cluster import memory_metadata
-from ledgerlog_spark.testing.in_process import InProcessTransport, StorageRequests
+from ledgerlog_spark.testing.in_process import InProcessTransport
 from ledgerlog_spark.transport.grpc.transport import GrpcTransport
 from ledgerlog_spark.transport.port import AddRun, BookieTransport, Buffer
 from ledgerlog_spark.transport.v2.transport import V2Transport
@@ -61,11 +61,33 @@ def resolver(port: int, properties: dict[str, str], grpc_port: int | None = None
     return resolve
 
 
+class BookieOwn:
+    """A bookie's own storage, for requests of the transport in memory."""
+
+    def __init__(self, storage: Any) -> None:
+        self._storage = storage
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    def add(self, request: Any, on_done: Any) -> None:
+        self._storage.add(as_kind(StoredAdd, request), on_done)
+
+    def read(self, request: Any, on_done: Any) -> None:
+        self._storage.read(as_kind(StoredRead, request), on_done)
+
+    def read_batch(self, request: Any, on_done: Any) -> None:
+        self._storage.read_batch(as_kind(StoredBatchRead, request), on_done)
+
+
+def as_kind(kind: Any, request: Any) -> Any:
+    names = {each.name for each in fields(request)} & {each.name for each in fields(kind)}
+    return kind(**{each: getattr(request, each) for each in names})
+
+
 @asynccontextmanager
 async def in_process(storage: Any, tmp_path: Path) -> AsyncIterator[InProcessTransport]:
-    yield InProcessTransport(
-        {BOOKIE: storage}, StorageRequests(StoredAdd, StoredRead, StoredBatchRead)
-    )
+    yield InProcessTransport({BOOKIE: BookieOwn(storage)})
 
 
 @asynccontextmanager

@@ -148,8 +148,8 @@ MUTATIONS = [
     Mutation(
         "close_stops_at_a_callback",
         "ledgerlog_spark/client/client.py",
-        "            notify(told)",
-        "            told()",
+        "            notify(on_closed)",
+        "            on_closed()",
         "an exception of a user's callback leaves connections open",
     ),
     Mutation(
@@ -369,7 +369,7 @@ MUTATIONS = [
     Mutation(
         "closed_pipe_is_not_noticed",
         "ledgerlog_spark/lines.py",
-        "self.is_read_by_nobody |= isinstance(error, BrokenPipeError)",
+        "self.has_no_reader |= isinstance(error, BrokenPipeError)",
         "pass",
         "`upkeep run | head` does not end with `head`",
     ),

@@ -98,7 +98,7 @@ def test_lines_that_cannot_be_written_are_dropped_and_the_next_one_reports_them(
         lines.write(f"{failure}\n")
         assert lines.drain(PATIENCE_SECONDS)
     assert lines.dropped == 2
-    assert lines.is_read_by_nobody
+    assert lines.has_no_reader
     report, *rest = written
     assert json.loads(report)["count"] == 2
     assert rest == [b"None\n", b"None\n"]

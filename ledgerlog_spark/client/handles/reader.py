@@ -246,9 +246,9 @@ class ReadHandle:
         try:
             reading.start()
             while batch := await reading.next_batch():
-                said = batch[-1].last_add_confirmed
-                self._ends.note_header_lac(self.id, said)
-                self._raise_lac(said)
+                confirmed = batch[-1].last_add_confirmed
+                self._ends.note_header_lac(self.id, confirmed)
+                self._raise_lac(confirmed)
                 yield batch
             self._adopt(reading.reader.metadata)
         except EntryNotFoundError:

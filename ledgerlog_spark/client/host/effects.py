@@ -111,9 +111,9 @@ class MachineHost(EventQueue[Event]):
             SendRead: self._send_read,
             SendReadBatch: self._send_read_batch,
             SendReadLac: self._send_read_lac,
-            LoadMetadata: self._load_metadata,
-            CasMetadata: self._cas_metadata,
-            ListBookies: self._list_bookies,
+            LoadMetadata: lambda effect: self._spawn(self._load(effect)),
+            CasMetadata: lambda effect: self._spawn(self._cas(effect)),
+            ListBookies: lambda effect: self._spawn(self._list(effect)),
             StartTimer: self._start_timer,
         }
 
@@ -241,9 +241,6 @@ class MachineHost(EventQueue[Event]):
 
     # --- the metadata store ---
 
-    def _load_metadata(self, effect: LoadMetadata) -> None:
-        self._spawn(self._load(effect))
-
     async def _load(self, effect: LoadMetadata) -> None:
         store = self._services.ledgers
         versioned = None
@@ -261,9 +258,6 @@ class MachineHost(EventQueue[Event]):
                 outcome = MetadataOutcome.UNAVAILABLE  # nothing was written: there is no doubt
         self._reply(MetadataLoaded(effect.request, outcome, versioned))
 
-    def _cas_metadata(self, effect: CasMetadata) -> None:
-        self._spawn(self._cas(effect))
-
     async def _cas(self, effect: CasMetadata) -> None:
         versioned = None
         try:
@@ -277,9 +271,6 @@ class MachineHost(EventQueue[Event]):
         except LedgerLogError as error:
             outcome = _outcome_or_raise(error)
         self._reply(MetadataWritten(effect.request, outcome, versioned))
-
-    def _list_bookies(self, effect: ListBookies) -> None:
-        self._spawn(self._list(effect))
 
     async def _list(self, effect: ListBookies) -> None:
         try:
