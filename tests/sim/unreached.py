@@ -143,7 +143,6 @@ REASONS: dict[str, str] = {
     "*/writer.py:LedgerWriter._on_bookies_listed": LATE,
     "*/writer.py:LedgerWriter._on_member_busy": "BUSY for long: test_overload",
     "*/writer.py:LedgerWriter._wait_for_busy": "BUSY for 15 s: test_overload",
-    "*/answers.py:ReadAnswers._when_safe": "our recovery's reads all fence",
     "*/ledger_gate.py:admit_add": "BUSY is answered in front of the storage: test_ledger_storage",
     "*/ledger_gate.py:admit_read": WIRE,
     "*/ledger_state.py:decode_states": STATE_FILE,
