@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -76,18 +75,13 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         password_from(tmp_path)
 
 
-def test_a_ledger_is_made_with_a_password_of_1024_bytes_at_most() -> None:
+async def test_a_ledger_is_made_with_a_password_of_1024_bytes_at_most(world: ClientWorld) -> None:
     assert checked_new_password(b"x" * 1_024) == b"x" * 1_024
-
-    async def work() -> None:
-        async with ClientWorld(3) as world:
-            client = world.client()
-            with pytest.raises(ConfigurationError, match="has 1,025 bytes, and may have 1,024"):
-                await client.create_ledger(password=b"x" * 1_025)
-            ledger = await client.create_ledger(password=b"x" * 1_024)
-            await ledger.append(b"one")
-            await ledger.close()
-            reader = await client.open_ledger(ledger.id, password=b"x" * 1_024)
-            assert [bytes(e.payload) async for e in reader.read(0, 0)] == [b"one"]
-
-    asyncio.run(work())
+    client = world.client()
+    with pytest.raises(ConfigurationError, match="has 1,025 bytes, and may have 1,024"):
+        await client.create_ledger(password=b"x" * 1_025)
+    ledger = await client.create_ledger(password=b"x" * 1_024)
+    await ledger.append(b"one")
+    await ledger.close()
+    reader = await client.open_ledger(ledger.id, password=b"x" * 1_024)
+    assert [bytes(e.payload) async for e in reader.read(0, 0)] == [b"one"]

@@ -28,7 +28,6 @@ from ledgerlog_spark.protocol.ledger.read_room import ReadRoom
 from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery, RecoverySettings
 from ledgerlog_spark.retry import RetryPolicy
 from ledgerlog_spark.transport.port import LacRise
-from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld
 from tests.fixtures.metadata_worlds import memory_tree
 
@@ -490,45 +489,40 @@ async def test_a_read_that_has_its_turn_and_stands_still_ends(world: ClientWorld
         await anext(reader.read_batches(place=place))
 
 
-def test_a_ledger_that_was_closed_stays_closed_whatever_a_replica_shows() -> None:
-    async def work() -> None:
-        async with ClientWorld(3) as world:
-            writer = await world.client().create_ledger()
-            await writer.append(b"there")
-            before = world.nodes.current.copy()
-            await writer.close()
-            client, stores = world.client_and_stores()
-            reader = await client.open_ledger(writer.id)
-            assert reader.is_closed
-            memory_tree(stores)._held = before
-            await reader.reload()
-            assert reader.is_closed
-            assert await reader.refresh() == 0
-            assert [entry.payload async for entry in reader.read()] == [b"there"]
-
-    run_in_virtual_time(work())
+async def test_a_ledger_that_was_closed_stays_closed_whatever_a_replica_shows(
+    world: ClientWorld,
+) -> None:
+    writer = await world.client().create_ledger()
+    await writer.append(b"there")
+    before = world.nodes.current.copy()
+    await writer.close()
+    client, stores = world.client_and_stores()
+    reader = await client.open_ledger(writer.id)
+    assert reader.is_closed
+    memory_tree(stores)._held = before
+    await reader.reload()
+    assert reader.is_closed
+    assert await reader.refresh() == 0
+    assert [entry.payload async for entry in reader.read()] == [b"there"]
 
 
-def test_a_ledger_that_a_replica_does_not_show_is_looked_for_again_after_a_sync() -> None:
+async def test_a_ledger_that_a_replica_does_not_show_is_looked_for_again_after_a_sync(
+    world: ClientWorld,
+) -> None:
     """A new session may begin with a server that is behind what the last one showed."""
-
-    async def work() -> None:
-        async with ClientWorld(3) as world:
-            before = world.nodes.current.copy()
-            writer = await world.client().create_ledger()
-            await writer.append(b"there")
-            client, stores = world.client_and_stores()
-            reader = await client.open_ledger(writer.id)
-            memory_tree(stores)._held = before
-            await reader.reload()
-            assert not reader.is_closed
-            memory_tree(stores)._held = before
-            follower = reader.follow(lambda: None)
-            await asyncio.sleep(1)
-            assert follower.error is None
-            follower.cancel()
-
-    run_in_virtual_time(work())
+    before = world.nodes.current.copy()
+    writer = await world.client().create_ledger()
+    await writer.append(b"there")
+    client, stores = world.client_and_stores()
+    reader = await client.open_ledger(writer.id)
+    memory_tree(stores)._held = before
+    await reader.reload()
+    assert not reader.is_closed
+    memory_tree(stores)._held = before
+    follower = reader.follow(lambda: None)
+    await asyncio.sleep(1)
+    assert follower.error is None
+    follower.cancel()
 
 
 async def test_the_end_of_a_closed_ledger_does_not_move_whatever_a_bookie_says(
