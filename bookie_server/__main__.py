@@ -29,8 +29,7 @@ from ledgerlog_spark.errors import (
 STANDARD_OUTPUT = 1
 STANDARD_ERROR = 2
 
-_SHORT = {"metadata_service_uri": ("-u",)}
-"""Short options, the same as those of the other commands."""
+_SHORT = {"metadata_service_uri": ("-u",)}  # short options, the same as those of the other commands
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

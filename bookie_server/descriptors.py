@@ -13,13 +13,11 @@ FILES_MAX: Final = 4_096
 FILES_MIN: Final = 16
 CALLERS_MAX: Final = 256
 CALLERS_PART: Final = 8
-RESERVED: Final = 96
-"""For the metadata store, metrics, logs, pipes and libraries."""
+RESERVED: Final = 96  # for the metadata store, metrics, logs, pipes and libraries
 LIMIT_MIN: Final = 128
 LIMIT_ADVISED: Final = 2_048
 """From here on a bookie with default settings accepts all its connections; `doctor` checks it."""
-LIMIT_UNLIMITED: Final = 1 << 20
-"""Used as the limit if the system sets none."""
+LIMIT_UNLIMITED: Final = 1 << 20  # used as the limit if the system sets none
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,8 +87,7 @@ class HeldLedger:
 class HeldLedgers(dict[int, HeldLedger]):
     """The states of all ledgers by id.
 
-    Code that changes or removes a state that the ledger-state file has adds the id to `changed` in
-    the same turn.
+    `changed` gets the id of each state that is changed or removed, in the same turn of the loop.
     """
 
     __slots__ = ("changed",)

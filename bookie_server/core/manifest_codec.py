@@ -114,12 +114,7 @@ def _json(fields: dict[str, Any]) -> str:
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """Read a MANIFEST.
-
-    Raises:
-        FormatVersionError: A later version wrote it.
-        DamagedDirectoryError: It is damaged.
-    """
+    """Read a MANIFEST; raises FormatVersionError for that of a later version."""
     line, _, body = data.partition(b"\n")
     words = line.split(b" ")
     if len(words) != 4 or words[0] != MAGIC.encode():  # noqa: PLR2004 - the words of the line

@@ -64,10 +64,7 @@ def size_at_most(record: JournalRecord) -> int:
 
 
 def encode_header(record: JournalRecord) -> bytes:
-    """Return the header of a record whose identity, offset, sequence and body are set.
-
-    Also sets the record's `chunk_checksums`.
-    """
+    """Return the header of a record with a place; also sets its `chunk_checksums`."""
     identity, body = record.identity, record.body
     assert identity is not None
     seed = identity.seed_at(record.offset)

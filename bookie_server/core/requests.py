@@ -23,8 +23,7 @@ OnReadBatch = Callable[[Code, Sequence[bytes]], None]
 OnLac = Callable[[Code, int], None]
 
 ID_MAX = (1 << 63) - 1
-STRIDE_MAX = (1 << 31) - 1
-"""Between evenly spaced ids, as in a frame; ids further apart are listed."""
+STRIDE_MAX = (1 << 31) - 1  # between evenly spaced ids, as in a frame; ids further apart are listed
 _entry_head = Struct(">qqq")  # ledger id, entry id, last add confirmed
 
 

@@ -18,8 +18,7 @@ from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import Code
 
-BATCH_LEDGERS = 256
-"""Ledgers looked up after one sync, and dropped with tombstones in few groups."""
+BATCH_LEDGERS = 256  # ledgers looked up after one sync, and dropped with tombstones in few groups
 
 
 @dataclass(frozen=True, slots=True)

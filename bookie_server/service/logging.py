@@ -24,12 +24,8 @@ from ledgerlog_spark.lines import LogLines
 
 SECRET_WORDS = ("password", "key", "secret", "token")
 RECORDS_IN_WINDOW_MAX = 50
-WINDOW_SECONDS = 10.0
-"""Maximum number of records of one event in this time."""
-
-LIBRARY_TEXT_MAX = 4_000
-"""Characters of a library's record, traceback included."""
-
+WINDOW_SECONDS = 10.0  # at most RECORDS_IN_WINDOW_MAX records of one event in this time
+LIBRARY_TEXT_MAX = 4_000  # characters of a library's record, traceback included
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 Logger = structlog.typing.FilteringBoundLogger

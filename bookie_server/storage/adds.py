@@ -18,8 +18,7 @@ from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import guarded, resolve
 from ledgerlog_spark.model import Code
 
-COMPARED_BYTES = 32_768
-"""In a comparison of adds, this many bytes count as one more entry."""
+COMPARED_BYTES = 32_768  # in a comparison of adds, this many bytes count as one more entry
 
 
 class AddPath:

@@ -29,8 +29,7 @@ from ledgerlog_spark.model import Code
 
 PADDING = bytes(ALIGNMENT)
 GROUPS_UNDER_WAY_MAX = 2
-GROUP_RECORDS_MAX = 2_000
-"""Records encoded and answered in one turn of the event loop: 10 to 20 ms."""
+GROUP_RECORDS_MAX = 2_000  # records encoded and answered in one turn of the event loop: 10 to 20 ms
 GROUP_STRETCHES_MAX = 10_000
 """Stretches of consecutive ids that the index takes in the same turn: up to 10 ms."""
 JOIN_SIZE_MAX = 8_192
@@ -47,8 +46,7 @@ class JournalFiles(Protocol):
     def must_roll(self, size: int, stretches: int) -> bool:
         """Whether a record of `size` bytes has to go to the next file.
 
-        `stretches` counts stretches of consecutive ids in it and in all records that are not
-        durable.
+        `stretches` counts those of consecutive ids in it and in all records that are not durable.
         """
 
     async def roll(self) -> None:
@@ -56,11 +54,7 @@ class JournalFiles(Protocol):
 
 
 class Journal:
-    """Records submitted, made durable in groups, and reported in order.
-
-    The boot made everything up to `next_sequence` durable. `on_failed` gets the records that may be
-    lost.
-    """
+    """Records submitted, made durable in groups, and reported in order."""
 
     def __init__(
         self,

@@ -27,10 +27,7 @@ class Lacs:
         self._watches: dict[int, dict[object, OnLacChange]] = {}
 
     def read(self, ledger_id: int, on_done: OnLac) -> None:
-        """Return the largest LAC so far, from entries or explicit; -1 before any.
-
-        IO_ERROR when an entry that may have carried a larger one is damaged.
-        """
+        """Return the largest LAC so far; IO_ERROR if a damaged entry may have had a larger one."""
         state, health = self._shared.states.get(ledger_id), self._shared.health
         if state is None or not may_say_absent(state, health):
             on_done(absent(state, health), NO_ENTRY)

@@ -29,8 +29,7 @@ class FairSlots:
 
     For occupants that stay as long as their peer likes: calls of the control service, watches of a
     ledger. When all places are taken, a peer with fewer places than another gets one, and the
-    newest occupant of the other peer is ended. A peer is a connection: processes of one host count
-    separately.
+    newest occupant of the other peer is ended. A peer is a connection.
     """
 
     __slots__ = ("_by_peer", "count", "count_max", "ended", "refused")

@@ -30,8 +30,7 @@ from ledgerlog_spark.transport import control_pb2 as pb
 ATTEMPTS: Final = 2
 """Number of attempts to read a batch; the second has room for a first entry that is larger than
 expected."""
-LISTINGS_MAX: Final = 4
-"""Lists of entries that are built at the same time."""
+LISTINGS_MAX: Final = 4  # lists of entries that are built at the same time
 RANGE_COST_BYTES: Final = 96
 """Memory of a range of entries until its reply is sent: 16 in the list, 44 in the reply, and up to
 22 in its message, which may exist twice after the list is freed."""

@@ -17,11 +17,9 @@ from ledgerlog_spark.transport import control_pb2_grpc
 from ledgerlog_spark.transport.grpc.append_parts import REQUEST_SIZE_BYTES_MAX
 
 SERVICE_NAME: Final = "ledgerlog.v1.Bookie"
-MESSAGE_OVERHEAD_BYTES: Final = 65_536
-"""Size of a reply without its entries or ranges."""
+MESSAGE_OVERHEAD_BYTES: Final = 65_536  # size of a reply without its entries or ranges
 STREAMS_PER_CONNECTION_MAX: Final = 256
-OTHER_CALLS_MAX: Final = 512
-"""Calls that are not watches."""
+OTHER_CALLS_MAX: Final = 512  # calls that are not watches
 RECEIVING_CALLS_MAX: Final = 512
 """Maximum number of calls that may receive a request. A call with a single request has received it
 before it waits."""
@@ -33,8 +31,7 @@ LOOKAHEAD_BYTES: Final = 16_384
 METADATA_SIZE_BYTES_MAX: Final = 16_384
 CONNECTION_IDLE_MS_MAX: Final = 300_000
 """A connection without a call for this time is closed; clients open another when needed."""
-HANDSHAKE_MS_MAX: Final = 10_000
-"""Time for the HTTP/2 handshake of a new connection."""
+HANDSHAKE_MS_MAX: Final = 10_000  # time for the HTTP/2 handshake of a new connection
 PING_INTERVAL_MS_MIN: Final = 5_000
 """Clients that watch ping at longer intervals; a client that pings more often is cut off."""
 

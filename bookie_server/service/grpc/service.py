@@ -49,8 +49,7 @@ from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import control_pb2_grpc
 from ledgerlog_spark.wire.opcodes import number_of
 
-BATCH_COUNT_MAX: Final = 65_536
-"""Size of the entries in one batch, as in the v2 protocol."""
+BATCH_COUNT_MAX: Final = 65_536  # entries in one batch, as in the v2 protocol
 WATCHED_SIZE_BYTES_MAX: Final = 1 << 20
 """Size of the entries in one message of a watch, whatever the client requests."""
 

@@ -34,8 +34,7 @@ HOST_PART_OF_FREE: Final = 2
 FREE_PARTS_OF_SHARE: Final = 2
 TRUST_FACTOR: Final = 4
 TRUSTED_BYTES_FIRST: Final = 65_536
-COST_OF_UNTRUSTED: Final = 16
-"""Cost in line of a byte for which its share is not trusted."""
+COST_OF_UNTRUSTED: Final = 16  # cost in line of a byte for which its share is not trusted
 
 
 @dataclass(slots=True, eq=False)

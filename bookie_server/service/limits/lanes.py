@@ -23,9 +23,7 @@ from bookie_server.config import (
 )
 from bookie_server.service.limits.budget import Budget
 
-REQUEST_OVERHEAD_BYTES: Final = 1_024
-"""Overhead in memory of an accepted request, beside its bytes."""
-
+REQUEST_OVERHEAD_BYTES: Final = 1_024  # overhead in memory of an accepted request, beside its bytes
 WRITE_COST_BYTES: Final = 4_096
 """Fixed cost of an add in storage, as additional bytes of the lane `writes`."""
 
@@ -33,15 +31,11 @@ QUANTUM_BYTES: Final = 1 << 20
 """Cost of the requests of one connection that are handled before other connections get their
 turn."""
 
-REQUEST_COST_BYTES: Final = 16_384
-"""Minimum cost of a request, as bytes of a quantum."""
+REQUEST_COST_BYTES: Final = 16_384  # minimum cost of a request, as bytes of a quantum
 
 
 class Lanes:
-    """The three budgets of one bookie, for the v2 and the gRPC server together.
-
-    `in_flight_bytes_max` covers all lanes and reserves; `writes` is a part of `adds`.
-    """
+    """The three budgets of one bookie, for both servers; `writes` is a part of `adds`."""
 
     def __init__(self, connections_max: int, in_flight_bytes_max: int) -> None:
         shared_bytes = in_flight_bytes_max - connections_max * CONNECTION_RESERVE_BYTES

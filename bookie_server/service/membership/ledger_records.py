@@ -51,8 +51,7 @@ class StoreMetadataCheck:
 class StoreLedgerListing:
     """The `LedgerListing` port: answers from ledger metadata.
 
-    The answers of a store without this bookie's cookie do not count: it was emptied, or is another
-    one.
+    A store without this bookie's cookie was emptied, or is another one: its answers do not count.
     """
 
     def __init__(self, ledgers: LedgerStore, registration: Registration, bookie_id: str) -> None:

@@ -95,11 +95,7 @@ class SessionFile:
     """The file `SESSION` of a directory that the caller has locked."""
 
     def __init__(self, directory: Path, boot_id: Path = BOOT_ID) -> None:
-        """Reads and writes nothing yet.
-
-        `boot_id` differs after each start of the kernel. Without such a file no session is ever
-        ended.
-        """
+        """Read and write nothing yet. Without a file `boot_id` no session is ever ended."""
         self._path = directory / SESSION_FILE
         self._lock_path = directory / LOCK_NAME
         self._boot_id = boot_id

@@ -41,8 +41,8 @@ class Lags:
 class LoopLag:
     """Measures how late each of its wake-ups is, and how much of that was computing.
 
-    It wakes up every 20 ms (0.2 % of a CPU). So it sees every longer delay of the loop, minus at
-    most that time. Both clocks are in seconds; `cpu_clock` is that of the calling thread.
+    It wakes up every 20 ms (0.2 % of a CPU), and so sees every longer delay of the loop, minus at
+    most that time. Both clocks are in seconds.
     """
 
     def __init__(

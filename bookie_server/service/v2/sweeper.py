@@ -24,9 +24,7 @@ from bookie_server.service.v2.connection import PeerConnection
 PERIOD_SECONDS: Final = 1.0
 PERIOD_SECONDS_FULL: Final = 0.1
 RELIEF_PERIOD_SECONDS: Final = 0.05
-GRACE_SECONDS: Final = 0.25
-"""Time for progress of a peer that holds bytes for which others wait."""
-
+GRACE_SECONDS: Final = 0.25  # time for progress of a peer that holds bytes for which others wait
 WAIT_SECONDS_MAX: Final = 5.0
 """A connection that waits longer in line, and holds more than its reserve, is closed."""
 

@@ -27,8 +27,8 @@ class OsClock:
 class OsTasks:
     """Coroutines as tasks of the running event loop.
 
-    `on_crash` gets the name and error of a coroutine that raised, which is a bug; it has to end the
-    process. Default: the loop's exception handler.
+    `on_crash` gets the name and error of a coroutine that raised, a bug, and has to end the
+    process.
     """
 
     def __init__(self, on_crash: Callable[[str, BaseException], None] | None = None) -> None:

@@ -11,8 +11,7 @@ from bookie_server.storage.slices import UNITS_PER_TURN
 
 ITEM_BYTES = 8
 NUMBER_BYTES = 32
-SHARED_NUMBER_MAX = 256
-"""Numbers up to it are one shared object each."""
+SHARED_NUMBER_MAX = 256  # numbers up to it are one shared object each
 
 
 def lists_bytes_at_most(record: JournalRecord) -> int:

@@ -46,9 +46,9 @@ class HeldFiles:
         self._files[file.entry.file_id] = file
 
     def counting_again(self, file: FinishedFile) -> Iterator[None]:
-        """Count a file's ledgers after its index was rebuilt; does nothing if the file is freed.
+        """Count the ledgers of a file, unless it is freed, after its index was rebuilt; in slices.
 
-        Yields after each slice; until the end the file has to be in doubt.
+        Until the end the file has to be in doubt.
         """
         if file.entry.file_id not in self._files:
             return

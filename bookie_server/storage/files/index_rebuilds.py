@@ -13,10 +13,7 @@ from bookie_server.storage.slices import parts
 
 
 async def rebuild_index(file: FinishedFile, shared: Shared) -> None:
-    """Scan a finished file whose index is damaged; until the end no absence is reported.
-
-    The file stays in doubt if its records are damaged, too.
-    """
+    """Scan a file with a damaged index; it stays in doubt if its records are damaged, too."""
     entry, doubts, counters = file.entry, shared.health.files_in_doubt, shared.counters
     doubts.add(entry.file_id)
     scan = await Scanner(file.handle, entry, entry.data_end).scan(entry.first_sequence)

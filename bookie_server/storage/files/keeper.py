@@ -33,8 +33,7 @@ from bookie_server.storage.slices import run_in_slices
 from bookie_server.storage.wake_ups import resolve, settle
 from ledgerlog_spark.model import Code
 
-CONTROL_RECORD_SIZE = 1_024
-"""Upper bound of the bytes of one more control record in a file."""
+CONTROL_RECORD_SIZE = 1_024  # upper bound of the bytes of one more control record in a file
 RESERVE_FRACTION = 16
 INDEX_BYTES_PER_PIECE = 48
 INDEX_BYTES_BESIDE = 2 * BLOCK_SIZE

@@ -38,11 +38,10 @@ FIRST_GENERATION = 1
 
 
 async def initialize_directory(files: FileSystem) -> None:
-    """Write the first MANIFEST, durably, unless there is one.
+    """Write the first MANIFEST, durably, unless there is one; repeatable after a crash.
 
-    For a directory that is known to be new: from then on a missing MANIFEST is damage, and entry-
-    log files without one are, too. A crash at any moment leaves a state in which the call can be
-    repeated.
+    For a directory that is known to be new: from then on a missing MANIFEST is damage. Entry-log
+    files without a MANIFEST are damage, too.
     """
     # A killed process may have left a renamed MANIFEST only in the page cache.
     await files.sync_directory()

@@ -56,10 +56,8 @@ RECORDS_CACHED_MAX = 1_024
 LENGTHS_CACHED_MAX = 1 << 18
 """Maximum number of entries in the cached records: the length of each is in memory."""
 BLOCKS_CACHED_MAX = 512
-KEPT_BUFFER_FACTOR = 4
-"""A recent body is copied if its receive buffer is more times larger."""
-RECORD_COST_BYTES = 512
-"""Overhead of a record in memory, beside the bytes of its body."""
+KEPT_BUFFER_FACTOR = 4  # a recent body is copied if its receive buffer is more times larger
+RECORD_COST_BYTES = 512  # overhead of a record in memory, beside the bytes of its body
 
 
 class Found(NamedTuple):
@@ -72,10 +70,7 @@ class Found(NamedTuple):
 
 
 class RecentBodies:
-    """The bodies of the newest durable records, bounded in bytes; the oldest are dropped first.
-
-    Readers at the end of a ledger need no file.
-    """
+    """The bodies of the newest durable records, bounded in bytes, for readers at the end."""
 
     def __init__(self, size_bytes_max: int) -> None:
         self._size_bytes_max = size_bytes_max
@@ -236,8 +231,7 @@ class Reader:
         """Return consecutive entries as far as they fit; empty when the first one is not held.
 
         Ends after `RECORDS_PER_BATCH_MAX` records, and before a damaged entry that is not the
-        first. Yields None after each `RECORDS_PER_PORTION`, because a long turn of the loop delays
-        everything else.
+        first. Yields None after each `RECORDS_PER_PORTION`, to keep each turn of the loop short.
         """
         return (yield from twice(lambda: self._read_batch(request)))
 
