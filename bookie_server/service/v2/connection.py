@@ -28,7 +28,7 @@ from bookie_server.service.v2.receive_memory import ReceiveMemory, buffer_of
 from bookie_server.service.v2.shared import JOINED_BYTES_MAX, TURNS_SECONDS, V2Shared
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
-from ledgerlog_spark.transport.v2.writing import write_all
+from ledgerlog_spark.transport.v2.sockets import write_all
 from ledgerlog_spark.wire.frames import ReceiveBuffer
 
 UNSENT_BYTES_MAX: Final = 1 << 18

@@ -20,7 +20,7 @@ from bookie_server.service.v2.connection import PeerConnection
 from bookie_server.service.v2.operations import V2Operations
 from bookie_server.service.v2.shared import V2Shared
 from bookie_server.service.v2.sweeper import ConnectionSweeper
-from ledgerlog_spark.transport.v2.congestion import unpace
+from ledgerlog_spark.transport.v2.sockets import unpace
 
 LISTEN_BACKLOG: Final = 512
 DRAIN_STEP_MS: Final = 10

@@ -24,7 +24,7 @@ from ledgerlog_spark.transport.pending import (
     PendingRun,
 )
 from ledgerlog_spark.transport.prepared_run import GATHERED_BYTES_MIN
-from ledgerlog_spark.transport.v2.writing import write_all
+from ledgerlog_spark.transport.v2.sockets import write_all
 from ledgerlog_spark.waits import within
 from ledgerlog_spark.wire.answers import (
     AddAnswer,

@@ -19,8 +19,8 @@ from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport.deadlines import Deadlines
 from ledgerlog_spark.transport.pending import PendingRun
-from ledgerlog_spark.transport.v2.congestion import connected_within_host
 from ledgerlog_spark.transport.v2.connection import LATE_REQUESTS_MAX, V2Connection
+from ledgerlog_spark.transport.v2.sockets import connected_within_host
 from ledgerlog_spark.waits import forever
 from ledgerlog_spark.wire.requests import encode_tell_lac
 

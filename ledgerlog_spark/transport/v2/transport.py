@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -64,9 +65,14 @@ class V2Transport:
         """A transport without connections; needs a running event loop."""
         keep_freed_memory()
         self._resolve = resolve
-        self._connect_timeout_ms = connect_timeout_ms
-        self._reconnect = replace(RECONNECT, delay_max_ms=reconnect_delay_ms_max)
         self._pool = ChunkPool()
+        self._new_link = partial(
+            V2Link,
+            resolve=resolve,
+            pool=self._pool,
+            connect_timeout_ms=connect_timeout_ms,
+            reconnect=replace(RECONNECT, delay_max_ms=reconnect_delay_ms_max),
+        )
         self._links: dict[tuple[str, V2Lane], V2Link] = {}
         self._request_ids = count(1)
         self._last_prepared: PreparedRun | None = None
@@ -153,13 +159,7 @@ class V2Transport:
         if link is None:
             if len(self._links) >= LINKS_MAX:
                 self._drop_idle()
-            link = self._links[bookie_id, lane] = V2Link(
-                bookie_id,
-                self._resolve,
-                self._pool,
-                connect_timeout_ms=self._connect_timeout_ms,
-                reconnect=self._reconnect,
-            )
+            link = self._links[bookie_id, lane] = self._new_link(bookie_id)
             if self._is_closed:
                 link.drop()
         return link

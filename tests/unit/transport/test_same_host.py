@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from bookie_server.service.v2.server import listen
-from ledgerlog_spark.transport.v2.congestion import UNPACED, connected_within_host
+from ledgerlog_spark.transport.v2.sockets import UNPACED, connected_within_host
 
 pytestmark = pytest.mark.skipif(
     not hasattr(socket, "TCP_CONGESTION"), reason="only Linux lets a program choose"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledgerlog_spark.transport.v2 import writing
+from ledgerlog_spark.transport.v2 import sockets as writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

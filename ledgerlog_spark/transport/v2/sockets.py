@@ -1,16 +1,21 @@
-"""Connections within one machine, and what they do without."""
+"""Sockets of clients and bookies: connections within one machine, and writes of many pieces."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import socket
+import sys
+from collections.abc import Sequence
 from typing import Final
 
 UNPACED: Final = b"reno"
 """In every Linux kernel, and open to every user."""
 
 _ANY_PORT: Final = 9
+
+_VERSION: Final = sys.version_info[:3]
+PAUSES: Final = not ((3, 12) <= _VERSION < (3, 12, 9) or (3, 13) <= _VERSION < (3, 13, 2))
 
 
 async def connected_within_host(host: str, port: int) -> socket.socket | None:
@@ -56,3 +61,18 @@ def unpace(unconnected: socket.socket) -> None:
     if hasattr(socket, "TCP_CONGESTION"):
         with contextlib.suppress(OSError):
             unconnected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, UNPACED)
+
+
+def write_all(
+    transport: asyncio.WriteTransport, pieces: Sequence[bytes | bytearray | memoryview]
+) -> None:
+    """Write the pieces, in order; the transport pauses its protocol when it holds too much.
+
+    asyncio's own `writelines` does not pause it in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1
+    (CVE-2024-12254): the bytes that a peer does not accept would have no bound. `write` pauses it
+    everywhere.
+    """
+    if PAUSES or not type(transport).__module__.startswith("asyncio"):
+        transport.writelines(pieces)
+    else:
+        transport.write(b"".join(pieces))
