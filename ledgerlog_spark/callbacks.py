@@ -18,7 +18,7 @@ def notify(callback: Callable[..., object], *arguments: Any) -> None:
     """Call back on the event loop's thread; an exception is reported, and nothing is raised."""
     try:
         callback(*arguments)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is its owner's
+    except Exception as error:  # noqa: BLE001 - a callback may raise anything; its owner has to handle it
         asyncio.get_running_loop().call_exception_handler(
             {"message": f"the callback {callback!r} failed", "exception": error}
         )

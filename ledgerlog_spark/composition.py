@@ -47,7 +47,7 @@ async def open_client(uri: str | None = None, settings: ClientSettings | None = 
         finally:
             await stores.close()
 
-    random = Random()  # noqa: S311 - placement and jitter; nothing secret hangs on it
+    random = Random()  # noqa: S311 - for placement and jitter, not for secrets
     services = Services.on(stores, transport, settings, random)
     return LogClient(services, on_close=close)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 NO_LIMIT: Final = sys.maxsize
-"""Attempts of an operation that continues until its caller ends it."""
+"""Number of attempts of an operation that continues until its caller ends it."""
 
 _DOUBLINGS_MAX: Final = 30
 

@@ -47,7 +47,7 @@ class FileVerdict:
     was_cut: bool  # bytes that may have been a record are discarded
     has_damage: bool  # a synced record is lost, and its ledger is unknown
     last_sequence: int  # sequence of the last valid record, 0 when there is none
-    next_sequence: int  # sequence of the first record that neither counts nor is copied
+    next_sequence: int  # sequence of the first record that is neither valid nor copied
     data_end: int  # first byte after the last valid record
     write_from: int  # first byte without valid data
 

@@ -225,7 +225,7 @@ class Boot:
             self.shared.states.changed.add(record.ledger_id)
         for record in verdict.unreadable:
             if record.kind is JournalRecordKind.RUN:
-                # The LAC of its entries is unknown; it was below the last of them.
+                # The LAC of its entries is unknown, but it was below the last entry.
                 state = self.shared.state_of(record.ledger_id)
                 state.lac_bound = max(state.lac_bound, record.entry_ids[-1] - 1)
 
@@ -233,7 +233,7 @@ class Boot:
         try:
             self.active = await self._prepare()
         except DiskFullError:
-            # The prepared file that the journal never reached still has its room.
+            # The journal never used the prepared file, so its space is still allocated.
             if not replayed or not _was_never_reached(replayed[-1]):
                 self.active = await self._prepare(is_last_resort=True)
                 return

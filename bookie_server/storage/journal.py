@@ -157,7 +157,7 @@ class Journal:
             self.failure = self.failure or error
             self._report_failure(error, group)
         except BaseException:
-            # A bug, or the end of the process: the other writer must not continue after a gap.
+            # This is a bug, or the process ends: the other writer must not continue after a gap.
             self._is_broken = True
             raise
         finally:

@@ -29,7 +29,7 @@ def call_back(
 ) -> None:
     """Call back; an exception is raised, and so reported, in a turn of its own.
 
-    The caller has others to call and records to write.
+    The caller must continue with other callbacks and records.
     """
     try:
         callback(*arguments, **options)
@@ -43,5 +43,5 @@ def call_back(
 
 
 def guarded(tasks: Tasks, callback: Callable[P, None]) -> Callable[P, None]:
-    """Return the callback with `call_back` around it."""
+    """Return the callback, wrapped in `call_back`."""
     return partial(call_back, tasks, callback)

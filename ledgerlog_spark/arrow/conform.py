@@ -230,7 +230,8 @@ def _list_array(array: pa.Array, *, wanted: pa.DataType, convert: Convert) -> pa
 def _map_array(
     array: pa.MapArray, *, wanted: pa.DataType, key: Convert, value: Convert
 ) -> pa.MapArray:
-    # Not through a list of structs: Arrow cannot build null structs whose fields are not nullable.
+    # This cannot use a list of structs: Arrow cannot build null structs whose fields are not
+    # nullable.
     ends = array.offsets
     lengths = pc.subtract(ends.slice(1), ends.slice(0, len(array)))
     mask = array.is_null() if array.null_count else None

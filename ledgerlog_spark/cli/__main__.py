@@ -17,7 +17,7 @@ def main() -> NoReturn:
     """Import the commands and run the selected one."""
     before = signal.getsignal(signal.SIGINT)
     is_ours = before is signal.default_int_handler
-    if is_ours:  # `nohup` and parents that ignore the signal are obeyed
+    if is_ours:  # the signal stays ignored under `nohup` and similar parents
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from ledgerlog_spark.cli.main import main as run
 

@@ -212,7 +212,7 @@ def _stop(session: SparkSession) -> None:
 
     Ctrl-C takes effect after the stop: PySpark prints a traceback when its JVM ends first.
     """
-    java = session.sparkContext._gateway.proc  # noqa: SLF001 - PySpark offers no other way to it
+    java = session.sparkContext._gateway.proc  # noqa: SLF001 - PySpark has no public function for it
 
     def stop() -> None:
         with suppress(Exception):  # the JVM has ended already

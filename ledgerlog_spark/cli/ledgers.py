@@ -205,7 +205,8 @@ def seal(
     """Fence a ledger, recover its end and close it. A live writer can append no more."""
     password = password_from(password_file)
     with connect(uri) as client, password_explained(password_file):
-        # Through the logs, so that it is not closed below the last entry that a log lists.
+        # This call uses the logs, so that the ledger is not closed below the last entry that a log
+        # lists.
         metadata = client.logs.seal(ledger_id, password=password)
     size = counted(metadata.length, "byte", "bytes")
     text = f"{counted(metadata.last_entry_id + 1, 'entry', 'entries')}, {size}"

@@ -84,7 +84,8 @@ def up(
             _explain(cluster, started, directory)
         if not detach and ZOOKEEPER in started:
             _serve(cluster, is_silent=as_json)
-        # Last: after an error or Ctrl-C before this line the guardian stops the cluster.
+        # This must be the last step: after an earlier error or Ctrl-C the guardian stops the
+        # cluster.
         cluster.disown()
 
 

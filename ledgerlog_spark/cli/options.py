@@ -119,7 +119,7 @@ def require_listener(uri: str) -> None:
             f"`ledgerlog local up`, {OTHERWISE}",
             port=USUAL_PORT,
         ) from None
-    except OSError:  # a slow server; the client waits longer for it
+    except OSError:  # the server is slow; the client has a longer time-out
         return
 
 

@@ -90,7 +90,7 @@ def print_fields(title: str, fields: Mapping[str, object]) -> None:
 
 
 def _print_titled(title: str, table: Table) -> None:
-    # rich would fold a title of its own to the width of a narrow table.
+    # If rich printed the title, it would fold it to the width of a narrow table.
     console.print(title, style="table.title", markup=False, highlight=False)
     console.print(table)
 

@@ -2,7 +2,7 @@
 
 `AppendQueue` gathers appends into runs, decides when a run is sent, bounds the waiting appends, and
 completes or fails them. Its owner, the handle of a ledger or the leader of a log, gives each run to
-its machine and reports the outcome. All methods on the thread of the event loop.
+its machine and reports the outcome. All methods must be called on the thread of the event loop.
 """
 
 from __future__ import annotations

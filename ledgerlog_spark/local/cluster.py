@@ -225,7 +225,7 @@ class Cluster:
     def refresh(self) -> None:
         """Read the changes of other programs; reap own processes that have ended."""
         loaded = Members.load(self.directory)
-        if loaded.by_id or not self._children:  # the file may have been deleted under us
+        if loaded.by_id or not self._children:  # the file may have been deleted in between
             self.members = loaded
         for member_id in self._children:
             self._reap(member_id)
@@ -249,7 +249,7 @@ class Cluster:
         except (ConfigurationError, MetadataUnavailableError):
             if port != USUAL_PORT or port == member.port or port_is_free(port):
                 raise
-            # Another cluster took the usual port between our look and our start.
+            # Another cluster took the default port between the check and the start.
             server = self._children[member.id] = ZooKeeperProcess(
                 member.directory, port=free_port(), environment=self._environment
             )
@@ -337,7 +337,7 @@ class Cluster:
             is_reaped = self._reap(member_id)
             has_ended = self.members.get(member_id).process is None
             is_late = time.monotonic() > deadline
-            # A zombie's last threads may still be ending: until then its exit code is not there.
+            # The last threads of a zombie may still be ending; until then it has no exit code.
             if has_ended and (is_reaped or is_late):
                 return True
             if is_late:

@@ -150,7 +150,7 @@ class Log:
         Raises:
             LogNotFoundError: The log was deleted.
         """
-        since = 0  # a ledger without a record may be listed anywhere
+        since = 0  # a ledger without metadata may be listed anywhere
         with contextlib.suppress(LedgerNotFoundError):
             since = since_offset((await self.host.ledgers.ledger_metadata(ledger_id)).custom)
         machine = FloorMachine(self.name, {ledger_id: since})

@@ -198,7 +198,7 @@ class ZnodeTree(Session, Protocol):
         Raises:
             NodeExistsError: The path is taken.
             NodeMissingError: The parent is missing.
-            MetadataUnknownError: It may have happened; for a sequential node under any name.
+            MetadataUnknownError: It may have happened; a sequential node may have any name.
         """
 
     async def set(self, path: str, data: bytes, version: Version | None) -> Version:
@@ -296,7 +296,7 @@ async def make_persistent(tree: ZnodeTree, path: str) -> None:
 
 
 class WriteAttempts:
-    """Attempts of one write; lost answers are settled by writing once more.
+    """Maximum number of attempts of one write; after a lost answer the write is repeated.
 
     Each attempt is a `with` block. It ends when its answer is lost, and the next one begins.
     """

@@ -28,7 +28,7 @@ def memory_metadata(nodes: MemoryNodes | None = None, *, root: str = ROOT) -> Me
 
 
 class MemoryCluster:
-    """Bookies and metadata in memory, for the event loop that it is entered on.
+    """Bookies and metadata in memory, for the event loop on which the context is entered.
 
     Attributes:
         bookies: The storages by bookie id. An entry that a test removes is lost.
@@ -69,7 +69,7 @@ class MemoryCluster:
             await transport.aclose()
             await stores.close()
 
-        random = Random(seed)  # noqa: S311 - placement and jitter; nothing secret hangs on it
+        random = Random(seed)  # noqa: S311 - for placement and jitter, not for secrets
         services = Services.on(stores, transport, settings or ClientSettings(), random)
         client = LogClient(services, on_close=close)
         self._clients.append(client)

@@ -13,6 +13,6 @@ import os
 
 # gRPC's own handlers crash a forked child while another thread is in a call: beside an open tail, a
 # quarter of the children that were forked to start a program, such as Spark's gateway to Java, died
-# before they started it. Without the handlers such a child is fine. gRPC looks when it is first
-# used.
+# before they started it. Without the handlers such a child is fine. gRPC reads the variable when it
+# is first used.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")

@@ -99,7 +99,7 @@ class PendingRun(Pending):
         return [PendingAdd(self, place) for place in range(self._unanswered)]
 
     def entry_answered(self, code: Code) -> None:
-        """Count one of `as_adds` out."""
+        """Note that one of `as_adds` was answered."""
         self._unanswered -= 1
         assert self._unanswered >= 0, "an entry was answered twice"
         self._code = worst(self._code, code)

@@ -50,7 +50,7 @@ class Merged:
 
     log: str
     ranges_before: int
-    ranges_after: int  # without the ranges that others committed meanwhile
+    ranges_after: int  # without the ranges that others committed since then
     rows: int = 0
     size_bytes: int = 0
     ledgers: int = 0
@@ -148,7 +148,7 @@ class LogMerger:
         properties = LogProperties.from_mapping(snapshot.properties)
         target_bytes = min(self._policy.target_bytes, properties.roll_bytes)
         policy = replace(self._policy, target_bytes=target_bytes)
-        # Planned twice, because the records of ledgers are worth reading only for possible runs.
+        # The merge is planned twice, so that ledger metadata is read only for possible runs.
         ids = dict.fromkeys(item.ledger_id for item in snapshot.items)
         candidates = plan_merges(snapshot.items, dict.fromkeys(ids, MergeableLedger(True)), policy)
         wanted = list(dict.fromkeys(item.ledger_id for run in candidates for item in run))

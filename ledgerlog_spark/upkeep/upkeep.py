@@ -49,7 +49,8 @@ RELEASE_SECONDS_MAX = 30.0
 ended."""
 
 RETENTION_STEPS_MAX = 100
-"""Steps in one pass over one log, each of about 8,000 ranges; the next pass continues."""
+"""Maximum number of steps in a pass over a log, each of about 8,000 ranges; the next pass
+continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class Upkeep:
             if names is None:
                 log_ids = await self._logs.store.ids()
                 self._memory.forget_all_but(log_ids)
-                # By their ids: names are in their heads.
+                # This needs only ids, because the names are in the heads.
                 found = [self._logs.open_by_id(log_id, log_id) for log_id in log_ids]
             else:
                 found = [await self._logs.open(name) for name in names]

@@ -70,7 +70,7 @@ def chunk_size_bytes(size_bytes: int) -> int:
 
 
 class ChunkPool:
-    """Memory to receive into, used again once no view of it is left.
+    """Memory to receive into, reused when no view of it is left.
 
     Fresh memory costs more than the bytes that arrive in it: its pages are mapped and zeroed one
     by one (measured: 47 of 57 us for a frame of 64 KiB). Chunks are returned while views of them

@@ -178,6 +178,11 @@ def test_sentences_are_drawn_from_prose_and_with_their_places(tmp_path: Path) ->
     Args:
         name: Of the file that the function reads.
     """
+    comment = "x = 1  # not the number of the rows\n# a comment on its own line\n"
+    assert [str(one) for one in sentences_in("m.py", comment)] == [
+        "m.py:1\n    x = 1  # not the number of the rows",
+        "m.py:2\n    a comment on its own line",
+    ]
     page = "A page:\n\n- An item.\n- Another item of a list.\n\n| a cell of a table | x |\n"
     root = tree(tmp_path, {"ledgerlog_spark/m.py": f'"""{source}"""\n', "docs/p.md": page})
     assert [str(one) for one in sentences_in("m.py", f'"""{source}"""\n')] == [

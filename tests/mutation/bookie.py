@@ -519,7 +519,7 @@ _STORAGE = [
         "grant_to_a_cancelled_call",
         "bookie_server/service/grpc/stream.py",
         """        if granted.done():
-            # Cancelled in the turn of the grant: the waiter has not run since.
+            # It was cancelled in the same turn as the grant, before the waiter ran.
             share.give_back(size_bytes)
         else:
             granted.set_result(None)

@@ -196,8 +196,8 @@ class _Place:
         if kind is not None or not self._is_kept:
             self._leave()
         if kind is asyncio.CancelledError and not self._context.done():
-            # Not by its client. A call whose handler is cancelled is still open for the library,
-            # which continues to receive a request of it.
+            # Its client did not cancel it. If only the handler is cancelled, the library still
+            # receives a request of the call.
             await self._context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 "this bookie ended the call to make room for others: retry",

@@ -32,7 +32,7 @@ class BadStreamError(Exception):
 
     def __init__(self, message: str, *, is_late: bool = False) -> None:
         super().__init__(message)
-        self.is_late = is_late  # a request did not come in time
+        self.is_late = is_late  # a request did not arrive in time
 
 
 class ReplyStream(Generic[Request, Reply]):
@@ -149,7 +149,7 @@ class ReplyStream(Generic[Request, Reply]):
                     await self._with_rest(self._complete(request, self._parts(requests)), taken)
                 self._open_count += 1
                 self._accept(self, request, taken)
-                del request  # another may be long in coming
+                del request  # the next request may arrive much later
         finally:
             self.end()
 
@@ -202,7 +202,7 @@ async def taken_of(share: Share, size_bytes: int) -> None:
 
     def grant() -> None:
         if granted.done():
-            # Cancelled in the turn of the grant: the waiter has not run since.
+            # It was cancelled in the same turn as the grant, before the waiter ran.
             share.give_back(size_bytes)
         else:
             granted.set_result(None)

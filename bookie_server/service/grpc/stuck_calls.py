@@ -39,7 +39,7 @@ class StuckCalls:
     """Ends stuck calls, all reported together at a time."""
 
     def __init__(self) -> None:
-        # Closes those of peers, in a thread; None without a server.
+        # Closes the sockets of peers, in a thread; None without a server.
         self.close_connections: Callable[[Collection[str]], object] | None = None
         self._closing: set[str] = set()
         self._waiting: list[Stuck] = []

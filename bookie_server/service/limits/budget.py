@@ -34,7 +34,7 @@ HOST_PART_OF_FREE: Final = 2
 FREE_PARTS_OF_SHARE: Final = 2
 TRUST_FACTOR: Final = 4
 TRUSTED_BYTES_FIRST: Final = 65_536
-COST_OF_UNTRUSTED: Final = 16  # cost in line of a byte for which its share is not trusted
+COST_OF_UNTRUSTED: Final = 16  # cost in line of a byte of an untrusted share
 
 
 @dataclass(slots=True, eq=False)
@@ -60,7 +60,7 @@ class Budget:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes that no share holds."""
+        """Number of bytes that no share holds."""
         return self.size_bytes_max - self.shared_bytes
 
     @property

@@ -51,7 +51,7 @@ class StoreMetadataCheck:
 class StoreLedgerListing:
     """The `LedgerListing` port: answers from ledger metadata.
 
-    A store without this bookie's cookie was emptied, or is another one: its answers do not count.
+    A store without this bookie's cookie was emptied, or is another store. Its answers are ignored.
     """
 
     def __init__(self, ledgers: LedgerStore, registration: Registration, bookie_id: str) -> None:

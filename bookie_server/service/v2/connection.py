@@ -421,7 +421,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             self._transport.write(b"".join(answers))
         else:
             write_all(self._transport, answers)
-        # Bytes that a full transport has not taken stay counted until it reports that.
+        # Bytes that a full transport has not accepted are counted until it accepts them.
         if not self._is_writing_paused:
             self._count_sent()
 

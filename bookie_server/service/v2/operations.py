@@ -76,7 +76,7 @@ class V2Operations(PeerConnection):
         """Create it as a `PeerConnection`."""
         super().__init__(shared, admit, left)
         self._read_reserve = ReadReserve()
-        self._batch_least_bytes = 0  # what the last batch was refused for
+        self._batch_least_bytes = 0  # the room that the last refused batch needed
 
     def _demand(self, body: memoryview) -> tuple[Share, int]:
         opcode = body[OPCODE_OFFSET]
@@ -93,7 +93,8 @@ class V2Operations(PeerConnection):
         # A shorter answer is valid: the peer requests the rest.
         wanted = size_wanted(body, self._shared.frame_size_bytes_max) + REQUEST_OVERHEAD_BYTES
         allowed = max(share.allowance_bytes, ANSWERS_RESERVE_BYTES)
-        # Except if its first entry alone did not fit before: for that it waits in line.
+        # There is an exception: if its first entry alone did not fit before, the request waits in
+        # line.
         least = min(self._batch_least_bytes, share.size_bytes_max)
         return share, max(min(wanted, allowed), least)
 

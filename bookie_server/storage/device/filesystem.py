@@ -301,7 +301,7 @@ class OsFile:
         self._has_failed = True
 
     def _sync(self, offset: int, size: int) -> None:
-        # While the device is busy, because dropping pages costs time, too.
+        # This is done while the device is busy, because dropping pages takes time too.
         self._files.written.make_room(size)
         _fdatasync(self._descriptor)
         self._files.written.synced(self, offset, size)

@@ -19,7 +19,7 @@ def lists_bytes_at_most(record: JournalRecord) -> int:
     ids = record.entry_ids
     count = len(ids)
     if count == 1:
-        return 0  # as much as its piece takes, which is counted
+        return 0  # no more than its piece, which is counted
     large = min(count, record.body_size // SHARED_NUMBER_MAX)
     size_bytes = ITEM_BYTES * count + NUMBER_BYTES * large
     return size_bytes if type(ids) is range else size_bytes + (ITEM_BYTES + NUMBER_BYTES) * count

@@ -59,7 +59,7 @@ class IndexRebuilds:
         try:
             await rebuild_index(file, self._shared)
         except StorageError:
-            # Still in doubt: the next read that meets the damage tries again.
+            # The file is still in doubt: the next read that finds the damage tries again.
             self._running.discard(file.entry.file_id)
         else:
             is_whole = file_id not in doubts

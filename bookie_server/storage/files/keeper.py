@@ -79,7 +79,7 @@ class FileKeeper:
         self._pinned: dict[str, PooledFile] = {}
         self.pins = Pins()
         self.active = boot.active  # written by the journal
-        self.full: OpenFile | None = None  # the file before, until its index is durable
+        self.full: OpenFile | None = None  # the previous file, until its index is durable
         self.spare = boot.spare  # prepared and named in the MANIFEST
         self.finished = HeldFiles(boot.finished, shared.states.tombstone_of)
 
@@ -269,7 +269,7 @@ class FileKeeper:
         except TooManyFilesError:
             if prepared is not None:
                 await self._slots.discard(prepared)
-            # Without a next file only the active one is left, as on a full disk.
+            # Without a next file there is only the active one, as on a full disk.
             self._set_writable(is_writable=self.spare is not None)
             self._tasks.spawn("descriptor retry", self._retry())
             return
@@ -347,7 +347,7 @@ class FileKeeper:
         Not earlier: an open file that is shorter than its allocation counts as damaged.
         """
         file.handle.may_close()
-        with contextlib.suppress(TooManyFilesError):  # the next start gives it back
+        with contextlib.suppress(TooManyFilesError):  # the next start frees it
             await file.handle.truncate(file.end)
 
     async def _release(self, slot: str, *, is_kept: bool) -> None:

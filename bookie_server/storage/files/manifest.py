@@ -140,8 +140,8 @@ class ManifestStore:
                 await file.close()
             manifest = replace(manifest, generation=generation, state_file=name, state_bytes=end)
             if is_base:
-                # Names become durable in any order, and the state file's has to be durable before a
-                # MANIFEST names it.
+                # Names become durable in any order, but the name of the state file must be durable
+                # before a MANIFEST names it.
                 await self._files.sync_directory()
             encoding = manifest_encoding(manifest, UNITS_PER_TURN)
             await self._write(NEW_NAME, await run_in_slices(encoding, self._give_way))

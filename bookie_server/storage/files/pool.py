@@ -172,7 +172,7 @@ class PooledFile:
     opening: list[Future[None]] | None = None  # waiters for the opening under way
     uses: int = 0  # operations under way
     is_held: bool = False  # must not be closed for others
-    was_used: bool = False  # since the pool looked for a file to close
+    was_used: bool = False  # after the pool looked for a file to close
     is_closed: bool = False  # permanently
     _idle: list[Future[None]] = field(default_factory=list)
 

@@ -337,7 +337,8 @@ class Reader:
             joined = runs[0]
         else:
             spans = merge(*runs)
-            # More than allowed are not joined: memory holds them together with those of the files.
+            # Joining stops at the allowed number, because the ranges of the files are in memory at
+            # the same time.
             while len(joined) <= count_max and (part := list(islice(spans, slices.UNITS_PER_TURN))):
                 joined.extend(part)
                 await self._give_way()

@@ -97,7 +97,7 @@ def history(
     """List the readable versions of a log, oldest first, or the version of a time."""
     with connect(uri) as client:
         log = opened(client, name)
-        # First, also without a time: this call refuses a log that has no versions.
+        # This call is first, even without a time, because it refuses a log that has no versions.
         newest = log.version_at(time_ms(at, "--at") if at is not None else END_OF_TIME_MS)
         versions = [newest] if at is not None else list(log.history())
     print_listing(

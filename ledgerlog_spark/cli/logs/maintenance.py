@@ -177,7 +177,7 @@ def merge(
     from ledgerlog_spark.upkeep.merging import LogMerger
     from ledgerlog_spark.upkeep.upkeep import leased
 
-    write_options(compression)  # refuses a wrong one before anything is done
+    write_options(compression)  # refuses a wrong name before any change
     policy = MergePolicy(target_bytes=target_mib << 20, ranges_min=ranges_min)
     with connect(uri) as client:
         wanted = _to_merge(client, names)

@@ -108,7 +108,8 @@ def append(
         try:
             _append_and_close(leader, values, appended)
         finally:
-            # Also after an error and Ctrl-C: acknowledged records stay in the log.
+            # This is printed after an error and Ctrl-C too, because acknowledged records stay in
+            # the log.
             print_outcome(
                 {"name": name, **picked(appended, "records", "first_offset", "last_offset")},
                 appended.as_text(name),

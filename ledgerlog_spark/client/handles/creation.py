@@ -111,7 +111,7 @@ def check_ledger_password(ledger_id: int, metadata: LedgerMetadata, password: by
 
 def checked_ledger_id(ledger_id: Any) -> int:
     """The ledger id as an int, if a ledger can have it."""
-    # Not int alone: an id from a table is often a number of numpy.
+    # Other integers are accepted too: an id from a table is often a numpy integer.
     if not hasattr(ledger_id, "__index__") or isinstance(ledger_id, bool):
         raise ConfigurationError(
             f"ledger_id is of type int, got {ledger_id!r}", key="ledger_id", value=ledger_id
@@ -172,7 +172,7 @@ async def placed(services: Services, quorum: Quorum) -> tuple[str, ...]:
     """An ensemble of writable bookies, chosen at random."""
     try:
         return choose_ensemble(quorum, await services.candidates(is_fresh=False))
-    except NotEnoughBookiesError:  # one may have registered a moment ago
+    except NotEnoughBookiesError:  # a bookie may have registered since then
         return choose_ensemble(quorum, await services.candidates())
 
 

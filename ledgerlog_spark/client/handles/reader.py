@@ -351,7 +351,7 @@ class _Range:
         self._waiting: asyncio.Future[None] | None = None
         self._waits = 0
         stall_ms = handle._services.settings.stall_ms  # noqa: SLF001
-        # A wait that begins counts, too: no reply was due while the consumer was busy.
+        # The begin of a wait counts as progress: no reply was due while the consumer was busy.
         self._watch = StallWatch(lambda: self._host.replies + self._waits, self._on_stall, stall_ms)
 
     def start(self) -> None:

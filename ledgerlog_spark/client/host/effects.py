@@ -255,7 +255,9 @@ class MachineHost(EventQueue[Event]):
         except LedgerLogError as error:
             outcome = _outcome_or_raise(error)
             if outcome in (MetadataOutcome.UNKNOWN, MetadataOutcome.CONFLICT):
-                outcome = MetadataOutcome.UNAVAILABLE  # nothing was written: there is no doubt
+                outcome = (
+                    MetadataOutcome.UNAVAILABLE
+                )  # nothing was written, so the outcome is certain
         self._reply(MetadataLoaded(effect.request, outcome, versioned))
 
     async def _cas(self, effect: CasMetadata) -> None:

@@ -106,7 +106,7 @@ class EventQueue(ABC, Generic[E]):
         try:
             for effect in self._machine.handle(event):
                 self._perform(effect)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the machine is not to be trusted
+        except Exception as error:  # noqa: BLE001 - after any exception, the machine cannot be trusted
             self._fail(error)
 
     @abstractmethod

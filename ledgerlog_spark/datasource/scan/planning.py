@@ -79,7 +79,7 @@ def tasks_from(
     parallelism: int = 1,
     password: bytes = b"",
 ) -> list[ScanTask]:
-    """The tasks of a scan of snapshots that were read before, between the options' offsets."""
+    """The tasks that scan these snapshots between the offsets of the options."""
     wanted = indexes_wanted(scans, options, parallelism=parallelism)
     scans = _with_indexes(logs, scans, wanted, password)
     log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}
@@ -158,7 +158,7 @@ def _with_indexes(
 def _schema_in(log: BlockingLog, version: int | None) -> bytes | None:
     if version is not None and (schema := log.snapshot(version).schema) is not None:
         return schema
-    # Also for version 0: it has no rows and no schema, and reads as the empty log that it was.
+    # Version 0 has no rows and no schema, and is read as an empty log.
     state = log.state()
     return records_schema() if state.head.content is LogContent.RECORDS else state.schema
 

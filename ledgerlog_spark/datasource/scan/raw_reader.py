@@ -56,7 +56,7 @@ class RawReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The entries of one task, as Arrow batches."""
         if not isinstance(partition, RawPartition):
-            return iter(())  # Spark makes one empty partition out of none
+            return iter(())  # from an empty list, Spark creates one empty partition
         return self._read(partition)
 
     def _open(self) -> Any:
@@ -72,7 +72,8 @@ class RawReader(DataSourceReader):
         payloads: list[bytes] = []
         size_bytes = 0
         with self._open() as ledger:
-            # The driver saw them confirmed; other bookies may not have received that LAC yet.
+            # The driver read them as confirmed, but other bookies may not have received that LAC
+            # yet.
             first, last = partition.first_entry_id, partition.last_entry_id
             for batch in ledger.read_batches(first, last, is_listed=True):
                 for entry in batch:

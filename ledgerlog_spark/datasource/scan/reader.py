@@ -55,7 +55,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches."""
         if not isinstance(partition, LogPartition):
-            return iter(())  # Spark makes one empty partition out of none
+            return iter(())  # from an empty list, Spark creates one empty partition
         return rows_of_partition(
             self._uri, partition, self._schema_json, self._options.fail_on_data_loss
         )

@@ -194,7 +194,7 @@ def _times_of(
 
 
 def _repeated(runs: Iterable[tuple[int, int]]) -> pa.Array:
-    """Each number as often as given; loops over entries, so it makes no Arrow value for each."""
+    """Repeats each number the given number of times, without a Python value for each row."""
     numbers = array("q")
     for count, number in runs:
         numbers.extend(array("q", (number,)) * count)

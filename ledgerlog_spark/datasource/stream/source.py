@@ -200,7 +200,7 @@ class LedgerStream:
         self._logs.close()
 
     def _begun(self, log: WatchedLog) -> LogOffset:
-        """The place where the log begins by the options."""
+        """The start offset of the log, by the options."""
         read = self._options
         view = log.view(0 if read.starting_timestamp is not None else END, is_fresh=True)
         start, end, newest = view.start_offset, view.end_offset, view.versions[-1].version

@@ -154,7 +154,7 @@ class WatchedLog:
             is_fresh=is_fresh,
         )
         if read.end_offset < known.end_offset and not is_fresh:
-            return known  # another replica of the store, which is behind
+            return known  # an answer of a replica of the store that lags
         return replace(
             read,
             versions=_joined(known.versions, read.versions, read.first_offset),

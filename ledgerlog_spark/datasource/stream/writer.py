@@ -78,7 +78,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         )
         stream = BlockingStream(client_of(self._write.uri), job)
         if stream.join().last_batch_id >= batch.batch_id:
-            for _ in iterator:  # Spark's rows have to be taken, the log has them already
+            for _ in iterator:  # the rows must be consumed, although the log already has them
                 pass
             return StreamedRanges(job, ())
         return StreamedRanges(

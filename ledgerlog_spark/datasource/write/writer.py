@@ -47,7 +47,7 @@ class BatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRanges:
         """The ranges of one task attempt, acknowledged on their ack quorums when this returns."""
         if self._job.is_replay:
-            for _ in iterator:  # Spark's rows have to be taken, the log has them already
+            for _ in iterator:  # the rows must be consumed, although the log already has them
                 pass
             return StagedRanges(())
         log = self._log()

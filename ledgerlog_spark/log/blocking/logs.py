@@ -175,8 +175,8 @@ class BlockingLog(Blocking[Log]):
         Args:
             ranges: Ledger id, first and last entry id, both inclusive.
             password: The password of the ledgers.
-            room: Bounds the bytes of these readers and others of the room. Without it these have a
-                room of their own, 64 MiB.
+            room: Bounds the bytes of these readers and others of the room. Without it, these
+                readers have a limit of 64 MiB of their own.
 
         Raises:
             LocalProtocolError: The client is closed.
@@ -196,8 +196,8 @@ class BlockingLog(Blocking[Log]):
         """A picture for notebooks: the ranges of the log, and the bookies that store them.
 
         Args:
-            gone: Bookies to mark although they are still registered, as for some seconds after a
-                crash.
+            gone: Bookies to mark although they are still registered, which they are for some
+                seconds after a crash.
 
         Raises:
             LogNotFoundError: The log was deleted.

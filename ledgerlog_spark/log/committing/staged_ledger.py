@@ -61,7 +61,8 @@ class StagedLedger:
     def send(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
         """A future of the entry's id, in order; the payload must not change until it is done."""
         future = self._handle.append_async(payload)
-        # The first failure is the attempt's. Later ones have the same cause and are not awaited.
+        # The attempt fails with the first failure. Later ones have the same cause and are not
+        # awaited.
         future.add_done_callback(_seen)
         self.entries += 1
         self.size_bytes += len(payload)

@@ -192,7 +192,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
         )
 
     def _close(self, effect: CloseLedger) -> Coroutine[Any, Any, Any]:
-        # Looked up now: when the task begins, writing may have stopped.
+        # It is looked up now, because writing may have stopped when the task begins.
         return self._closed(effect, self._written[effect.ledger_id])
 
     async def _closed(self, effect: CloseLedger, ledger: LeaderWriter) -> Any:

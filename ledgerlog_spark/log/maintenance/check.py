@@ -64,8 +64,7 @@ class LogCheck:
     Attributes:
         log: Its name.
         ledgers: Every listed ledger, rising.
-        staged: Ledgers that jobs are writing, or wrote and never committed, and those that
-            leaders made and have not listed.
+        staged: Ledgers of jobs that are not committed, and ledgers of leaders that are not listed.
         marked: Ledgers that no version lists and that will be deleted.
         orphans: Ledgers of the log, by their records, that the log has no trace of. Ledgers of
             the last minute are omitted, because their makers may be about to list them.

@@ -61,7 +61,7 @@ OnProgress = Callable[[int, int], None]
 RESTORE_ATTEMPTS_MAX = 5
 DELETE_ATTEMPTS_MAX = 20
 STEP_ATTEMPTS_MAX = 20
-"""Attempts of one step of a truncation or of retention; the sweeper does the rest."""
+"""Number of attempts of one step of a truncation or of retention; the sweeper does the rest."""
 
 
 def no_progress(_done: int, _total: int) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log.state.records import LogHead
 
 LOOK_AGAIN_MS = 3_600_000
-"""Longest time between two looks at work that is not due, except for registrations."""
+"""Longest time between two searches for work that is not due, except for registrations."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class LogDue:
         page_sizes: Payload bytes of the ranges in each page of its list, for retention by size.
         untimed_to: The times of rows before this offset are unknown.
         sealed: For each producer, the epoch before which no ledger is open.
-        seen_ms: The store's clock at the last look.
+        seen_ms: The store's clock at the last read of the log.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)

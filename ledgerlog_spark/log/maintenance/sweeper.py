@@ -54,7 +54,7 @@ FAILED_SEALS_MAX = 64
 _logger = logging.getLogger(__name__)
 
 EXPIRY_STEPS_MAX = 100
-"""Steps in one pass over one log; the next pass continues."""
+"""Maximum number of steps in a pass over a log; the next pass continues."""
 
 ATTEMPTS_MAX = 20
 """Attempts of a step: a stream with a commit every few milliseconds conflicts with most."""
@@ -329,13 +329,14 @@ class _LogSweep:
         is_job = app.startswith(JOB_APP_PREFIX)
         if not is_job or now_ms - found.value.time_ms <= self._properties.staging_ttl_ms:
             return
-        # Refused while a ledger is registered: the job may still be at work.
+        # The store refuses this while a ledger is registered, because the job may still be running.
         with contextlib.suppress(MetadataVersionError):
             await self._producers.delete(self._log_id, app, found.version)
 
     async def sweep_deleted(self) -> Swept:
         """Delete the ledgers, then the records (LOGS.md#W10); no commit can succeed any more."""
-        # Not by a node of the log: the process that removed the log's nodes may have died over it.
+        # This does not use a node of the log, because a process may have died while it removed the
+        # log's nodes.
         log_id, now_ms = self._log_id, await self._store.recent_ms()
         self._due.see(now_ms)
         if now_ms < self._due.removal:

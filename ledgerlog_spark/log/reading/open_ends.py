@@ -59,8 +59,8 @@ async def view(
         seen_offset: The known end of the log, also from another process. A fresh view of an open
             ledger reaches that offset, even if the bookies that answer do not have the newest LAC
             yet. It ends before it only if records are lost.
-        known_version: The newest version that the caller has; None for enough versions to find
-            when those rows were committed.
+        known_version: The newest version that the caller has; None to read as many versions as the
+            commit times of those rows need.
         known_schemas: Ids of the schemas that the caller has.
         is_fresh: Whether the view must be current; otherwise it needs one request less, and may
             lack existing rows.
@@ -198,7 +198,7 @@ async def _last_entry(handle: LedgerReaderHandle, end_offset: int, seen_offset: 
                         if end_offset >= seen_offset:
                             return last
         except EntryNotFoundError:
-            break  # the seen entries are lost: the present end of the log shows that
+            break  # the seen entries are lost, and the present end of the log shows it
         count = min(2 * count, ENTRIES_MAX)
     return last
 

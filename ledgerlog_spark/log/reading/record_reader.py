@@ -229,7 +229,7 @@ class RecordReader(Generic[T]):
     async def _range(
         self, ledger_id: int, first_entry_id: int, last_entry_id: int, cursor: EntryCursor[T]
     ) -> AsyncGenerator[list[T], None]:
-        """Entries that are certainly acknowledged; missing ones are looked for twice."""
+        """Entries that are certainly acknowledged; missing ones are read twice."""
         batches = read_range(self._host, ledger_id, first_entry_id, last_entry_id)
         async with contextlib.aclosing(batches):
             async for batch in batches:

@@ -27,7 +27,7 @@ HIGH_PREFIX = "HOB-"
 
 
 class LedgerIds:
-    """Ids that are never given out twice; unused ones are lost."""
+    """Unique ids; unused ones are lost."""
 
     def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
         self._tree = tree

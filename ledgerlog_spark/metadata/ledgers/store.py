@@ -1,6 +1,6 @@
 """Metadata records of ledgers on a tree of nodes, in Apache BookKeeper's paths and formats.
 
-Ledger ids are never given out twice, so the path of a ledger is never made twice. So the version
+Ledger ids are unique, so the path of a ledger is never created twice. So the version
 number alone is a sound condition of a write. Incarnations are still compared wherever one is
 seen.
 """
@@ -50,7 +50,7 @@ class LedgerStore:
         return self._root + self._layout.path(ledger_id)
 
     async def new_ids(self, count: int = 1) -> Sequence[int]:
-        """`count` (1 to 64) ledger ids that are never given out twice; unused ones are lost."""
+        """`count` (1 to 64) unique ledger ids; unused ones are lost."""
         return await self._ids.take(count)
 
     async def create(self, ledger_id: int, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:

@@ -337,8 +337,9 @@ class LogProducers:
                 mark = await self._tree.get(path)
                 if mark.value == MADE:
                     return DeleteNode(path, mark.version)
-        # Only the listing of a made ledger, which changes the head too, or the sweeper deletes its
-        # mark: so under the same head the ledger was not listed, and never will be.
+        # The mark `made` of a ledger is deleted only by the change of the head that lists the
+        # ledger, or by the sweeper. So under the same head the ledger was not listed, and never
+        # will be.
         head = await self._tree.stat(self._paths.head(log_id))
         if head is None or head.version != head_version:
             raise MetadataVersionError(

@@ -211,9 +211,9 @@ class LogStore:
             pass
         except NodeNotEmptyError:
             return False
-        # First the head. Without it all other nodes will be removed, also if this process dies
-        # here. A head without its pages has no list of its ledgers. Last the node that marks the
-        # deletion.
+        # The head is deleted first. Without it all other nodes will be removed, even if this
+        # process dies here. A head without its pages has no list of its ledgers. The node that
+        # marks the deletion is deleted last.
         await self._nodes.delete(paths.head(log_id))
         for name in await self._nodes.children(paths.log(log_id)):
             path = f"{paths.log(log_id)}/{name}"

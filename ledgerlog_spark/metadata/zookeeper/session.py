@@ -351,7 +351,7 @@ class ZookeeperSession:
             await within(asyncio.to_thread(self._stop_client), self._stop_seconds_max)
 
     def _stop_client(self) -> None:
-        """Blocks for a moment; up to a session timeout when the server is silent."""
+        """Blocks for a short time; up to a session timeout when the server is silent."""
         self._client.remove_listener(self._state_changed)
         stop(self._client)
 

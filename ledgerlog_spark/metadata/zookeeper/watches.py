@@ -100,7 +100,7 @@ class ZookeeperWatches:
     def _armed(self, watched: _Watched, result: Any, announce: bool, by_existence: bool) -> None:
         failure = result.exception
         if isinstance(failure, kazoo_errors.NoNodeError):
-            # No node has no children to watch: wait for the node itself.
+            # The node does not exist, so its children cannot be watched: wait for the node itself.
             self._arm(watched, announce=True, by_existence=True)
         elif by_existence and failure is None and result.value is not None:
             # It was made between the two requests; the watch is for its children.

@@ -44,7 +44,7 @@ class LeaderLedger:
     last_confirmed: int = NO_ENTRY
     """Last entry that its writer confirmed."""
     confirmed_end_offset: int = 0
-    """After the last record of that entry."""
+    """The offset after the last record of that entry."""
     confirmed_ms: int = 0
     """Append time of that entry."""
     opened_ms: int = 0

@@ -28,7 +28,7 @@ class InnerMachine:
         self._inner_request = -1
 
     def start(self, machine: LogMachine[Any]) -> tuple[list[Any], Ended | None]:
-        """Requests to send, or how the machine ended."""
+        """Requests to send, or the result of the machine."""
         assert not self.request, "one at a time"
         self.machine = machine
         return self._pass_on(machine.start())

@@ -486,7 +486,7 @@ LEADER_TABLE: Table[LeaderLog, LeaderEffect] = {
         on(CloseRequested, LeaderLog._on_close_requested),
     ),
     LeaderPhase.CLOSING: row(*_LEADS, refused=_CALLS),
-    # A leader closes only once the replies to all its requests came, but for its looks at the head.
+    # A leader closes only after the replies to all its requests, except reads of the head.
     LeaderPhase.CLOSED: row(ignored=(Synced, HeadRead, *_AFTER_THE_END), refused=_CALLS),
     LeaderPhase.STOPPED: row(*_LATE, ignored=(*_OF_LEDGERS, *_AFTER_THE_END), refused=_CALLS),
 }

@@ -71,7 +71,7 @@ class ListEdit:
 
     @property
     def unlisted(self) -> tuple[int, ...]:
-        """Ledgers that leave the list because they are empty."""
+        """Ledgers that are removed from the list because they are empty."""
         return tuple(ledger.ledger_id for ledger in self.closed if ledger.end.is_empty)
 
     def change(self, result: Callable[[LogHead], R]) -> HeadChange[R]:

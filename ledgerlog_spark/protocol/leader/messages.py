@@ -9,7 +9,7 @@ effects:
 - An *order* (`AppendEntry`) has no reply of its own. The host hands entries to the ledger's writer
   in the order of their orders; `EntriesConfirmed` reports the confirmed entries.
 - An *indication* notifies the application. `LeaderClosed` or `LeaderStopped` is the last. Requests
-  that are out then still get replies: a ledger that is created too late is dropped.
+    that are pending then still get replies: a ledger that is created too late is dropped.
 
 Duties of the host towards the writer of each ledger that `CreateLedger` made:
 
@@ -265,7 +265,7 @@ class LedgerRolled:
     ledger_id: int
     first_offset: int
     reordered: int
-    """Appends that were ordered again, because the earlier ledger was closed without them."""
+    """Appends that were repeated, because the earlier ledger was closed without them."""
 
 
 @dataclass(frozen=True, slots=True)

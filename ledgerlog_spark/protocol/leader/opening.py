@@ -88,8 +88,8 @@ class LeaderOpening(HeadTransaction[Opened]):
             return Finished(Opened(head, self._own))
         assert self._head is not None
         if self._is_unsure and self._head.version != self._compared:
-            # No attempt can succeed any more. One may have: then the next leader sealed the
-            # ledger, and removed it from the list. So it is never listed again.
+            # No attempt can succeed any more. If one succeeded, the next leader has sealed the
+            # ledger and removed it from the list. So it is never listed again.
             self._is_unsure = False
             yield from self._drop_own()
             return None
@@ -98,7 +98,7 @@ class LeaderOpening(HeadTransaction[Opened]):
                 return None
         closed = tuple(ClosedLedger(i, self._ends[i]) for i in open_ids(head))
         if self._own is None:
-            ListEdit(head, closed, None, self._now_ms)  # refuses a gap before anything is made
+            ListEdit(head, closed, None, self._now_ms)  # refuses a gap before anything is created
             self._own = yield from self._create(LogProperties.from_mapping(head.properties))
         return self._list_own(head, closed)
 

@@ -81,7 +81,7 @@ class EntryBatch(Sequence[StoredEntry]):
     def __iter__(self) -> Iterator[StoredEntry]:
         ids = range(self.first_entry_id, self.first_entry_id + len(self.payloads))
         columns = zip(ids, self.last_adds_confirmed, self.lengths, self.payloads, strict=True)
-        # A third of the price of calling the class.
+        # This costs a third of a call of the class.
         return map(tuple.__new__, repeat(StoredEntry), columns)
 
     @overload

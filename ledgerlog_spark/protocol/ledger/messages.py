@@ -25,7 +25,7 @@ Payload = bytes | bytearray | memoryview
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """Entries of consecutive ids whose bytes are fixed: sent, resent and confirmed whole."""
+    """Entries with consecutive ids and fixed bytes: sent, resent and confirmed together."""
 
     ledger_id: int
     first_entry_id: int

@@ -27,7 +27,7 @@ ALONE_ROUNDS = 16
 class _Busy:
     """One bookie of the ensemble."""
 
-    level: int = 0  # refusals, as far as they lengthen the wait
+    level: int = 0  # number of refusals that made the wait longer
     rounds: int = 0  # refusals in a row, without a stored run
     timer: int = 0  # request number; 0 while none runs
     owed: int = 0  # runs resent after the wait and not stored yet

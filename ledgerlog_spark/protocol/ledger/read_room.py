@@ -23,7 +23,7 @@ AHEAD_SIZE_BYTES_MAX = 32 << 20
 """Part of it for all readers without the turn: six requests at once."""
 
 HEDGES_SPARED = 2
-"""Requests to help a slow bookie that always have room beside those that read ahead."""
+"""Number of hedging requests that always have room beside the requests that read ahead."""
 
 
 @dataclass(frozen=True, slots=True)

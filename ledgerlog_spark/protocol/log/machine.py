@@ -211,7 +211,7 @@ class LogMachine(ABC, Generic[R_co]):
             self._is_fresh = True
             reply = yield from self._read(ReadHead(self.time_needed))
             if reply.head is not None or is_synced:
-                break  # else an old replica may not have the log yet (LOGS.md#Q2)
+                break  # otherwise a lagging replica may not have the log yet (LOGS.md#Q2)
         self._head, self._now_ms = reply.head, reply.now_ms
         return self._head_of(reply.head.value if reply.head else None, writes=None)
 

@@ -32,7 +32,7 @@ def since_offset(custom: Mapping[str, bytes]) -> int:
 
 
 PAGES_AT_ONCE = 16
-"""Pages of items in memory at a time, of at most 1 MiB each before compression."""
+"""Number of pages of items in memory at a time; each has at most 1 MiB before compression."""
 
 
 class FloorMachine(LogMachine[dict[int, int]]):

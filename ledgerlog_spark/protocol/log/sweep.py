@@ -32,7 +32,7 @@ from ledgerlog_spark.protocol.log.state.walk import Walk
 from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction, Plan
 
 STEP_LEDGERS_MAX = 1_000
-"""Ledgers of one transaction, so that it stays far below the store's 1 MiB."""
+"""Maximum number of ledgers in a transaction, which is then far below the store's 1 MiB."""
 
 
 class PagesSweep(LogMachine[tuple[str, ...]]):
@@ -71,7 +71,7 @@ class PagesSweep(LogMachine[tuple[str, ...]]):
         walks: list[Walk[Any]] = [
             Walk(ITEMS, head.items, 0, head.end_offset + 1),
             Walk(HISTORY, head.history, 0, head.version + 1),
-            # The current one may be an older one, after an overwrite or a restore.
+            # After an overwrite or a restore, the current schema may be an older one.
             Walk(SCHEMAS, head.schemas, 0, end_key(SCHEMAS, head.schemas)),
         ]
         refs = []
@@ -184,7 +184,7 @@ class LedgerSweep(LogMachine[tuple[int, ...]]):
         return tuple(deleted)
 
     def _keep_unlisted(self, head: LogHead) -> Steps[None]:
-        """Leave the ledgers alone that the head lists."""
+        """Keep the ledgers that the head lists."""
         listed = listed_ledgers(head, (yield from self._walk(listing_of(head))))
         self._ledger_ids = tuple(ledger for ledger in self._ledger_ids if ledger not in listed)
 
@@ -218,7 +218,7 @@ class OrphansMachine(HeadTransaction[tuple[int, ...]]):
         unlisted = tuple(ledger for ledger in self._ledger_ids if ledger not in listed)
         if not unlisted:
             return Finished(())
-        # The head under another token: every change of it in flight fails.
+        # The head gets another token, so every pending change of it fails.
         return HeadChange(
             lambda token, _: (replace(head, token=token), ()), lambda _: unlisted, unlisted=unlisted
         )

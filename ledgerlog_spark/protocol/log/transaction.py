@@ -54,8 +54,8 @@ class HeadChange(Generic[R]):
         build: Creates the new head; called once for an attempt.
         result: The machine's result, from the head that was written.
         wanted: Pages that have to be read before `build`.
-        unlisted: Ledgers that no retained version names from then on.
-        listed: Ledgers of a leader that the list names from then on.
+        unlisted: Ledgers that no retained version names after the change.
+        listed: Ledgers of a leader that the change adds to the list.
     """
 
     build: Build
@@ -135,7 +135,7 @@ class HeadTransaction(LogMachine[R]):
         if reply.outcome is MetadataOutcome.OK:
             return self._write(change, head, reply.version)
         if reply.outcome in {MetadataOutcome.CONFLICT, MetadataOutcome.UNKNOWN}:
-            return None  # they may be there already, and the sweeper may have touched them
+            return None  # they may exist already, and the sweeper may have touched them
         raise self._read_error(reply.outcome)
 
     def _write(

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 CALLS_MAX = 4_096
-"""Calls of one bookie at once; further ones are answered BUSY."""
+"""Maximum number of calls to one bookie at once; further ones are answered BUSY."""
 
 UNSENT_MAX = 4_096
-"""Requests of one stream that wait because the bookie takes nothing; further ones are BUSY."""
+"""Maximum number of waiting requests of a stream; further ones are BUSY."""
 
 
 BEGIN_SECONDS_MAX = 3.0

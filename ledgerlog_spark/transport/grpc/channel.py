@@ -41,7 +41,7 @@ _CODES: Final = {
 }
 
 _ANSWERED: Final = frozenset((*_CODES, grpc.StatusCode.RESOURCE_EXHAUSTED))
-"""Answers of a working bookie to one call; others of its channel continue."""
+"""Codes that a working bookie answers to one call; other calls of its channel continue."""
 
 RESOLVE_SECONDS_MAX: Final = 15.0
 """Time to look a bookie up in the metadata store."""

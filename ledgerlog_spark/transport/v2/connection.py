@@ -336,7 +336,7 @@ class V2Connection(asyncio.BufferedProtocol):
             if (request.ledger_id, request.entry_ids[0]) == answer[1:3]:
                 return request_id
         if late is not None:
-            return late  # any timed-out one will do: no caller waits for it
+            return late  # any timed-out request can be used, because no caller waits for it
         raise WireFormatError(f"an answer to a run that was not sent: {answer}")
 
     def _on_batch(self, answer: BatchReadAnswer) -> None:

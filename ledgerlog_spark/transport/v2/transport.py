@@ -29,7 +29,7 @@ LINKS_MAX = 1_024
 
 
 class V2Lane(Enum):
-    """Requests that share a connection.
+    """The kinds of requests that share a connection.
 
     `ADDS`: adds of writers, and the LACs after them. `READS`: reads that fence nothing. `CONTROL`:
     all reads and adds of recovery.

@@ -29,19 +29,26 @@ _MARKUP = re.compile(r"^[-*#>|\s]+|[|\s]+$|<a id=[^>]*></a>")
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence and the line at which its text begins."""
+    """A sentence and the line at which its text begins.
+
+    Attributes:
+        code: The code in front of a comment, which the comment explains.
+    """
 
     path: str
     line: int
     text: str
+    code: str = ""
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}\n    {self.text}"
+        return f"{self.path}:{self.line}\n    {self.code}{self.text}"
 
 
 def sentences_in(path: str, text: str) -> Iterator[Sentence]:
     """The sentences of a file's prose, in order; a cell of a table counts as one."""
+    lines = text.splitlines()
     for prose in prose_in(path, text):
+        code = lines[prose.line - 1].partition("#")[0].strip() if prose.kind == "comment" else ""
         start = 0
         for block in _BLOCK.split(prose.text):
             place = prose.text.index(block, start)
@@ -50,7 +57,7 @@ def sentences_in(path: str, text: str) -> Iterator[Sentence]:
             for piece in _SENTENCE.split(block):
                 shown = " ".join(_MARKUP.sub("", piece).split())
                 if len(re.findall(r"[A-Za-z]+", shown)) >= WORDS_MIN:
-                    yield Sentence(path, line, shown)
+                    yield Sentence(path, line, shown, f"{code}  # " if code else "")
 
 
 def drawn(root: Path, count: int, seed: int) -> list[Sentence]:

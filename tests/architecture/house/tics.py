@@ -297,7 +297,7 @@ def _strings(text: str) -> Iterator[Prose]:
 def _comments(text: str) -> Iterator[Prose]:
     """Comments; those on lines that follow each other and hold nothing else are one text."""
     begun: Prose | None = None
-    last = 0
+    last = 0  # of the last comment, if nothing else is on its line
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type != tokenize.COMMENT:
             continue
@@ -310,7 +310,7 @@ def _comments(text: str) -> Iterator[Prose]:
             if begun is not None:
                 yield begun
             begun = Prose(line, words, kind="comment")
-        last = line
+        last = line if is_alone else 0
     if begun is not None:
         yield begun
 

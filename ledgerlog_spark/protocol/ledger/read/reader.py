@@ -285,7 +285,8 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         batch, index = self._batches.pop(event.request)
         batch.outstanding -= 1
         if event.entries and not batch.is_done:
-            # A bookie that only helped may repeat received entries, and any may send too much.
+            # The answer to a hedging request may repeat received entries, and any bookie may send
+            # too much.
             fresh = EntryBatch.of(event.entries).between(batch.next_entry_id, batch.last_entry_id)
             if fresh is not None:
                 batch.next_entry_id = fresh.last_entry_id + 1

@@ -110,7 +110,7 @@ class PresenceBatches:
     _is_slow: bool = False
 
     def __post_init__(self) -> None:
-        # Stable: among equals the preference stays.
+        # The sort is stable, so equal members keep their order of preference.
         self.order.sort(key=lambda index: -self.last_entry_ids.get(index, -1))
 
     @property
@@ -178,7 +178,7 @@ class PresenceBatches:
 
 @dataclass(slots=True, eq=False)
 class RecoveryReads:
-    """Reads from `first_entry_id` on, against the ensemble as it was when recovery began."""
+    """Reads from `first_entry_id` on, from the ensemble at the begin of the recovery."""
 
     quorum: Quorum
     ensemble: tuple[str, ...]  # of the last fragment (PROTOCOL.md#C11)

@@ -228,7 +228,7 @@ class LedgerRecovery(UpdatingMachine):
         return self._begin_update(self._base, self._decide_close)
 
     def _decide_close(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
-        """CLOSED with this attempt's result, if the metadata is still as it was read."""
+        """The CLOSED metadata with this attempt's result, if nothing changed since the read."""
         if current.state is LedgerState.CLOSED:
             return Refusal(None)
         assert self._base is not None

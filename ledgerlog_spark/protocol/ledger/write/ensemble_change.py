@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from ledgerlog_spark.model import Code
 
 FAILURES_IN_A_ROW_MAX = 3
-"""Failures of a bookie before it is no longer chosen. Dead bookies stay registered until their
-sessions end. Without this limit, two of them could replace each other a thousand times until
+"""Number of failures after which a bookie is no longer chosen. Dead bookies stay registered until
+their sessions end. Without this limit, two of them could replace each other a thousand times until
 then."""
 
 
 class FailedBookies:
-    """Failures of bookies that have not been replaced yet, and the memory of all of them.
+    """Failures of bookies that have not been replaced yet, and all earlier failures.
 
     A bookie that failed too often is not chosen any more. After the owner waited, because an index
     has no bookie, all of them may be chosen again.

@@ -1,8 +1,8 @@
 """The one writer of a ledger: adds, replacement of failed bookies, close.
 
 `LedgerWriter` is an `AddPipeline` that writes ensemble changes to the metadata immediately. From
-the first failure until the new ensemble is committed nothing is confirmed, because the new fragment
-begins after the last add confirmed, and nothing is sent to a replacement (PROTOCOL.md#B2,
+the first failure until the new ensemble is committed, nothing is confirmed and nothing is sent to a
+replacement, because the new fragment begins after the last add confirmed (PROTOCOL.md#B2,
 PROTOCOL.md#B3). A FENCED answer, or metadata that is no longer OPEN, ends the writer: everything
 pending is unknown, like after a timeout (PROTOCOL.md#A10).
 
@@ -373,7 +373,8 @@ class LedgerWriter(UpdatingMachine):
         if result.failure is None:
             self.phase = WriterPhase.CLOSED
             return [m.LedgerClosed(result.current)]
-        # A second close may be requested: the first one stays unknown until the metadata is read.
+        # A second close may be requested. The outcome of the first one is unknown until the
+        # metadata is read.
         self._may_be_closed = not result.is_definite
         return self._fail(result.failure, is_definite=result.is_definite)
 

@@ -26,7 +26,7 @@ from ledgerlog_spark.protocol.log.state.walk import Walk
 
 STEP_ITEMS_MAX = 1_000
 VERSIONS_AT_ONCE = 1_000
-"""Versions of one read, from the oldest on, plus the others of the last page."""
+"""Number of versions in one read, from the oldest on; the rest of the last page is read too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ PageSizes = dict[tuple[str, int], int]
 """Payload bytes of a page's items, by its token and number."""
 
 ITEMS_AT_ONCE = 8_000
-"""Items read in one pass, by age; each pass that drops some creates one version."""
+"""Number of items read in one pass, by age; each pass that drops some creates one version."""
 
 KEPT = -1
 """Value of a retention property that drops nothing."""
@@ -123,7 +123,7 @@ class RetentionMachine(TruncateMachine):
             is_all_due |= newest.is_cut and by_size >= records[-1].end_offset
             items = (*items, *records)
             offset = max(offset, by_size)
-        if is_all_due:  # even if each of their ledgers continues later: the next step reads that
+        if is_all_due:  # even if each of their ledgers has later items, which the next step reads
             self.is_more_due = True
             self.next_due_ms = self._now_ms
             return offset

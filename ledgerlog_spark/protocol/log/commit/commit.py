@@ -344,7 +344,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         assert before is not None
         reply = yield from self._read(ReadHead(self.time_needed))
         if reply.head is None or reply.head.version.number <= before.version.number:
-            # Not only the head changed, or this replica lags.
+            # Another node changed too, or this replica lags.
             return (yield from self._read_all())
         self._head, self._now_ms = reply.head, reply.now_ms
         self._check_head()
@@ -355,7 +355,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         self._open = write
         self._count_unknown(write)
         ended = yield from self._settle(write)
-        if ended is None:  # it did not happen, and cannot any more
+        if ended is None:  # it did not happen, and cannot happen any more
             self._open = None
             self._check_head()
             self._next_token()
@@ -379,7 +379,8 @@ class CommitMachine(HeadTransaction[CommitResult]):
                 is_replay = self._is_replay(producer.value)
                 return Finished(CommitResult(CommitStatus.ALREADY_COMMITTED)) if is_replay else None
             unmoved = self._head is not None and self._head.version == write.head_version
-            # Refused although both are unchanged: the pages' node changed, and stays changed.
+            # The transaction was refused although both are unchanged, so the node of the pages has
+            # changed, permanently.
             if not unmoved or (was_refused and write.pages_version is not None):
                 return None
             self._count_unknown(write)

@@ -23,7 +23,7 @@ from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, SCHEMAS
 from ledgerlog_spark.protocol.log.state.walk import Walk
 
 VERSIONS_AT_ONCE = 64
-"""Versions of the first read when no start is known; each further read doubles them."""
+"""Number of versions in the first read when no start is known; each further read doubles it."""
 
 
 @dataclass(frozen=True, slots=True)
