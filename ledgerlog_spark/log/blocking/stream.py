@@ -68,7 +68,4 @@ class BlockingStream:
 
 def ledgers_of(client: LedgerClient) -> StreamLedgers:
     """The state of this client's process for tasks of streams."""
-    found = _ledgers.get(client)
-    if found is None:
-        found = _ledgers[client] = StreamLedgers()
-    return found
+    return _ledgers.setdefault(client, StreamLedgers())

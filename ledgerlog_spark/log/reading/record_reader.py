@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TOLD_SIZE_BYTES_MAX = 64 << 10
+NOTIFIED_SIZE_BYTES_MAX = 64 << 10
 """Bytes of new entries in a notification, which saves a request for a single record."""
 
 ABOVE_ANY_VERSION = 1 << 62
@@ -244,7 +244,7 @@ class RecordReader(Generic[T]):
     ) -> AsyncGenerator[list[T], None]:
         """The records of an open ledger from the cursor on; ends when the ledger is closed."""
         handle = await self._ledgers.open_ledger(ledger_id, is_listed=True)
-        follower = handle.follow(changes.on_ledger, entries_size_bytes_max=TOLD_SIZE_BYTES_MAX)
+        follower = handle.follow(changes.on_ledger, entries_size_bytes_max=NOTIFIED_SIZE_BYTES_MAX)
         next_entry_id = -1
         try:
             while True:
