@@ -91,7 +91,7 @@ class ExitCode(enum.IntEnum):
     """How a bookie process ends."""
 
     STOPPED = 0
-    """On SIGTERM or SIGINT, everything accepted answered and on disk."""
+    """Stopped by SIGTERM or SIGINT; every accepted request was answered, and is on disk."""
     INTERNAL_ERROR = 1
     """A bug of ours; standard error has the traceback."""
     BAD_CONFIGURATION = 2

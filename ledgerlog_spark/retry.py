@@ -20,7 +20,7 @@ _DOUBLINGS_MAX: Final = 30
 class RetryPolicy:
     """Limits of repeated attempts, and pauses that double up to a limit.
 
-    A caller counts the failures in a row. It measures the time as well if that has a limit.
+    A caller counts the failures in a row. It also measures the time if there is a time limit.
 
     Attributes:
         first_delay_ms: Before the second attempt.

@@ -206,7 +206,7 @@ def _struct_array(
         else child[1](array.field(child[0]))
         for at, child in enumerate(children)
     ]
-    # Without fields only the mask has the number of structs.
+    # If the struct type has no fields, only the mask shows the number of structs.
     mask = array.is_null() if array.null_count or not arrays else None
     for field, child in zip(wanted, arrays, strict=True):
         # Below a null struct a field has no value, whatever its flag is.

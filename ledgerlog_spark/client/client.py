@@ -51,7 +51,7 @@ LOADS_AT_ONCE = 100
 
 
 class LedgerClient:
-    """Ledgers of one cluster. All methods on the event loop that it was made on.
+    """Ledgers of one cluster. Call all methods on the event loop on which it was created.
 
     Attributes:
         services: The transport and the stores, shared by all handles; `log/` uses them too.

@@ -62,7 +62,7 @@ class Log:
 
     Attributes:
         name: The name it was opened under.
-        log_id: Its id; another log of the same name later has another.
+        log_id: Its id; a later log of the same name has another id.
         host: Runs the machines of this log. Other APIs of the log use it.
         commits: Its jobs and commits. Other APIs of the log use it.
         maintenance: Its changes that are not commits. Other APIs of the log use it.

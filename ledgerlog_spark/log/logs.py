@@ -58,7 +58,7 @@ class Logs:
             name: 1 to 200 of letters, digits, `.`, `_` and `-`.
             schema: Its first schema, as an Arrow schema message; empty for none yet.
             properties: By option name; the others have their defaults.
-            kind: Its writers: jobs that commit, or one leader at a time.
+            kind: Kind of its writers: jobs that commit, or one leader at a time.
             content: Rows, or records.
 
         Raises:

@@ -96,7 +96,7 @@ class LedgerReaderHandle(Protocol):
     ) -> AsyncGenerator[Sequence[Any], None]:
         """Entries in order, in batches; with `is_listed` whatever the last add confirmed is.
 
-        With `place`, within what its room has for all its readers.
+        With `place`, the limit of its room for all its readers applies.
         """
 
     async def aclose(self) -> None:
@@ -134,7 +134,7 @@ class Ledgers(Protocol):
     ) -> LedgerReaderHandle:
         """A handle for reading; with `is_listed` no bookie is queried for the last add confirmed.
 
-        With `may_be_outdated` its record may have been read some time ago.
+        With `may_be_outdated`, its metadata may have been read some time ago.
         """
 
     async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:

@@ -5,8 +5,8 @@ the time of an attempt. From the second one on the writer waits in the log's que
 commit the head for itself. Its requests are then a fixed number, however many writers wait. The
 queue protects nothing. A writer that gets no turn in time, or cannot join, pauses and competes.
 
-The first in the queue loses only to new writers, each of which tries twice before it joins. So
-every failed attempt is paid for by a successful commit.
+The first in the queue loses only to new writers, each of which tries twice before it joins. So for
+every failed attempt there is a successful commit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TURN_CONFLICTS_MAX = 10
 """Conflicts of the first in the queue that cause no pause."""
 
 TURN_MS = 2_000
-"""After this time without a change at its place, others remove the first in the queue."""
+"""If the first writer in the queue does not change for this time, others remove it."""
 
 LEAVE_MS_MAX = 1_000
 """Time limit for leaving the queue: after a change has ended, it does not wait for an outage."""

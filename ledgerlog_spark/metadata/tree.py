@@ -142,7 +142,7 @@ NodeOperation = CheckNode | CreateNode | SetNode | DeleteNode
 
 
 class ZnodeTree(Session, Protocol):
-    """One session with a tree of nodes. All methods are called on the event loop it belongs to.
+    """One session with a tree of nodes. Call all methods on the event loop of the tree.
 
     As long as a connection lasts, requests are executed in the order in which their coroutines
     first ran. Paths are absolute, without a slash at the end.

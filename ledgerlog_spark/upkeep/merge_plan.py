@@ -44,7 +44,7 @@ class MergePolicy:
 
 
 BACKGROUND = MergePolicy(ranges_min=BACKGROUND_RANGES_MIN, growth=4)
-"""For upkeep that no user started."""
+"""The policy of upkeep that no user started."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ A `Budget` is the bound of one lane (received bytes, answers to reads, recovery 
 `Share` is the part of it that one connection or stream holds. All rules are applied here:
 
 1. A share has a small reserve of its own. Bytes within it are always granted.
-2. Beyond its reserve, a share may hold half as many bytes as are free. One share alone gets a third
-   of the lane, and each of n shares that want more gets an (n + 2)th. A host (an address) may hold
-   twice as many bytes as are free, so a third of the lane is left to other hosts.
+2. Beyond its reserve, a share may hold half as many bytes as are free. A single share gets a third
+   of the lane. If n shares want more, each gets 1/(n + 2) of it. A host (an address) may hold twice
+   as many bytes as are free, so a third of the lane is left to other hosts.
 3. A share is trusted with four times the largest number of bytes that it held and finished with. It
    gets more only while the lane is less than half full. The other half is for trusted requests.
 4. A request that does not fit waits in line. The order is that of fair queueing: the place of a

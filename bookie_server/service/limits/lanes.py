@@ -1,4 +1,4 @@
-"""All memory that a bookie holds for its peers, as lanes with a bound each.
+"""The memory that a bookie holds for its peers, in lanes that each have a bound.
 
     adds      received bytes: incomplete frames, and requests without an answer
     writes    the part of these that storage writes: bounds the backlog of the disk

@@ -48,7 +48,7 @@ class HeldFiles:
     def counting_again(self, file: FinishedFile) -> Iterator[None]:
         """Count the ledgers of a file, unless it is freed, after its index was rebuilt; in slices.
 
-        Until the end the file has to be in doubt.
+        Until the end, the file must be in doubt.
         """
         if file.entry.file_id not in self._files:
             return

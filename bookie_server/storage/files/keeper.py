@@ -344,7 +344,8 @@ class FileKeeper:
     async def _cut(self, file: FinishedFile) -> None:
         """Cut a finished file after its index, once the durable MANIFEST lists it as finished.
 
-        Not earlier: an open file that is shorter than its allocation counts as damaged.
+        This must not be done earlier, because an open file that is shorter than its allocation
+        counts as damaged.
         """
         file.handle.may_close()
         with contextlib.suppress(TooManyFilesError):  # the next start frees it

@@ -109,7 +109,7 @@ class ReadAnswers:
         """Return a function for the answer if a reading that begins now finds nothing.
 
         A file in doubt is not read while its ledgers are being counted, and the doubt may be over
-        when the reading ends. So absence is reported only if both moments allow it.
+        when the reading ends. So absence is reported only if it is proved at both moments.
         """
         was_certain = may_say_absent(state, self._health)
         return lambda: absent(state, self._health) if was_certain else Code.IO_ERROR

@@ -101,11 +101,11 @@ class _Current:
         self.thread: LoopThread | None = None
 
     def forget(self) -> None:
-        """In a forked child: the parent's thread and lock are useless here."""
+        """Called in a forked child, in which the parent's thread and lock cannot be used."""
         self.__init__()  # type: ignore[misc]
 
     def stop(self) -> None:
-        """At the interpreter's exit, while threads still run."""
+        """Called at the interpreter's exit, while threads still run."""
         thread, self.thread = self.thread, None
         if thread is not None and thread.pid == os.getpid():
             thread.stop()

@@ -111,7 +111,7 @@ class Inbox:
             self._unseen_bytes = 0
 
     def doze(self) -> None:
-        """On the loop: appends that were taken from here linger."""
+        """Called on the loop: appends that were taken from here linger."""
         with self.condition:
             self._is_dozing = not self.is_awake
 
@@ -120,7 +120,7 @@ class Inbox:
         return self._entries >= self._entries_max or self._size_bytes >= self._size_bytes_max
 
     def on_sent(self, entries: int, size_bytes: int) -> None:
-        """On the loop: this much was sent, or refused."""
+        """Called on the loop: these entries and bytes were sent or refused."""
         with self.condition:
             self._entries -= entries
             self._size_bytes -= size_bytes
@@ -179,7 +179,7 @@ class BlockingAppends(BlockingHandle[A], Closing):
             self._thread.loop.call_soon_threadsafe(self._take_inbox)
 
     def _take_inbox(self) -> None:
-        """On the loop: hand everything over, in order, and send."""
+        """Called on the loop: pass on all appends in order, and send them."""
         self._inbox.look()
         self._hand_over()
         self._queue.send_now()

@@ -57,7 +57,7 @@ def herald_index(ledger_id: int, ensemble_size: int) -> int:
 
 
 class LacAnnouncer:
-    """Announces for one write handle. All methods on the event loop's thread."""
+    """Announces for one write handle. Call all methods on the event loop's thread."""
 
     def __init__(self, writer: LedgerWriter, services: Services, ledger: LedgerBytes) -> None:
         self._writer = writer

@@ -54,7 +54,7 @@ class WriteHandle:
 
     Attributes:
         id: The ledger's id.
-        queue: The appends that are not acknowledged. For other APIs of this handle.
+        queue: The appends that are not acknowledged. Other APIs of this handle use it.
     """
 
     def __init__(

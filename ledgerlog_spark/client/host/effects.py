@@ -73,7 +73,7 @@ def _brief_reply(event: ReadReplied | BatchReplied) -> str:
 
 
 class MachineHost(EventQueue[Event]):
-    """Drives one machine. All methods on the event loop's thread."""
+    """Drives one machine. Call all methods on the event loop's thread."""
 
     _briefs: ClassVar[Mapping[type, Callable[[Any], object]]] = {
         AddRequested: lambda event: f"AddRequested({len(event.payloads)} entries)",

@@ -41,7 +41,7 @@ class Machine(Protocol):
 
 
 class EventQueue(ABC, Generic[E]):
-    """Events of one machine. All methods on the event loop's thread.
+    """Events of one machine. Call all methods on the event loop's thread.
 
     An error of the machine, or of performing an effect, ends the machine: `on_crash` gets it once,
     without the pending operations. `subject` names the machine in the message, and `about` has the

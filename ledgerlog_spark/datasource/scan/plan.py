@@ -50,8 +50,8 @@ class LogScan:
             end, also in an open ledger.
         indexes: Readable indexes of the ranges of `indexes_wanted`, by ledger id and index entry
             id.
-        spans: For ranges of `indexes_wanted` in a leader log, by ledger id: where the rows between
-            the offsets are.
+        spans: For ranges of `indexes_wanted` in a leader log, by ledger id: the entries with the
+            rows between the offsets.
     """
 
     snapshot: LogSnapshot

@@ -2,8 +2,8 @@
 
 Spark keeps the end of a batch as `{log: {"id": log id, "offset": next row}}`. The offset survives
 merging, because rows are never renumbered. The id detects a log that was deleted and replaced.
-Spark does not store the start of the first batch: after a crash it requests it again. So the
-answer has to be the same, or has to be stored as the end of a batch of no rows.
+Spark does not store the start of the first batch: after a crash it requests it again. So the answer
+must be the same, or must be stored as the end of a batch without rows.
 
 An error of a stream that cannot continue states what happened, what it means for the rows, and what
 to do.

@@ -103,8 +103,7 @@ class LedgerStream:
         """The end of the batch that begins at `start`; `start` when there is nothing to read.
 
         A new log first gets its place, and its rows are in the next batch: then the checkpoint
-        contains where it began. The same holds for every log of a stream that begins at a place
-        that moves.
+        contains where it began. The same applies to every log of a stream whose start moves.
 
         Without `limits` the batch takes all rows.
         """

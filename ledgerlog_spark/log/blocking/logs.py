@@ -110,7 +110,7 @@ class BlockingLog(Blocking[Log]):
 
     Attributes:
         name: The name it was opened under.
-        log_id: Its id; another log of the same name later has another.
+        log_id: Its id; a later log of the same name has another id.
     """
 
     def __init__(self, client: BlockingClient, name: str, log_id: str) -> None:
@@ -253,7 +253,7 @@ class BlockingRangeReader:
 class BlockingRangeWriter(Blocking[RangeWriter]):
     """The entries of one range, in order.
 
-    Not for use by several tasks at the same time. Any error ends it: restart the attempt, or after
+    Several tasks must not use it at the same time. Any error ends it: restart the attempt, or after
     a fence continue with the result of `cut`.
 
     Attributes:

@@ -42,7 +42,7 @@ class _Sent:
 class RangeWriter:
     """The entries of one range, in order.
 
-    Not for use by several tasks at the same time. Any error ends it: restart the attempt, or after
+    Several tasks must not use it at the same time. Any error ends it: restart the attempt, or after
     a fence continue with the result of `cut`.
 
     Attributes:

@@ -64,8 +64,8 @@ class Leader:
     Attributes:
         name: Name of the log.
         log_id: Id of the log.
-        queue: The appends that are not acknowledged. For other APIs of this leader.
-        content: Checks appends. For other APIs of this leader.
+        queue: The appends that are not acknowledged. Other APIs of this leader use it.
+        content: Checks appends. Other APIs of this leader use it.
     """
 
     def __init__(
@@ -340,12 +340,12 @@ class Leader:
     # --- indications of the machine ---
 
     def entry_of(self, order: AppendEntry) -> bytes:
-        """The bytes of an entry that the machine orders. For the host of this leader."""
+        """The bytes of an entry that the machine orders. The host of this leader calls it."""
         self._is_ledger_empty = False
         return self._sent.entry_of(order)
 
     def on_indication(self, indication: Any) -> None:
-        """Handle an indication of the machine. For the host of this leader."""
+        """Handle an indication of the machine. The host of this leader calls it."""
         kind = type(indication)
         if kind is AppendsAcknowledged:
             self.queue.complete(self._sent.acknowledged(indication))
@@ -369,11 +369,11 @@ class Leader:
         self._wake()
 
     def on_crash(self, crash: LedgerLogError) -> None:
-        """End with this error, which the machine raised. For the host of this leader."""
+        """End with this error, which the machine raised. The host of this leader calls it."""
         self._end(crash, 0, len(self.queue.in_flight))
 
     def on_settled(self) -> None:
-        """Send waiting appends after the machine's effects. For the host of this leader."""
+        """Send waiting appends after the machine's effects. The host of this leader calls it."""
         self.queue.send_now()
 
     def _on_stopped(self, stopped: LeaderStopped) -> None:

@@ -108,7 +108,7 @@ class LogMaintenance:
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: Other changes were faster. Not definite when the log begins at
                 the offset already, and the sweeper has to delete the rows below.
-            MetadataUnknownError: Not definite; a retry is safe.
+            MetadataUnknownError: The error is not definite; a retry is safe.
             LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
         """
         offset = offset_of(position, self._log_id, self._name)
@@ -141,7 +141,7 @@ class LogMaintenance:
         Raises:
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: Others changed the log all the time; retriable.
-            MetadataUnknownError: Not definite; a retry is safe.
+            MetadataUnknownError: The error is not definite; a retry is safe.
             LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
         """
         state = await self._state()
@@ -207,7 +207,7 @@ class LogMaintenance:
         Raises:
             ConfigurationError: An unknown or fixed name, or invalid values. Nothing was changed.
             LogNotFoundError: The log was deleted.
-            MetadataUnknownError: Not definite; a retry is safe.
+            MetadataUnknownError: The error is not definite; a retry is safe.
             LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
         """
         machine = PropertiesMachine(self._name, changes, token=uuid.uuid4().hex)
@@ -237,7 +237,7 @@ class LogMaintenance:
         Raises:
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: Other changes were faster.
-            MetadataUnknownError: Not definite; a retry is safe.
+            MetadataUnknownError: The error is not definite; a retry is safe.
             LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
         """
         checker = LogChecker(self._host)
@@ -256,7 +256,7 @@ class LogMaintenance:
 
         Raises:
             LogNotFoundError: It is deleted already.
-            MetadataUnknownError: Not definite; a retry is safe.
+            MetadataUnknownError: The error is not definite; a retry is safe.
             LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
         """
         async with self._host.retries() as retries:

@@ -98,8 +98,8 @@ class Sweeper:
     ) -> None:
         """A sweeper of the logs of one cluster. Pages younger than `pages_grace_ms` stay.
 
-        Without `memory`, the findings of earlier passes, each pass reads everything. Without
-        `clock`, that of this pass, each step reads the store's.
+        `memory` has the findings of earlier passes; without it, each pass reads everything. `clock`
+        is the clock of this pass; without it, each step reads the store's clock.
         """
         self._store = store
         self._ledgers = ledgers

@@ -34,8 +34,8 @@ class RecordLog:
 
     Attributes:
         name: The name it was opened under.
-        log_id: Its id; another log of the same name later has another.
-        kind: Its writers: jobs that commit, or one leader at a time.
+        log_id: Its id; a later log of the same name has another id.
+        kind: Kind of its writers: jobs that commit, or one leader at a time.
         content: Rows or records.
     """
 

@@ -170,7 +170,7 @@ class RecordReader(Generic[T]):
         )
 
     async def _ended(self, first_offset: int) -> LogView:
-        """The same, with the open ledgers as items that end where they end now."""
+        """The same, with the open ledgers as items that end at their present ends."""
         return await open_ends.view(self._host, first_offset, known_version=ABOVE_ANY_VERSION)
 
     async def _relisted(self, cursor: EntryCursor[T]) -> LogView:

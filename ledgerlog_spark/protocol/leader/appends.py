@@ -208,7 +208,7 @@ class LeaderAppends:
     def requeue_ordered(self) -> int:
         """Make all ordered, unacknowledged appends wait again; returns their number.
 
-        Only when the ledger that they were ordered into is closed without them.
+        Allowed only when their ledger is closed without them.
         """
         count = len(self._ordered)
         self._ordered.extend(self._waiting)

@@ -247,8 +247,8 @@ class LeaderOpened:
 class AppendsAcknowledged(NamedTuple):
     """Appends `first_append` to `last_append` (inclusive) are durably in the log.
 
-    In order, without gaps. One ledger has them all: append n is its entry
-    `last_entry_id - last_append + n`. Everything below `end_offset` is safe.
+    In order, without gaps. All of them are in one ledger: append n is its entry `last_entry_id -
+    last_append + n`. Everything below `end_offset` is safe.
     """
 
     first_append: int

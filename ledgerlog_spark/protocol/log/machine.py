@@ -1,8 +1,8 @@
 """Base of the log's machines: requests and replies, failures, reading the head and its pages.
 
 Pages are immutable, but a page that was merged into a larger one is deleted some time later. So a
-machine that misses a page reads the head again: the records still exist, in other pages. Only a
-page that the same head names twice and that is twice missing is a loss (LOGS.md#Q3).
+machine that misses a page reads the head again: the records still exist, in other pages. Only if a
+page is missing twice, and the same head names it both times, data is lost (LOGS.md#Q3).
 """
 
 from __future__ import annotations

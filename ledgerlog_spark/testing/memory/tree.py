@@ -199,7 +199,7 @@ class MemoryTree:
                     continue
 
     def hold_reads(self) -> None:
-        """From now on reads show the present moment, until `sync`, a write of ours or release."""
+        """Let reads return the present state until `sync`, an own write or the release."""
         self._held = self.nodes.current.copy()
 
     def release_reads(self) -> None:

@@ -27,7 +27,7 @@ class CommitResult:
     Attributes:
         status: Whether this commit changed it.
         version: Version of the batch, None if it created none or its version is unknown.
-        end_offset: After the batch's rows, None as above.
+        end_offset: The offset after the batch's rows, None as above.
     """
 
     status: CommitStatus
