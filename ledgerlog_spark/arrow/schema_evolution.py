@@ -7,7 +7,7 @@ collations, lengths of char and varchar, attributes of ML) as they were when a f
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from ledgerlog_spark.arrow.spark_types import (
     first_double,
     place_of,
     struct_of,
+    type_text,
 )
 from ledgerlog_spark.errors import SchemaMismatchError
 
@@ -47,10 +48,18 @@ def storable(schema_json: str) -> str:
     struct = struct_of(schema_json)
     if not struct["fields"]:
         raise SchemaMismatchError("a log needs at least one column, and the rows have none.")
-    _reject_doubles(struct, "")
+    for path, fields in _structs(struct):
+        if (doubles := first_double(field["name"] for field in fields)) is not None:
+            one, other = (path + name for name in doubles)
+            raise SchemaMismatchError(
+                f"the columns {one!r} and {other!r} have the same name to Spark. Rename one.",
+                column=other,
+                expected="names that differ in more than case",
+                got=other,
+            )
     for field in struct["fields"]:
         arrow_type_of(field["type"], field["name"])
-    return _dump(_nullable(struct))
+    return type_text(_nullable(struct))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,31 +81,27 @@ def merge(
     old = struct_of(log_schema)
     new = struct_of(storable(rows_schema))
     merged = _merge_struct(old, new, "", _Rules(log, add_columns, ignores_case))
-    return log_schema if merged == old else _dump(merged)
+    return log_schema if merged == old else type_text(merged)
 
 
 def reject_collations(one_schema: str, other_schema: str, *, log: str) -> None:
     """Returns when strings that both schemas have are compared alike in both."""
-    one, other = (_collations(struct_of(text), "") for text in (one_schema, other_schema))
+    one, other = (_collations(struct_of(text)) for text in (one_schema, other_schema))
     for column in sorted(one.keys() & other.keys()):
         if one[column] != other[column]:
             expected, got = (f"a string{_spelled_collations(c[column])}" for c in (one, other))
             raise _mismatch(log, column, expected, got)
 
 
-def _collations(data_type: Any, path: str) -> dict[str, dict[str, str]]:
+def _collations(struct: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Collations of each field at any depth, by its path in lower case."""
     found: dict[str, dict[str, str]] = {}
-    if not isinstance(data_type, dict):
-        return found
-    for field in data_type.get("fields", ()):
-        column = f"{path}{field['name'].lower()}"
-        given = field.get("metadata", {}).get(COLLATIONS_KEY, {})
-        # Spark names the places by the field: `c`, `c.element`, `c.key.element`.
-        found[column] = {place[len(field["name"]) :]: name for place, name in given.items()}
-        found |= _collations(field["type"], f"{column}.")
-    for part in ("elementType", "keyType", "valueType"):
-        found |= _collations(data_type.get(part), f"{path}{part.removesuffix('Type')}.")
+    for path, fields in _structs(struct):
+        for field in fields:
+            given = field.get("metadata", {}).get(COLLATIONS_KEY, {})
+            # Spark names the places by the field: `c`, `c.element`, `c.key.element`.
+            places = {place[len(field["name"]) :]: name for place, name in given.items()}
+            found[f"{path}{field['name']}".lower()] = places
     return found
 
 
@@ -105,23 +110,16 @@ def _spelled_collations(collations: dict[str, str]) -> str:
     return f" of collation {names}" if names else " without a collation"
 
 
-def _reject_doubles(data_type: Any, path: str) -> None:
+def _structs(data_type: Any, path: str = "") -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The fields of each struct at any depth, and the path before their names."""
     if not isinstance(data_type, dict):
         return
-    fields = data_type.get("fields", ())
-    if (doubles := first_double(field["name"] for field in fields)) is not None:
-        one, other = doubles
-        raise SchemaMismatchError(
-            f"the columns {path + one!r} and {path + other!r} have the same name to Spark. Rename "
-            "one.",
-            column=path + other,
-            expected="names that differ in more than case",
-            got=path + other,
-        )
+    fields = data_type.get("fields", [])
+    yield path, fields
     for field in fields:
-        _reject_doubles(field["type"], f"{path}{field['name']}.")
+        yield from _structs(field["type"], f"{path}{field['name']}.")
     for part in ("elementType", "keyType", "valueType"):
-        _reject_doubles(data_type.get(part), f"{path}{part.removesuffix('Type')}.")
+        yield from _structs(data_type.get(part), f"{path}{part.removesuffix('Type')}.")
 
 
 def _merge_struct(
@@ -235,8 +233,4 @@ def _mismatch(log: str, column: str, expected: str, got: str) -> SchemaMismatchE
 
 
 def _spelled(data_type: SparkType) -> str:
-    return data_type if isinstance(data_type, str) else _dump(data_type)
-
-
-def _dump(struct: Any) -> str:
-    return json.dumps(struct, separators=(",", ":"))
+    return data_type if isinstance(data_type, str) else type_text(data_type)

@@ -73,6 +73,11 @@ def struct_of(schema_json: str) -> dict[str, Any]:
     return parsed
 
 
+def type_text(data_type: SparkType) -> str:
+    """A data type as text, in the form that Spark writes."""
+    return json.dumps(data_type, separators=(",", ":"))
+
+
 def arrow_schema_of(schema_json: str) -> pa.Schema:
     """The Arrow schema that Spark uses for a Spark schema, given as JSON."""
     fields = struct_of(schema_json)["fields"]
@@ -158,7 +163,7 @@ def _unsupported(column: str, got: str) -> SchemaMismatchError:
 def schema_json_of(schema: pa.Schema) -> str:
     """The JSON of the Spark schema of an Arrow schema."""
     fields = [_spark_field_of(field, field.name) for field in schema]
-    return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
+    return type_text({"type": "struct", "fields": fields})
 
 
 def spark_type_of(arrow_type: pa.DataType, column: str) -> SparkType:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from ledgerlog_spark.arrow.leader_batches import RECORDS_SCHEMA
 from ledgerlog_spark.arrow.schema_evolution import merge, reject_collations
-from ledgerlog_spark.arrow.spark_types import place_of, spark_schema, struct_of
+from ledgerlog_spark.arrow.spark_types import place_of, spark_schema, struct_of, type_text
 from ledgerlog_spark.arrow.stream_codec import encode_schema
 from ledgerlog_spark.errors import ConfigurationError, SchemaMismatchError
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogSnapshot
@@ -70,13 +69,13 @@ def scan_schema(
     if include_metadata:
         _reject_names(fields)
         fields += [_field(name, kind) for name, kind in METADATA_COLUMNS.items()]
-    return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
+    return type_text({"type": "struct", "fields": fields})
 
 
 def raw_schema(columns: Sequence[str] | None = None) -> str:
     """The schema of a ledger read entry by entry, as JSON; `columns` is the option."""
     fields = _pick([_field(name, kind) for name, kind in RAW_COLUMNS.items()], columns)
-    return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
+    return type_text({"type": "struct", "fields": fields})
 
 
 def _pick(fields: list[dict[str, Any]], columns: Sequence[str] | None) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ledgerlog_spark.arrow.spark_types import struct_of
+from ledgerlog_spark.arrow.spark_types import struct_of, type_text
 from ledgerlog_spark.datasource.options.table import SELECTS_ROWS
 from ledgerlog_spark.datasource.options.values import TABLE
 from ledgerlog_spark.errors import ConfigurationError
@@ -47,7 +47,7 @@ def with_table_options(schema_json: str, options: Mapping[str, str]) -> str:
     kept = json.dumps({OPTIONS_KEY: dict(options)}, sort_keys=True)
     first["metadata"] = {**first.get("metadata", {}), CATALOG_KEY: kept}
     struct["fields"] = [first, *struct["fields"][1:]]
-    return _dump(struct)
+    return type_text(struct)
 
 
 def table_options_in(schema_json: str) -> dict[str, str]:
@@ -73,7 +73,7 @@ def without_table_options(schema_json: str) -> str:
     """The schema without anything that this or an earlier version added to it, at any depth."""
     struct = struct_of(schema_json)
     cleaned = _cleaned(struct)
-    return schema_json if cleaned == struct else _dump(cleaned)
+    return schema_json if cleaned == struct else type_text(cleaned)
 
 
 def is_hidden() -> bool:
@@ -121,10 +121,6 @@ def _without_keys(metadata: Any) -> Any:
     if not isinstance(metadata, dict):
         return metadata
     return {key: value for key, value in metadata.items() if key not in {CATALOG_KEY, OPTIONS_KEY}}
-
-
-def _dump(struct: Any) -> str:
-    return json.dumps(struct, separators=(",", ":"))
 
 
 _VIEW = (
