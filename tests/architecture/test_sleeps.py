@@ -34,7 +34,9 @@ REAL = {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_co
 VIRTUAL = {"run_in_virtual_time", "AutojumpLoop"}
 """What runs a coroutine on a clock that jumps."""
 
-WORLDS = {"ClientWorld", "LogWorld", "LeaderWorld", "LedWorld", "VirtualRowsWorld"}
+WORLDS = {
+    "ClientWorld", "CommitWorld", "LeaderWorld", "LedWorld", "LogWorld", "VirtualRowsWorld",
+}  # fmt: skip
 """Worlds in virtual time: a test that asks for one is run there (tests/fixtures/worlds.py).
 
 Rows are encoded in threads, so a `RowsWorld` is in real time."""

@@ -51,7 +51,7 @@ class NoLedgers:
         return
 
 
-class Cluster:
+class CommitWorld:
     """Jobs that are ready to be committed, each on a session of its own."""
 
     is_virtual = True
@@ -110,27 +110,27 @@ def seed() -> int:
 
 
 @pytest.fixture
-def world(seed: int) -> Cluster:
-    return Cluster(seed)
+def world(seed: int) -> CommitWorld:
+    return CommitWorld(seed)
 
 
 @pytest.fixture
-async def log(world: Cluster) -> Log:
+async def log(world: CommitWorld) -> Log:
     return await world.start()
 
 
-async def waiting(cluster: Cluster, log: Log) -> list[str]:
+async def waiting(cluster: CommitWorld, log: Log) -> list[str]:
     return await cluster.trees[0].children(QUEUE.format(log.log_id))
 
 
 @pytest.mark.usefixtures("log")
-async def test_a_lone_commit_asks_for_nothing_that_only_a_crowd_needs(world: Cluster) -> None:
+async def test_a_lone_commit_asks_for_nothing_that_only_a_crowd_needs(world: CommitWorld) -> None:
     await world.commit(1)
     assert world.requests == LONE
 
 
 @pytest.mark.usefixtures("log")
-async def test_of_two_commits_the_overtaken_one_reads_the_head_alone(world: Cluster) -> None:
+async def test_of_two_commits_the_overtaken_one_reads_the_head_alone(world: CommitWorld) -> None:
     await world.commit(2)
     assert world.requests == LONE + OVERTAKEN_ONCE
 
@@ -138,7 +138,7 @@ async def test_of_two_commits_the_overtaken_one_reads_the_head_alone(world: Clus
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("count", [4, 16, 64, 128])
 async def test_requests_of_a_commit_do_not_grow_with_the_number_of_others(
-    world: Cluster, log: Log, count: int, seed: int
+    world: CommitWorld, log: Log, count: int, seed: int
 ) -> None:
     await world.commit(count)
     assert world.requests["transact"] <= TRANSACTIONS_MAX * count, world.requests
@@ -147,7 +147,7 @@ async def test_requests_of_a_commit_do_not_grow_with_the_number_of_others(
 
 
 async def test_a_commit_whose_process_died_in_the_queue_holds_up_nobody(
-    world: Cluster, log: Log
+    world: CommitWorld, log: Log
 ) -> None:
     jobs = await world.jobs(16)
     works = [asyncio.ensure_future(job()) for job in jobs]
@@ -162,7 +162,9 @@ async def test_a_commit_whose_process_died_in_the_queue_holds_up_nobody(
     assert await waiting(world, log) == []
 
 
-async def test_members_of_the_queue_that_do_nothing_are_taken_out(world: Cluster, log: Log) -> None:
+async def test_members_of_the_queue_that_do_nothing_are_taken_out(
+    world: CommitWorld, log: Log
+) -> None:
     stuck = world.session().logs.queue(log.log_id)
     names = [await stuck.join(f"{number:016x}") for number in range(3)]
     began = asyncio.get_running_loop().time()
@@ -194,7 +196,7 @@ class StuckQueue:
 
 
 async def test_the_wait_for_a_turn_has_an_end_and_the_writer_then_competes(
-    world: Cluster, log: Log
+    world: CommitWorld, log: Log
 ) -> None:
     queue = StuckQueue()
     store: Any = type("Store", (), {"queue": lambda *_: queue})()
@@ -218,7 +220,7 @@ async def test_the_wait_for_a_turn_has_an_end_and_the_writer_then_competes(
 
 
 async def test_leaving_the_queue_keeps_nobody_waiting_in_an_outage(
-    world: Cluster, log: Log
+    world: CommitWorld, log: Log
 ) -> None:
     queue = StuckQueue()
 
@@ -234,7 +236,7 @@ async def test_leaving_the_queue_keeps_nobody_waiting_in_an_outage(
 
 
 async def test_a_store_that_refuses_the_queue_leaves_the_writers_to_compete(
-    world: Cluster, log: Log
+    world: CommitWorld, log: Log
 ) -> None:
     jobs = await world.jobs(8)
     for tree in world.trees[1:]:
