@@ -22,7 +22,6 @@ from ledgerlog_spark.client.handles.creation import (
     create_record,
     placed,
 )
-from ledgerlog_spark.client.handles.entry_copies import entry_copies
 from ledgerlog_spark.client.handles.known_ends import KnownEnds
 from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.handles.reader import ReadHandle
@@ -44,7 +43,10 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.model import NO_ENTRY, Code, DigestType, LedgerMetadata, Quorum, Versioned
 from ledgerlog_spark.protocol.ledger.messages import Indication, LedgerClosed, LedgerFailed
+from ledgerlog_spark.protocol.ledger.quorum import write_set
 from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery
+from ledgerlog_spark.transport.port import ReadEntry
+from ledgerlog_spark.waits import forever
 
 LOADS_AT_ONCE = 100
 """Ledgers whose metadata `recent_records` reads at the same time."""
@@ -338,7 +340,22 @@ class LedgerClient:
             LocalProtocolError: The client is closed.
         """
         self.check_open()
-        return await entry_copies(self.services, ledger_id, metadata, entry_id)
+        ensemble = metadata.fragment_of(entry_id).ensemble
+        bookies = [ensemble[index] for index in write_set(metadata.quorum, entry_id)]
+        codes = await asyncio.gather(*(self._copy(one, ledger_id, entry_id) for one in bookies))
+        return dict(zip(bookies, codes, strict=True))
+
+    async def _copy(self, bookie_id: str, ledger_id: int, entry_id: int) -> Code:
+        done: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
+
+        def on_reply(code: Code, _entry: bytes | None) -> None:
+            if not done.done():
+                done.set_result(code)
+
+        timeout_ms = self.services.settings.read_timeout_ms
+        request = ReadEntry(ledger_id, entry_id)
+        self.services.transport.read(bookie_id, request, timeout_ms, on_reply)
+        return await forever(done, "the transport answers each request by its deadline")
 
     async def check_bookies(self, quorum: Quorum) -> None:
         """Raise unless a ledger of `quorum` could be placed now; nothing is changed.

@@ -181,33 +181,14 @@ class InProcessTransport:
         self, bookie_id: str, request: WatchLac, on_rise: OnLacRise, on_end: OnWatchEnd
     ) -> CancelWatch:
         """Watch the LAC on one bookie."""
-        ledger_id, size_bytes_max = request.ledger_id, request.entries_size_bytes_max
-        check_ids(ledger_id)
+        check_ids(request.ledger_id)
         storage = self._storage(bookie_id)
         if storage is None:
             return self._loop.call_soon(on_end, Code.UNAVAILABLE).cancel
-
-        def read(first: int, last: int, on_entries: Callable[[Sequence[bytes]], None]) -> None:
-            if not size_bytes_max:
-                on_entries(())
-                return
-            batch = ReadBatch(
-                ledger_id=ledger_id,
-                first_entry_id=first,
-                count_max=last + 1 - first,
-                size_bytes_max=size_bytes_max,
-            )
-
-            def answered(_code: Code, found: Sequence[bytes]) -> None:
-                fits = sum(map(len, found)) <= size_bytes_max
-                on_entries(tuple(found) if fits else ())
-
-            storage.read_batch(batch, answered)
-
-        watch = _Watch(self._loop, request.previous, read, on_rise, on_end)
+        watch = _Watch(self._loop, storage, request, on_rise, on_end)
         self._watches.add(watch)
-        end = storage.watch_lac(ledger_id, watch.on_lac)
-        storage.read_lac(ledger_id, lambda _, lac: watch.on_lac(lac))
+        end = storage.watch_lac(request.ledger_id, watch.on_lac)
+        storage.read_lac(request.ledger_id, lambda _, lac: watch.on_lac(lac))
 
         def cancel() -> None:
             end()
@@ -260,24 +241,21 @@ class _PendingLac(Pending):
             self._on_reply(code, lac if code is Code.OK else NO_ENTRY)
 
 
-ReadEntries = Callable[[int, int, Callable[[Sequence[bytes]], None]], None]
-"""Passes to the third the present entries from the first to the second, both inclusive."""
-
-
 class _Watch:
     """One watch of a LAC; reports rises from the loop, never from within the storage."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        previous: int,
-        read: ReadEntries,
+        storage: BookieStorage,
+        request: WatchLac,
         on_rise: OnLacRise,
         on_end: OnWatchEnd,
     ) -> None:
         self._loop = loop
-        self._known = previous
-        self._read = read
+        self._storage = storage
+        self._request = request
+        self._known = request.previous
         self._on_rise = on_rise
         self._on_end = on_end
         self._is_over = False
@@ -297,13 +275,21 @@ class _Watch:
             self._on_end(Code.UNAVAILABLE)
 
     def _report(self, lac: int) -> None:
-        if lac > self._known and not self._is_over:
-            first, self._known = self._known + 1, lac
-            self._read(first, lac, lambda found: self._pass_on(LacRise(lac, first, found)))
+        if lac <= self._known or self._is_over:
+            return
+        first, self._known = self._known + 1, lac
+        size_bytes_max = self._request.entries_size_bytes_max
 
-    def _pass_on(self, rise: LacRise) -> None:
-        if not self._is_over:
-            self._on_rise(rise)
+        def pass_on(_code: Code, found: Sequence[bytes]) -> None:
+            fits = sum(map(len, found)) <= size_bytes_max
+            if not self._is_over:
+                self._on_rise(LacRise(lac, first, tuple(found) if fits else ()))
+
+        if size_bytes_max:
+            batch = ReadBatch(self._request.ledger_id, first, lac + 1 - first, size_bytes_max)
+            self._storage.read_batch(batch, pass_on)
+        else:
+            pass_on(Code.OK, ())
 
 
 def _expire(expired: list[Pending]) -> None:

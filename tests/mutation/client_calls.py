@@ -80,7 +80,7 @@ MUTATIONS = [
     ),
     Mutation(
         "copies_of_the_whole_ensemble",
-        f"{CLIENT}/handles/entry_copies.py",
+        f"{CLIENT}/client.py",
         "bookies = [ensemble[index] for index in write_set(metadata.quorum, entry_id)]",
         "bookies = list(ensemble)",
         "a check reports copies missing where there never were any",
