@@ -81,7 +81,7 @@ class LedgerReaderHandle(Protocol):
         """Keep both up to date, calling back after each change, until cancelled."""
 
     def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Any]:
-        """Entries from the last update of following, from the first on; perhaps fewer, or none."""
+        """Entries of the range from the follower's last update, without gaps; may be none."""
 
     async def refresh(self) -> int:
         """Update both once."""

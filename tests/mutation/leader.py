@@ -279,8 +279,8 @@ MUTATIONS = [
     Mutation(
         "leader_forgets_what_waits_for_room",
         f"{LOG}/leader/leader.py",
-        'For the host of this leader."""\n        self.queue.send_now()\n',
-        'For the host of this leader."""\n',
+        'The host of this leader calls it."""\n        self.queue.send_now()\n',
+        'The host of this leader calls it."""\n',
         "appends that the window did not take wait for the next append",
     ),
     Mutation(

@@ -136,7 +136,8 @@ class ReadHandle:
     ) -> LedgerFollower:
         """Keep `last_add_confirmed` and `is_closed` up to date until the follower is cancelled.
 
-        Costs one watch of the metadata and one of one bookie, and nothing while nothing changes.
+        This costs one watch of the metadata and one watch of a bookie, and no requests while
+        nothing changes.
 
         Args:
             on_change: Called on the event loop after either may have changed. It is also called

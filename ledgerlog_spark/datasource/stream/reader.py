@@ -1,7 +1,7 @@
 """The streaming reader that Spark sees (docs/STREAMING.md).
 
-One instance lives in Spark's source process and provides offsets and partitions. Another is
-pickled to the tasks and reads. The input of a task is in its partition.
+One instance lives in Spark's source process and provides offsets and partitions. Another instance
+is pickled to the tasks and reads the rows. The input of a task is in its partition.
 """
 
 from __future__ import annotations
