@@ -36,12 +36,7 @@ class LogProperties:
     """Properties of a log: quorums of its ledgers, roll limits and retention times.
 
     Attributes:
-        ensemble_size: E of new ledgers.
-        write_quorum: Qw of new ledgers.
-        ack_quorum: Qa of new ledgers.
-        digest_type: Name of the digest type of new ledgers.
         roll_bytes: Payload bytes after which a writer continues in a new ledger.
-        roll_ms: Age after which a writer continues in a new ledger.
         retention_ms: Rows older than this may be dropped; -1 keeps them.
         retention_bytes: Bytes above which the oldest rows may be dropped; -1 keeps them.
         version_retention_ms: How long a replaced version can still be read.

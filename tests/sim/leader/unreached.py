@@ -71,7 +71,7 @@ REASONS: dict[str, str] = {
     "*/ledger_entries.py:entry_holding": "gaps, which are violations here: test_leader",
     "*/ledger_entries.py:EntryCursor.*": LOSS,
     "*/ledger_entries.py:RecordCursor.take": "entries that are passed over whole: test_leader",
-    "*/newest_view.py:view.*": "transactional logs: tests/sim/log",
+    "*/open_ends.py:view.*": "transactional logs: tests/sim/log",
     "*/open_ends.py:[!v]*": LOSS,
     "*/log/records.py:*": CALLER,
     "*/record_reader.py:RecordReader.*": "truncation and loss while it reads: test_leader",

@@ -194,8 +194,6 @@ class PageRef:
     Attributes:
         token: Token of the attempt that wrote the page, at `pages/<token>/<number>`.
         number: Counts the attempt's pages from 0.
-        first_key: The smallest key in the page.
-        end_key: After the largest (exclusive).
         count: Records in the page; for a page of references, the records of the pages that it
             names.
         size_bytes: Size of the records before compression; the stored page is hardly larger.
@@ -216,7 +214,6 @@ class Paged(Generic[T]):
     Attributes:
         index: References to index pages, each a page of references to pages. The oldest records.
         pages: References to pages that no index page names yet.
-        recent: The newest records.
     """
 
     index: tuple[PageRef, ...] = ()

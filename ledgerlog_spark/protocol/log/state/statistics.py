@@ -159,7 +159,7 @@ def _cut(column: ColumnStatistics) -> ColumnStatistics:
     """Bounds of at most 32 bytes that still hold; others are omitted."""
     minimum, maximum = column.minimum, column.maximum
     mixed = minimum is not None and maximum is not None and type(minimum) is not type(maximum)
-    if mixed or _says_nothing(minimum) or _says_nothing(maximum):
+    if mixed or _is_no_bound(minimum) or _is_no_bound(maximum):
         return replace(column, minimum=None, maximum=None)
     if isinstance(minimum, (str, bytes)) and _size(minimum) > BOUND_SIZE_BYTES_MAX:
         column = replace(column, minimum=_prefix(minimum), is_minimum_exact=False)
@@ -168,7 +168,7 @@ def _cut(column: ColumnStatistics) -> ColumnStatistics:
     return column
 
 
-def _says_nothing(bound: Bound | None) -> bool:
+def _is_no_bound(bound: Bound | None) -> bool:
     """Whether it is NaN, which compares with nothing, or an int wider than any column."""
     if isinstance(bound, float):
         return math.isnan(bound)
