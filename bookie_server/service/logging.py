@@ -101,7 +101,7 @@ class LibraryHandler(logging.Handler):
             get_logger(record.name).warning(
                 "library_message", severity=record.levelname.lower(), message=text
             )
-        except Exception:  # noqa: BLE001 -- as every handler: a log line stops nobody
+        except Exception:  # noqa: BLE001 -- a failed log line stops nothing
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- the base's name

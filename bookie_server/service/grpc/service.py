@@ -219,16 +219,16 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             yield pb.LacReply(code=self._counted(Code.BAD_REQUEST), last_add_confirmed=NO_ENTRY)
             return
         share = self._lanes.reads.share(_host_of(context))
-        known = told_before = request.previous
+        newest = sent = request.previous
 
-        def told(lac: int) -> None:
-            nonlocal known
-            if lac > known:
-                known = lac
+        def raise_lac(lac: int) -> None:
+            nonlocal newest
+            if lac > newest:
+                newest = lac
                 changed.set()
 
-        cancel = self._storage.watch_lac(request.ledger_id, told)
-        self._storage.read_lac(request.ledger_id, lambda _, lac: told(lac))
+        cancel = self._storage.watch_lac(request.ledger_id, raise_lac)
+        self._storage.read_lac(request.ledger_id, lambda _, lac: raise_lac(lac))
         self._watches.add(changed)
         try:
             while not self._stopping.is_set():
@@ -236,9 +236,9 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
                 changed.clear()
                 if self._stopping.is_set() or is_ended.is_set():
                     return
-                lac = known
-                entries, taken = await self._confirmed(request, told_before + 1, lac, share)
-                told_before = lac
+                lac = newest
+                entries, taken = await self._confirmed(request, sent + 1, lac, share)
+                sent = lac
                 await self._turns.wait_with(taken)
                 release = self._held.hold(taken, context.peer())
                 try:

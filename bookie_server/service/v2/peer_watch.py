@@ -21,7 +21,7 @@ class PeerWatch:
     """The observed progress of one peer."""
 
     opened_at: float  # seconds on the loop's clock, as all times here
-    heard_at: float = field(init=False)  # bytes of the peer were noticed
+    received_at: float = field(init=False)  # bytes of the peer were noticed
     took_at: float = field(init=False)  # it took answers, or had none to take
     sent_at: float = field(init=False)  # it sent part of a frame, or owed none
     frame_began_at: float | None = field(default=None, init=False)  # of an incomplete frame
@@ -31,7 +31,7 @@ class PeerWatch:
     _frames_received: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.heard_at = self.took_at = self.sent_at = self.opened_at
+        self.received_at = self.took_at = self.sent_at = self.opened_at
 
     def look(
         self,
@@ -44,7 +44,7 @@ class PeerWatch:
     ) -> None:
         """Compare the totals with the previous ones; `taken_bytes` is None if all are taken."""
         if received_bytes != self._received_bytes:
-            self.heard_at = now
+            self.received_at = now
             self._received_bytes = received_bytes
         before = self._taken_bytes
         if taken_bytes is None or before is None or taken_bytes >= before + MOVED_BYTES_MIN:

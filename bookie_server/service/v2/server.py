@@ -148,7 +148,7 @@ def to_replace(
         key=lambda connection: (
             connection.is_proven,
             -of_host[connection.host],
-            connection.watch.heard_at,
+            connection.watch.received_at,
         ),
         default=None,
     )

@@ -20,11 +20,11 @@ class Peer:
     host: str = "a"
     is_idle: bool = True
     is_proven: bool = True
-    heard_at: float = 0.0
+    received_at: float = 0.0
     watch: PeerWatch = field(init=False)
 
     def __post_init__(self) -> None:
-        self.watch = PeerWatch(self.heard_at)
+        self.watch = PeerWatch(self.received_at)
 
 
 def to_replace(peers: list[Peer], *, is_known_host: bool) -> Any:
@@ -39,9 +39,9 @@ def test_strangers_get_none_of_the_last_eighth_of_the_places() -> None:
 
 
 def test_a_place_is_taken_from_who_never_asked_then_from_the_largest_host_then_the_silent() -> None:
-    stranger = Peer(is_proven=False, heard_at=9)
-    old, new = Peer(heard_at=1), Peer(heard_at=2)
-    small = Peer(host="b", heard_at=0)
+    stranger = Peer(is_proven=False, received_at=9)
+    old, new = Peer(received_at=1), Peer(received_at=2)
+    small = Peer(host="b", received_at=0)
     busy = Peer(is_idle=False, is_proven=False)
     peers = [new, small, busy, stranger, old]
     order = []
