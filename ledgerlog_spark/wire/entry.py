@@ -79,20 +79,6 @@ class EntryCodec:
         self.overhead_bytes = ENTRY_HEADER_SIZE_BYTES + self.digest_size_bytes
         self._digest = digest_function(digest_type, password)
 
-    def encode(
-        self,
-        *,
-        ledger_id: int,
-        entry_id: int,
-        last_add_confirmed: int,
-        length: int,
-        payload: Buffer,
-    ) -> EncodedEntry:
-        """One entry; `length` already includes `payload`."""
-        _check_numbers(ledger_id, entry_id, last_add_confirmed, length - len(payload))
-        header = _HEADER.pack(ledger_id, entry_id, last_add_confirmed, length)
-        return header + self._digest(header, payload), payload
-
     def encode_run(
         self,
         *,

@@ -10,6 +10,7 @@ from ledgerlog_spark.model import DigestType
 from ledgerlog_spark.wire.digests import master_key
 from ledgerlog_spark.wire.entry import EntryCodec
 from ledgerlog_spark.wire.requests import encode_add_head, encode_add_run_head, encode_read
+from tests.fixtures.stored_entries import encode_entry
 
 FIRST_LEDGER = 0x1122_3344_5566_0000
 KEY = master_key(b"")
@@ -62,7 +63,8 @@ def drive(port: int) -> Load:
 def _stored(codec: EntryCodec, ledger_id: int, entry_id: int) -> bytes:
     payload = entry_id.to_bytes(8) * (16 + entry_id % 64)
     return b"".join(
-        codec.encode(
+        encode_entry(
+            codec,
             ledger_id=ledger_id,
             entry_id=entry_id,
             last_add_confirmed=entry_id - 1,

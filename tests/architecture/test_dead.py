@@ -41,7 +41,6 @@ WRAPPERS: Final = {
 NOT_USED_HERE: Final[dict[str, str]] = {
     "decode_statistics": "reads what each commit stores; no query uses it yet",
     "held_names": "the crash tests compare the open files with it",
-    "is_adding": "the simulator ends a writer's work with it",
     "unchroot": "kazoo calls it",
 }
 """Declarations that only tests or libraries use, with the reason."""

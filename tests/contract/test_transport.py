@@ -36,6 +36,7 @@ from ledgerlog_spark.transport.v2.transport import V2Transport
 from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 from tests.contract.transport_bookies import HeldStorage, small_server
 from tests.contract.transport_calls import BOOKIE, CODEC, KEY, Call, Caller, run_of, stored
+from tests.fixtures.stored_entries import encode_entry
 
 OTHER_KEY = b"o" * 20
 RUNS = {"ledgerlog.ops": "ADD_RUN/1,TELL_LAC/1"}
@@ -312,13 +313,18 @@ async def test_entry_of_any_size_that_fits_a_frame_reads_back(
 
 async def test_payloads_of_every_kind_of_buffer_are_sent(caller: Caller) -> None:
     payload = b"0123456789" * 2000
-    head, _ = CODEC.encode(
-        ledger_id=7, entry_id=0, last_add_confirmed=-1, length=len(payload), payload=payload
+    head, _ = encode_entry(
+        CODEC, ledger_id=7, entry_id=0, last_add_confirmed=-1, length=len(payload), payload=payload
     )
     buffers: tuple[Buffer, ...] = (bytearray(payload), memoryview(payload))
     for ledger_id, buffer in enumerate(buffers, 7):
-        head, _ = CODEC.encode(
-            ledger_id=ledger_id, entry_id=0, last_add_confirmed=-1, length=20000, payload=buffer
+        head, _ = encode_entry(
+            CODEC,
+            ledger_id=ledger_id,
+            entry_id=0,
+            last_add_confirmed=-1,
+            length=20000,
+            payload=buffer,
         )
         entries = [[head, buffer[:7], buffer[7:]]]
         assert await caller.add(AddRun(ledger_id, range(1), entries, KEY)) is Code.OK

@@ -18,6 +18,7 @@ from ledgerlog_spark.transport.port import (
 )
 from ledgerlog_spark.wire.digests import master_key
 from ledgerlog_spark.wire.entry import EntryCodec
+from tests.fixtures.stored_entries import encode_entry
 
 BOOKIE = "bookie-0"
 KEY = master_key(b"secret")
@@ -27,7 +28,8 @@ CODEC = EntryCodec(DigestType.CRC32C)
 def entry(
     ledger_id: int, entry_id: int, payload: bytes = b"payload", last_add_confirmed: int = -1
 ) -> tuple[Any, ...]:
-    return CODEC.encode(
+    return encode_entry(
+        CODEC,
         ledger_id=ledger_id,
         entry_id=entry_id,
         last_add_confirmed=last_add_confirmed,

@@ -13,6 +13,7 @@ from ledgerlog_spark.wire import answers, requests
 from ledgerlog_spark.wire.entry import EntryCodec, decode_entry_header
 from ledgerlog_spark.wire.frames import ChunkPool, FrameSplitter
 from ledgerlog_spark.wire.opcodes import Flag, Opcode, packet_header
+from tests.fixtures.stored_entries import encode_entry
 from tests.unit.wire.golden import records
 from tests.unit.wire.streams import fed
 
@@ -155,8 +156,13 @@ def test_entry_of_another_ledger_or_place_is_refused(
 ) -> None:
     codec = EntryCodec(digest_type)
     stored = b"".join(
-        codec.encode(
-            ledger_id=ledger_id, entry_id=entry_id, last_add_confirmed=-1, length=1, payload=b"x"
+        encode_entry(
+            codec,
+            ledger_id=ledger_id,
+            entry_id=entry_id,
+            last_add_confirmed=-1,
+            length=1,
+            payload=b"x",
         )
     )
     for wrong in ((ledger_id + 1, entry_id), (ledger_id, entry_id + 1), (ledger_id + 1, -1)):
@@ -173,7 +179,8 @@ def test_entry_with_impossible_numbers_is_not_encoded(
     ledger_id: int, entry_id: int, confirmed: int, length: int
 ) -> None:
     with pytest.raises(LocalProtocolError):
-        EntryCodec(DigestType.CRC32C).encode(
+        encode_entry(
+            EntryCodec(DigestType.CRC32C),
             ledger_id=ledger_id,
             entry_id=entry_id,
             last_add_confirmed=confirmed,
@@ -188,7 +195,8 @@ def run_frame(
     codec = EntryCodec(DigestType.CRC32C)
     entries = [
         b"".join(
-            codec.encode(
+            encode_entry(
+                codec,
                 ledger_id=ledger_id,
                 entry_id=entry_id,
                 last_add_confirmed=-1,

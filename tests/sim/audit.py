@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bookie_server.core.requests import StoredBatchRead, StoredRead
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata
 from ledgerlog_spark.protocol.ledger import messages as m
-from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
+from ledgerlog_spark.protocol.ledger.write.writer import ADDING, LedgerWriter
 from ledgerlog_spark.wire.digests import master_key
 from tests.sim.bookie import SETTINGS
 from tests.sim.checker import Checker, Violation, require, write_set
@@ -69,7 +69,7 @@ class Audit:
     def end_writers(self) -> None:
         """A writer that is open when its ledger is sealed hears of it (PROTOCOL.md#V1)."""
         for name, client in list(self.world.clients.items()):
-            if not (isinstance(client.machine, LedgerWriter) and client.machine.is_adding):
+            if not (isinstance(client.machine, LedgerWriter) and client.machine.phase in ADDING):
                 continue
             client.feed(m.CloseRequested())
             ended = self.world.run_until(
@@ -191,7 +191,7 @@ class Audit:
         settled = self.world.run_until(
             lambda: (
                 not writer.is_alive
-                or not machine.is_adding
+                or machine.phase not in ADDING
                 or (
                     checker.last_confirmed == machine.next_entry_id - 1
                     and not machine._pipeline.entries_in_flight
@@ -206,7 +206,7 @@ class Audit:
             f"{checker.last_confirmed} of {machine.next_entry_id - 1} is confirmed after "
             f"{HEALTHY_MS} ms of a healthy cluster",
         )
-        if writer.is_alive and machine.is_adding and not checker.is_deleted:
+        if writer.is_alive and machine.phase in ADDING and not checker.is_deleted:
             self._require_whole_write_sets(writer, checker)
 
     def _require_whole_write_sets(self, writer: SimClient, checker: Checker) -> None:

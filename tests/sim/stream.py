@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.protocol.ledger import messages as m
-from ledgerlog_spark.protocol.ledger.write.writer import WriterPhase
+from ledgerlog_spark.protocol.ledger.write.writer import ADDING, WriterPhase
 from tests.sim.options import LEDGER
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Stream:
     def _step(self) -> None:
         self._is_due = False
         writer, machine = self.writer, self.writer.machine
-        if self.is_over or not writer.is_alive or not machine.is_adding:
+        if self.is_over or not writer.is_alive or machine.phase not in ADDING:
             return
         if writer.is_frozen:
             self._go_on(5_000)
@@ -154,7 +154,7 @@ class Stream:
     def end(self) -> None:
         """What the schedule has for its writer: an early close, or the end of its process."""
         writer = self.writer
-        if not writer.is_alive or not writer.machine.is_adding:
+        if not writer.is_alive or writer.machine.phase not in ADDING:
             return
         if writer.is_frozen:
             self.world.scheduler.call_later(5_000, self.end)

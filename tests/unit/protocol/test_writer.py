@@ -12,7 +12,12 @@ from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum, Versio
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies
-from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter, WriterPhase, WriterSettings
+from ledgerlog_spark.protocol.ledger.write.writer import (
+    ADDING,
+    LedgerWriter,
+    WriterPhase,
+    WriterSettings,
+)
 from ledgerlog_spark.retry import RetryPolicy
 from tests.fixtures.kinds import all_of, of, only
 
@@ -74,7 +79,7 @@ def test_a_fatal_answer_withdraws_everything_as_unknown(code: Code, failure: m.F
         bookie_ids=("b2",),
     )
     assert not one.can_add
-    assert not one.is_adding
+    assert one.phase not in ADDING
 
 
 @pytest.mark.parametrize(

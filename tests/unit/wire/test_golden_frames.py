@@ -10,6 +10,7 @@ from ledgerlog_spark.wire.digests import master_key
 from ledgerlog_spark.wire.entry import EntryCodec
 from ledgerlog_spark.wire.frames import FrameSplitter
 from ledgerlog_spark.wire.opcodes import VERSION, Flag, Opcode, code_of, number_of
+from tests.fixtures.stored_entries import encode_entry
 from tests.unit.wire.golden import parametrized, payload_of, records, same_bytes
 from tests.unit.wire.streams import fed
 
@@ -38,7 +39,8 @@ def test_add_frame_is_encoded_and_decoded_as_apache_does(record: dict[str, Any])
     ledger_id, entry_id = int(record["ledger_id"]), int(record["entry_id"])
     payload = payload_of(record)
     codec = EntryCodec(DigestType[record["digest"]], password)
-    parts = codec.encode(
+    parts = encode_entry(
+        codec,
         ledger_id=ledger_id,
         entry_id=entry_id,
         last_add_confirmed=int(record["last_add_confirmed"]),

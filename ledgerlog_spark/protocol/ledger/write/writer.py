@@ -137,11 +137,6 @@ class LedgerWriter(UpdatingMachine):
         """Whether `AddRequested` is allowed now."""
         return self.phase in ADDING and self._pipeline.can_add
 
-    @property
-    def is_adding(self) -> bool:
-        """Whether adds are possible in this phase, now or when the window has room."""
-        return self.phase in ADDING
-
     def _on_add_requested(self, event: m.AddRequested) -> list[m.Effect]:
         if not self._pipeline.can_add:
             raise LocalProtocolError(
