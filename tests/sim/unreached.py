@@ -124,6 +124,8 @@ REASONS: dict[str, str] = {
     "*/entry_batch.py:EntryBatch.*": "the conveniences of a sequence: test_entry_batch",
     "*/ensemble_change.py:FragmentChange.__call__": FOREIGN,
     "*/fencing.py:Fencing.take_reply": "late answers, and UNAUTHORIZED of a bookie: test_recovery",
+    "*/retry.py:RetryPolicy.spread_ms": "hosts of logs and transports use it: test_retry",
+    "*/retry.py:RetryPolicy.pauses_ms": "hosts of logs and transports use it: test_retry",
     "*/placement.py:choose_ensemble": "the simulated application draws its first ensemble itself",
     "*/recover/reads.py:PresenceBatches.*": "bookies of schedules know batches: test_recovery",
     "*/quorum.py:is_acknowledged": "pipelines of unstriped ledgers count bits themselves",
