@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class LogClient(LedgerClient):
-    """A `LedgerClient` that opens logs too."""
+    """A `LedgerClient` that also opens logs."""
 
     @property
     def logs(self) -> Logs:
@@ -62,30 +62,31 @@ class LogClient(LedgerClient):
         properties: Mapping[str, str] | None = None,
         schema: pa.Schema | None = None,
     ) -> Leader | RecordLog:
-        """Open a log to read, or to append to as its one leader.
+        """Open a log, to read it or to append to it as its only leader.
 
         Args:
-            name: 1 to 200 of letters, digits, `.`, `_` and `-`.
-            lead: Become the leader; an earlier leader can then append nothing more. Without it
-                nothing is changed.
-            create_if_missing: With `lead`, make the log if it does not exist: of records, or with a
-                schema, of rows.
-            properties: Properties of a new log, by option name, such as `rollBytes`; the others
-                have their defaults. An existing log has to have the given properties.
-            schema: With `lead`, the schema of the rows to append. An existing log has to have its
-                columns already; without it the rows have the columns of the log.
+            name: 1 to 200 letters, digits, `.`, `_` and `-`.
+            lead: Become the leader; an earlier leader can then append nothing more. Without `lead`,
+                the log is not changed.
+            create_if_missing: With `lead`, make the log if it does not exist. With a schema it is a
+                log of rows, otherwise a log of records.
+            properties: Properties of a new log, by option name, such as `rollBytes`; all other
+                properties have their defaults. An existing log must have the given properties.
+            schema: With `lead`, the schema of the rows to append. An existing log must already have
+                the columns of the schema. Without a schema, rows have the columns of the log.
 
         Raises:
-            ConfigurationError: A bad name, property or schema, before any I/O. An option is wrong,
-                or the log exists with other properties; nothing was changed.
-            LogNotFoundError: It does not exist, and is not to be made.
+            ConfigurationError: The name, a property or the schema is not valid, which is found
+                before any I/O. Or the log exists with other properties; nothing was changed.
+            LogNotFoundError: The log does not exist, and `create_if_missing` is false.
             MetadataError: There is no cluster at the path of the service URI.
-            LogKindError: With `lead`: a transactional log; with a schema also one of records.
-            SchemaMismatchError: A schema that Spark has no types for, or one that the rows of the
-                log do not have; nothing was changed.
-            LedgerLogError: As of `Leader.open`.
+            LogKindError: With `lead`, the log is transactional. Or a schema was given for a log of
+                records.
+            SchemaMismatchError: Spark has no types for the schema, or the rows of the log do not
+                have the schema; nothing was changed.
+            LedgerLogError: The errors of `Leader.open`.
         """
-        # Imported here: most programs open ledgers, or read logs with Spark.
+        # Imported here because most programs open ledgers, or read logs with Spark.
         from ledgerlog_spark.log.reading.record_log import RecordLog
         from ledgerlog_spark.protocol.log.properties import new_properties
         from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
@@ -135,7 +136,7 @@ def _schema_record(schema: object) -> bytes:
 class BlockingLogClient(BlockingClient):
     """Ledgers and logs of one cluster; safe to use from several threads, and after a fork.
 
-    Every call waits until it is done. `with` closes the client at its end.
+    Every call waits for its result. `with` closes the client at the end of the block.
     """
 
     @property
@@ -176,7 +177,7 @@ class BlockingLogClient(BlockingClient):
         properties: Mapping[str, str] | None = None,
         schema: pa.Schema | None = None,
     ) -> BlockingLeader | BlockingRecordLog:
-        """A log to read, or to append to."""
+        """Returns a log to read, or a leader to append with."""
         thread, client = self._connected()
         assert isinstance(client, LogClient)
         if not lead:

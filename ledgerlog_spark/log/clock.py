@@ -6,5 +6,5 @@ import time
 
 
 def now_ms() -> int:
-    """Wall time, ms since the epoch."""
+    """The wall time in ms since the epoch."""
     return time.time_ns() // 1_000_000

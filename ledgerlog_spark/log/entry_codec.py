@@ -1,7 +1,7 @@
 """Converts records to entries of a leader log, and back (LOGS.md#G10).
 
-The body of an entry is compressed when that makes it smaller by an eighth at least; this pays for
-the decompression. Layout and limits are in `protocol/leader/entry.py`.
+The body of an entry is compressed when this makes it at least an eighth smaller. A smaller saving
+would not be worth the decompression. Layout and limits are in `protocol/leader/entry.py`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.ledger.messages import Payload
 
 COMPRESSED_SIZE_BYTES_MIN = 256
-"""Smaller bodies are not compressed."""
+"""Bodies of entries below this size are not compressed."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedBody:
-    """The body of an entry, whose offset and time are unknown yet.
+    """The body of an entry before the entry has an offset and a time.
 
     `size_bytes` is the size before compression.
     """
@@ -57,7 +57,7 @@ class EncodedBody:
 
 
 def encode_body(records: Sequence[Payload]) -> EncodedBody:
-    """At least one record as the body of an entry, compressed if that is worth it."""
+    """Encode one or more records as the body of an entry, compressed if it becomes small enough."""
     plain = encode_records(records)
     size = len(plain)
     if size >= COMPRESSED_SIZE_BYTES_MIN:
@@ -68,18 +68,18 @@ def encode_body(records: Sequence[Payload]) -> EncodedBody:
 
 
 def decode_entry(entry: Payload) -> tuple[LeaderEntryHeader, list[memoryview]]:
-    """Header and records of an entry; the records are views that keep its body in memory.
+    """Header and records of an entry; the records are views that keep the body in memory.
 
     Raises:
         WireFormatError: The bytes are not an entry of records.
-        MetadataFormatError: A later version of ledgerlog wrote it.
+        MetadataFormatError: A later release of ledgerlog wrote the entry.
     """
     header, body = plain_body(entry)
     return header, split_records(body, header.count)
 
 
 def plain_body(entry: Payload) -> tuple[LeaderEntryHeader, memoryview]:
-    """Header and body of an entry of records, the body without compression; errors likewise."""
+    """Header and uncompressed body of an entry of records. Raises the errors of `decode_entry`."""
     header = decode_entry_header(entry)
     body = memoryview(entry)[HEADER_SIZE_BYTES:]
     if header.codec is LeaderCodec.ARROW:

@@ -1,13 +1,13 @@
-"""Places where a process can be killed or stopped, for tests of the state that this leaves.
+"""Places where a process can be killed or stopped, for tests of the state after a crash.
 
 `reach(name)` is called between two steps that a crash may separate. It does nothing unless
-the environment variable `LEDGERLOG_FAILPOINT` names it when the process starts:
+the environment variable `LEDGERLOG_FAILPOINT` has the name when the process starts:
 
 - `commit.before_multi`: SIGKILL of the own process the first time that the place is reached;
-- `commit.before_multi:3`: the third time;
-- `commit.before_multi:3@FILE`: the third time or later, in the one process that manages to remove
-  `FILE`; all others continue. So one Python worker of many dies, and its replacement does not;
-- `stop:commit.before_multi`: SIGSTOP instead; the process continues there when it is resumed.
+- `commit.before_multi:3`: SIGKILL the third time;
+- `commit.before_multi:3@FILE`: SIGKILL the third time or later, but only in the process that
+  removes `FILE`. So one Python worker of many dies, and its replacement continues;
+- `stop:commit.before_multi`: SIGSTOP instead of SIGKILL. After a SIGCONT the process continues.
 
 Several failpoints, separated by commas, are independent.
 """
@@ -40,12 +40,12 @@ NAMES = {
     "sweep.ledger_sealed": "a ledger that nothing names is sealed, and still there",
     "sweep.ledger_deleted": "a ledger is deleted, and its mark is still there",
 }
-"""Every failpoint, and the state when it is reached."""
+"""Every failpoint, and the state when the process reaches it."""
 
 
 @dataclass(slots=True)
 class _Armed:
-    """A failpoint of this process, and how often it still has to be reached."""
+    """A failpoint of this process, and the number of calls of `reach` until it takes effect."""
 
     name: str
     left: int
@@ -54,9 +54,9 @@ class _Armed:
 
 
 def reach(name: str) -> None:
-    """Returns immediately, unless the environment chose this failpoint: then the process is killed.
+    """Kill or stop the process if the environment names this failpoint; otherwise do nothing.
 
-    A stopped process returns from it after a SIGCONT.
+    In a stopped process, the function returns after a SIGCONT.
     """
     armed = _armed.get(name)
     if armed is None:
@@ -75,7 +75,7 @@ def reach(name: str) -> None:
 
 
 def parse(text: str) -> dict[str, _Armed]:
-    """The failpoints in the variable's value, by name; may be empty."""
+    """The failpoints in the value of the environment variable, by name; may be empty."""
     armed = (_parse_one(one) for one in text.split(",") if text)
     return {one.name: one for one in armed}
 

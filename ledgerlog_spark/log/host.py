@@ -1,7 +1,7 @@
 """Runs the log's machines against a log store: the host of `protocol/log/`.
 
-One request at a time, one reply for each. Errors of the store become outcomes. Any other error ends
-the machine, like a bug.
+The host performs one request at a time, and each request gets one reply. An error of the store
+becomes the outcome of a reply. Any other error ends the machine, because it is a bug.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ _OUTCOMES: tuple[tuple[type[LedgerLogError], MetadataOutcome], ...] = (
     (MetadataUnknownError, MetadataOutcome.UNKNOWN),
 )
 CHANGE_TIMEOUT_MS = 120_000
-"""Limit of a change of a log that a caller waits for, with its turn in the queue."""
+"""Time limit of a change of a log that a caller waits for, with the wait in the queue."""
 
 _RETRIED = {MetadataOutcome.CONFLICT, MetadataOutcome.UNAVAILABLE, MetadataOutcome.UNKNOWN}
 
 
 class LogHost:
-    """Runs the machines of one log, and has what all parts of the log need.
+    """Runs the machines of one log, and has the objects that all parts of the log need.
 
     Attributes:
         ledgers: The client.
         random: Spreads retries.
-        clock: The store's clock, or that of a pass of maintenance.
+        clock: The store's clock, or the clock of a pass of maintenance.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class LogHost:
     ) -> None:
         """A host of one log.
 
-        With `keeps_pages` a page, which never changes, is read once for all machines: for a few
-        machines that run one after the other on nearly the same head.
+        With `keeps_pages` each page is read once for all machines, because pages never change. Use
+        it for a few machines that run one after the other on nearly the same head.
         """
         self.name = name
         self.log_id = log_id
@@ -102,11 +102,11 @@ class LogHost:
         }
 
     async def run(self, machine: LogMachine[R], *, timeout_ms: int | None = None) -> R:
-        """The machine's result, or its error.
+        """Run the machine; returns its result, or raises its error.
 
         Without `timeout_ms` only the limits of the machine apply: each request has a deadline, and
-        the number of attempts is bounded. With it, LogTimeoutError is raised at that limit; a
-        commit may raise CommitUnknownError instead.
+        the number of attempts is limited. After `timeout_ms`, LogTimeoutError is raised; a commit
+        may raise CommitUnknownError instead.
         """
         self.ledgers.check_open()
         seconds = None if timeout_ms is None else timeout_ms / 1e3
@@ -118,7 +118,7 @@ class LogHost:
         return ended.result
 
     async def _steps(self, machine: LogMachine[R], retries: Retries) -> m.Finished[R] | m.Failed:
-        """The result of the machine, after one request at a time."""
+        """Perform one request of the machine after the other, and return the machine's result."""
         (effect,) = machine.start()
         while not isinstance(effect, m.Finished | m.Failed):
             reply = await self._carry_out[type(effect)](effect)
@@ -130,12 +130,12 @@ class LogHost:
         return effect
 
     async def perform(self, effect: m.LogRequest[Any]) -> m.LogReply:
-        """The reply to one request, success or failure, without a pause."""
+        """Perform one request without a pause; returns the reply of a success or a failure."""
         return await self._carry_out[type(effect)](effect)
 
     @contextlib.asynccontextmanager
     async def retries(self) -> AsyncIterator[Retries]:
-        """The retries of one change of the log; leaves the queue at the end."""
+        """The retries of one change of the log. At its end, the writer leaves the queue."""
         retries = Retries(self.store, self.log_id, self.random)
         try:
             yield retries
@@ -169,7 +169,7 @@ class LogHost:
     async def _time(
         self, needed: m.TimeNeeded, outcome: MetadataOutcome
     ) -> tuple[MetadataOutcome, int]:
-        """The store's clock for a reply with that outcome, and the resulting outcome."""
+        """The outcome of a reply that needs the store's time, and that time."""
         if needed is m.TimeNeeded.NONE or outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
             return outcome, 0
         if needed is m.TimeNeeded.RECENT:
@@ -264,7 +264,8 @@ class LogHost:
     ) -> list[tuple[str, Versioned[ProducerRecord], tuple[int, ...]]]:
         found = []
         for app in await self.store.producers.names(self.log_id):
-            # A registration that ends in between makes the write at this record fail.
+            # If a registration ends between these reads, the write at this version of the record
+            # fails.
             producer = await self.store.producers.read(self.log_id, app)
             ids = wanted.intersection(await self.store.producers.registered(self.log_id, app))
             if ids and producer is not None:
@@ -297,9 +298,9 @@ class LogHost:
     async def drop_ledger(self, ledger_id: int, *, may_seal: bool = True) -> bool:
         """Seal and delete a ledger that no version can list any more, then delete its mark.
 
-        It is sealed first, so that a writer that still exists stops. False when it is kept, because
-        it could not be sealed, or is open and `may_seal` is false. After a MetadataUnknownError it
-        may be deleted; a retry is safe.
+        The seal stops a writer that still exists. Returns False when the ledger is kept, because it
+        could not be sealed, or because it is open and `may_seal` is false. After a
+        MetadataUnknownError the ledger may be deleted; a retry is safe.
         """
         try:
             metadata = await self.ledgers.ledger_metadata(ledger_id)

@@ -1,6 +1,7 @@
 """One log of either kind: snapshots, views, jobs, commits (docs/LOGS.md).
 
-All methods are coroutines on the client's event loop; `blocking/` derives the blocking ones.
+All methods are coroutines on the client's event loop; `blocking/` derives the blocking methods
+from them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ R = TypeVar("R")
 def _call_of(
     part: Callable[[Log], A], method: Callable[Concatenate[A, P], R]
 ) -> Callable[Concatenate[Log, P], R]:
-    """The call of a part of a log, as a call of the log."""
+    """Returns a method of `Log` that calls a method of a part of the log."""
 
     @functools.wraps(method)
     def call(log: Log, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -58,14 +59,14 @@ _maintenance: Callable[[Log], LogMaintenance] = attrgetter("maintenance")
 
 
 class Log:
-    """A handle of one log; holds no connection of its own and needs no closing.
+    """A handle of one log. It has no connection of its own and need not be closed.
 
     Attributes:
-        name: The name it was opened under.
-        log_id: Its id; a later log of the same name has another id.
-        host: Runs the machines of this log. Other APIs of the log use it.
-        commits: Its jobs and commits. Other APIs of the log use it.
-        maintenance: Its changes that are not commits. Other APIs of the log use it.
+        name: The name that the log was opened under.
+        log_id: The log's id; a later log of the same name has another id.
+        host: Runs the machines of this log. Other APIs of the log use this object.
+        commits: The log's jobs and commits. Other APIs of the log use this object.
+        maintenance: The log's changes that are not commits. Other APIs of the log use this object.
     """
 
     def __init__(self, host: LogHost) -> None:
@@ -94,26 +95,27 @@ class Log:
     delete = _call_of(_maintenance, LogMaintenance.delete)
 
     async def state(self, *, is_fresh: bool = True) -> LogState:
-        """The present head and schemas.
+        """The present head and schemas of the log.
 
         Args:
-            is_fresh: Without it, as they were at some earlier moment, for one request less.
+            is_fresh: If false, the result may be older, and the call needs one request less.
 
         Raises:
             LogNotFoundError: The log was deleted.
-            LogKindError: It is a leader log.
-            MetadataFormatError: A later ledgerlog wrote it.
+            LogKindError: The log is a leader log.
+            MetadataFormatError: A later release of ledgerlog wrote the log.
         """
         return await self.host.run(StateMachine(self.name, is_fresh=is_fresh))
 
     async def snapshot(self, version: int | None = None) -> LogSnapshot:
-        """One complete version; by default the newest. Errors as of `state`.
+        """One complete version of the log, by default the newest. Raises the errors of `state` too.
 
         A leader log has no versions. Its snapshot ends with the records that are readable now. Each
         open ledger is an item that ends at its last add confirmed.
 
         Raises:
-            VersionNotAvailableError: It never existed, was truncated, or expired; has `oldest`.
+            VersionNotAvailableError: The version never existed, was truncated, or expired. The
+                error has `oldest`.
             EntryUnknownError: Too few bookies of an open ledger answered; retriable.
         """
 
@@ -124,18 +126,19 @@ class Log:
         return await open_ends.while_ledgers_go(taken)
 
     async def history(self) -> tuple[VersionInterval, ...]:
-        """Every retained version, oldest first. Errors as of `state`."""
+        """Every retained version of the log, oldest first. The errors are those of `state`."""
         return await self.host.run(HistoryMachine(self.name))
 
     def watch_end(self, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` on the event loop when the log may have more rows, or others.
+        """Call `on_change` on the event loop when the log may have more rows or other rows.
 
-        It must not block. It is also called after a lost session, when changes may have been
-        missed.
+        `on_change` must not block. It is also called after a lost session, because changes may have
+        been missed.
 
-        Returns a function that ends the watch, which the close of the client ends too. Costs one
-        watch of the head and, in a leader log, one of the record of each open ledger and one of a
-        bookie. Exceptions of `on_change` are reported to the event loop's exception handler.
+        Returns a function that ends the watch. The close of the client ends the watch too. The call
+        watches the log's head. In a leader log, it also watches, for each open ledger, the ledger
+        metadata and one bookie. Exceptions of `on_change` are reported to the event loop's
+        exception handler.
 
         Raises:
             LocalProtocolError: The client is closed.
@@ -143,9 +146,9 @@ class Log:
         return EndWatch(self.host, on_change).cancel
 
     async def floor(self, ledger_id: int) -> int:
-        """The highest listed entry of the ledger, NO_ENTRY when no retained version lists it.
+        """The highest listed entry of a ledger, or NO_ENTRY when no retained version lists it.
 
-        Reads the commits since the ledger was made, a few pages at a time.
+        Reads the commits after the ledger was made, a few pages at a time.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -157,15 +160,15 @@ class Log:
         return (await self.host.run(machine))[ledger_id]
 
     async def seal(self, ledger_id: int, *, password: bytes = b"") -> LedgerMetadata:
-        """Fence, recover and close a ledger of this log, never below what the log lists.
+        """Fence, recover and close a ledger of this log, never below the listed entries.
 
         Args:
             ledger_id: The ledger.
             password: The ledger's password.
 
         Raises:
-            NeedsOperatorError: Not all listed entries could be found. Not closed.
-            LedgerRecoveryError: Too few bookies answered. Not closed.
+            NeedsOperatorError: Not all listed entries were found. The ledger was not closed.
+            LedgerRecoveryError: Too few bookies answered. The ledger was not closed.
         """
         if (await self.host.ledgers.ledger_metadata(ledger_id)).is_closed:
             return await self.host.ledgers.seal(ledger_id, password=password)
@@ -182,19 +185,19 @@ class Log:
         """Become the leader of this log; an earlier leader can append no more.
 
         Args:
-            settings: Linger and backlog of appends.
-            schema: Schema record of the rows to append, which is compared with the log's; None for
-                records, or for rows of the log's own schema.
-            properties: Required properties of the log, by option name; None for any.
+            settings: They have the linger and backlog of appends.
+            schema: Schema record of the rows to append. It is compared with the log's schema. None
+                for records, or for rows of the log's own schema.
+            properties: Required properties of the log, by option name; None requires nothing.
 
         Raises:
-            LogKindError: It is a transactional log, or one of records and not of rows.
+            LogKindError: It is a transactional log, or `schema` is given for a log of records.
             ConfigurationError: The log has other properties; nothing was changed.
-            SchemaMismatchError: Such rows do not fit the log; nothing was changed.
-            LedgerLogError: As of `Leader.open`.
+            SchemaMismatchError: Rows of `schema` do not fit the log; nothing was changed.
+            LedgerLogError: The errors of `Leader.open`.
         """
         state = await self.state()
-        # Imported here: programs of rows have no leader.
+        # Imported here because many programs have no leader.
         from ledgerlog_spark.log.leader.content import content_of
         from ledgerlog_spark.log.leader.leader import Leader
 

@@ -34,11 +34,11 @@ class Logs:
     """The logs of one cluster, on one client.
 
     Attributes:
-        store: The store of the same cluster as the ledgers.
+        store: The log store of the cluster that has the ledgers.
     """
 
     def __init__(self, *, store: LogStore, ledgers: Ledgers, random: Random | None = None) -> None:
-        """Logs of `store`; `random` spreads retries, None makes a generator for each log."""
+        """The logs of `store`. `random` spreads retries; None makes a generator for each log."""
         self.store = store
         self._random = random
         self._ledgers = ledgers
@@ -52,17 +52,17 @@ class Logs:
         kind: LogKind = LogKind.TRANSACTIONAL,
         content: LogContent = LogContent.ROWS,
     ) -> Log:
-        """A new, empty log at version 0; durable on return.
+        """Create an empty log at version 0. The log is durable when this returns.
 
         Args:
-            name: 1 to 200 of letters, digits, `.`, `_` and `-`.
-            schema: Its first schema, as an Arrow schema message; empty for none yet.
-            properties: By option name; the others have their defaults.
-            kind: Kind of its writers: jobs that commit, or one leader at a time.
+            name: 1 to 200 letters, digits, `.`, `_` and `-`.
+            schema: The first schema of the log, as an Arrow schema message; empty for no schema.
+            properties: Properties by option name; all others have their defaults.
+            kind: Kind of the log's writers: jobs that commit, or one leader at a time.
             content: Rows, or records.
 
         Raises:
-            ConfigurationError: A bad name or property; nothing was done.
+            ConfigurationError: The name or a property is not valid; nothing was done.
             LogExistsError: The name is taken.
             SchemaMismatchError: The schema is too large to be stored.
             MetadataUnknownError: The outcome is unknown; open the log, or create it again.
@@ -83,10 +83,10 @@ class Logs:
         return self._log(name, head.log_id)
 
     async def open(self, name: str) -> Log:
-        """The log of that name.
+        """Open the log with the name `name`.
 
         Raises:
-            LogNotFoundError: It does not exist, also after a sync.
+            LogNotFoundError: The log does not exist, which was checked again after a sync.
             MetadataError: There is no cluster at the root.
         """
         check_log_name(name)
@@ -101,12 +101,13 @@ class Logs:
         kind: LogKind = LogKind.TRANSACTIONAL,
         content: LogContent = LogContent.ROWS,
     ) -> Log:
-        """The log of that name, made if it does not exist; durable on return.
+        """Open the log with the name `name`, or create it if it does not exist.
 
-        Arguments as of `create`; they are for a new log only.
+        The log is durable when this returns. The arguments have the same meaning as in `create`.
+        An existing log ignores all of them but the name.
 
         Raises:
-            ConfigurationError: A bad name or property; nothing was done.
+            ConfigurationError: The name or a property is not valid; nothing was done.
             SchemaMismatchError: The schema is too large to be stored.
             MetadataError: There is no cluster at the root, or the store failed.
             MetadataUnknownError: The outcome is unknown; a retry is safe.
@@ -123,11 +124,11 @@ class Logs:
             return await self.open(name)
 
     def open_by_id(self, name: str, log_id: str) -> Log:
-        """The log of that id, without a request to the store: for tasks of a job.
+        """Open the log with the id `log_id` without a request to the store, for tasks of a job.
 
         Args:
-            name: For messages, and for `Log.name`.
-            log_id: As `Log.log_id` has it.
+            name: The name for messages, and for `Log.name`.
+            log_id: The `Log.log_id` of the log.
         """
         return self._log(name, log_id)
 
@@ -135,12 +136,12 @@ class Logs:
         """Names of all logs, sorted.
 
         Raises:
-            MetadataUnavailableError: They could not be read.
+            MetadataUnavailableError: The names could not be read.
         """
         return await self.store.names()
 
     async def now_ms(self) -> int:
-        """An estimate of the store's clock, which dates versions; never ahead of that clock.
+        """An estimate of the store's clock, never ahead of that clock. Versions have its times.
 
         Raises:
             MetadataError: There is no cluster at the root, or the store failed.
@@ -148,9 +149,9 @@ class Logs:
         return await self.store.recent_ms()
 
     def watch_names(self, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` on the event loop when logs were made or deleted, or may have been.
+        """Call `on_change` on the event loop when logs may have been created or deleted.
 
-        It must not block. Returns a function that ends the watch.
+        `on_change` must not block. Returns a function that ends the watch.
         """
         return self.store.watch_names(on_change)
 
@@ -158,30 +159,30 @@ class Logs:
         """Delete a log. Its name is free immediately; its ledgers stay for `deletedRetentionMs`.
 
         Raises:
-            LogNotFoundError: It does not exist.
+            LogNotFoundError: The log does not exist.
         """
         await (await self.open(name)).delete()
 
     async def owner(self, ledger_id: int) -> str | None:
-        """Name of the existing log that may list the ledger, None when there is none.
+        """Name of the existing log that may list the ledger, or None.
 
         Raises:
-            LedgerNotFoundError: No such ledger.
+            LedgerNotFoundError: The ledger does not exist.
         """
         head = await self._head_of_owner(ledger_id)
         return None if head is None else head.name
 
     async def seal(self, ledger_id: int, *, password: bytes = b"") -> LedgerMetadata:
-        """Fence, recover and close any ledger, never below what a log lists of it.
+        """Fence, recover and close any ledger, never below the entries that a log lists.
 
         Args:
             ledger_id: The ledger.
             password: The ledger's password.
 
         Raises:
-            NeedsOperatorError: Not all listed entries could be found. Not closed.
-            LedgerRecoveryError: Too few bookies answered. Not closed.
-            LedgerNotFoundError: No such ledger.
+            NeedsOperatorError: Not all listed entries were found. The ledger was not closed.
+            LedgerRecoveryError: Too few bookies answered. The ledger was not closed.
+            LedgerNotFoundError: The ledger does not exist.
         """
         head = await self._head_of_owner(ledger_id)
         if head is None:
@@ -200,11 +201,11 @@ class Logs:
     def sweeper(
         self, *, memory: SweepMemory | None = None, clock: PassClock | None = None
     ) -> Sweeper:
-        """Deletes everything that no version of any log lists.
+        """A sweeper, which deletes everything that no version of any log lists.
 
         Args:
-            memory: Findings of earlier passes, which save requests; None for none.
-            clock: The store's clock of the pass; None reads it from the store.
+            memory: Findings of earlier passes, which save requests; None if there are no findings.
+            clock: The clock of the pass; None reads the store's clock.
         """
         return Sweeper(
             store=self.store,
@@ -221,7 +222,7 @@ class Logs:
 
 
 def logs_of(client: LedgerClient) -> Logs:
-    """The logs of the cluster that `client` is connected to; ends with the client."""
+    """The logs of the cluster that `client` is connected to, usable until the client is closed."""
     if client.services.logs is None:
         raise ConfigurationError(
             "this client supports ledgers only: connect with ledgerlog_spark.connect"

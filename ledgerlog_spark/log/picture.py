@@ -1,4 +1,4 @@
-"""A log as a picture for notebooks: fragments across bookies over entries."""
+"""Draws a log as a picture for notebooks: the fragments of its entries on each bookie."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 COLOURS = ("#2a9d8f", "#457b9d", "#8d6a9f", "#bc8034", "#5f7f4e", "#3d6b8c")
 GONE_COLOUR = "#d62828"
 LEDGERS_MAX = 200
-"""Maximum number of ledgers in the picture; the newest ones of a longer log."""
+"""Maximum number of ledgers in the picture. Of a longer log, the newest ledgers are drawn."""
 
 _WIDTH, _ROW, _GAP, _TOP, _BAR_MIN = 900, 26, 6, 40, 2.0
 _CHARACTER = 7.5
@@ -39,7 +39,7 @@ _HEAD = (
 class PicturedLedger:
     """What the picture shows of one ledger.
 
-    A deleted ledger has no fragments. `entries` counts up to the last listed one.
+    A deleted ledger has no fragments. `entries` counts the entries up to the last listed entry.
     """
 
     ledger_id: int
@@ -63,7 +63,7 @@ class Picture:
 
 
 async def picture_of(log: Log, client: LedgerClient, *, gone: Collection[str] = ()) -> Picture:
-    """The newest version of a log: one line for each bookie, with the entries of all ledgers.
+    """Draw the newest version of a log: one line for each bookie, with the entries of all ledgers.
 
     A bar in the colour of the fragment shows where a bookie has entries. Bookies that are not
     registered, and those in `gone`, are hatched in red.
@@ -96,7 +96,7 @@ def drawn(
 ) -> str:
     """The picture as SVG.
 
-    Ledgers come oldest first. Bookies in `gone` do not exist any more.
+    The oldest ledger is first. Bookies in `gone` do not exist any more.
     """
     left = 20 + _CHARACTER * max([len(bookie) for bookie in bookies] + [6])
     height = _TOP + len(bookies) * _ROW + 26
@@ -122,7 +122,7 @@ def _strips(
     gone: Collection[str],
     left: float,
 ) -> Iterator[str]:
-    """The bars of all ledgers side by side; the width is the number of entries."""
+    """The bars of all ledgers side by side; the width of a bar shows the number of entries."""
     entries = max(1, sum(ledger.entries for ledger in ledgers))
     room = max(10.0, _WIDTH - left - 4 - _GAP * len(ledgers))
     x = left

@@ -1,4 +1,4 @@
-"""The parts of a ledger client that `log/` needs; `LedgerClient` and its handles have them."""
+"""Interfaces that `log/` needs from a ledger client. `LedgerClient` and its handles have them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Appends(Protocol):
     """Queue of a leader's entries before they are sent; implemented by `AppendQueue`."""
 
     def add(self, payload: bytes | bytearray | memoryview, waiter: Waiter, /) -> None:
-        """Append one payload; the waiter, or the listener, receives the result."""
+        """Append one payload; `waiter`, or the listener of the queue, receives the result."""
 
     def send_now(self) -> None:
-        """Send added payloads, as far as window and linger allow."""
+        """Send the added payloads, as far as the window and the linger allow."""
 
 
 class LedgerWriterHandle(Protocol):
@@ -39,10 +39,10 @@ class LedgerWriterHandle(Protocol):
 
     @property
     def is_writable(self) -> bool:
-        """No failure so far, and no close."""
+        """Whether the ledger has not failed and was not closed."""
 
     def append_async(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
-        """A future of the entry's id, in order."""
+        """Append one payload; returns a future of the entry's id. Futures complete in order."""
 
     async def close(self) -> LedgerMetadata:
         """Close the ledger after the last append; may be retried after a retriable error."""
@@ -56,7 +56,7 @@ class Follower(Protocol):
 
     @property
     def error(self) -> LedgerLogError | None:
-        """The error that ended it, None at a ledger's end and before."""
+        """The error that ended the follower; None while it follows, and at the ledger's end."""
 
     def cancel(self) -> None:
         """Stop following."""
@@ -71,20 +71,20 @@ class LedgerReaderHandle(Protocol):
 
     @property
     def last_add_confirmed(self) -> int:
-        """Last entry known to be acknowledged, NO_ENTRY if none; the last entry if closed."""
+        """The last entry known to be acknowledged, or NO_ENTRY; of a closed ledger the last one."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether its end is final."""
+        """Whether the end of the ledger is final."""
 
     def follow(self, on_change: Callable[[], None], *, entries_size_bytes_max: int = 0) -> Follower:
-        """Keep both up to date, calling back after each change, until cancelled."""
+        """Update `last_add_confirmed` and `is_closed`, and call back after each change."""
 
     def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Any]:
-        """Entries of the range from the follower's last update, without gaps; may be none."""
+        """Entries of the range that the follower's last update had, without gaps; may be empty."""
 
     async def refresh(self) -> int:
-        """Update both once."""
+        """Update `last_add_confirmed` and `is_closed` once."""
 
     def read_batches(
         self,
@@ -94,9 +94,9 @@ class LedgerReaderHandle(Protocol):
         is_listed: bool = False,
         place: ReadPlace | None = None,
     ) -> AsyncGenerator[Sequence[Any], None]:
-        """Entries in order, in batches; with `is_listed` whatever the last add confirmed is.
+        """Entries in order, in batches. With `is_listed`, the last add confirmed is not checked.
 
-        With `place`, the limit of its room for all its readers applies.
+        With `place`, the memory limit of its room applies to all readers of the room together.
         """
 
     async def aclose(self) -> None:
@@ -115,14 +115,14 @@ class Ledgers(Protocol):
         listener: AppendListener | None = None,
         on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> LedgerWriterHandle:
-        """A new ledger, its record made by `create`; `ledger_id` from `new_ledger_ids`, once.
+        """A new ledger. `create` makes its metadata.
 
-        `on_failed` gets the reason when the handle accepts no more appends without being closed,
-        with or without pending appends.
+        `ledger_id` comes from `new_ledger_ids` and is used once. `on_failed` gets the reason when
+        the handle fails and accepts no more appends, even if no append is pending.
         """
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        """Rising ids that are never used twice."""
+        """Rising ledger ids that are never used twice."""
 
     async def open_ledger(
         self,
@@ -132,27 +132,27 @@ class Ledgers(Protocol):
         is_listed: bool = False,
         may_be_outdated: bool = False,
     ) -> LedgerReaderHandle:
-        """A handle for reading; with `is_listed` no bookie is queried for the last add confirmed.
+        """A handle to read a ledger. With `is_listed`, no bookie is queried for the LAC.
 
-        With `may_be_outdated`, its metadata may have been read some time ago.
+        With `may_be_outdated`, the ledger metadata may have been read some time ago.
         """
 
     async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
-        """The present metadata."""
+        """The present metadata of a ledger."""
 
     async def seal(
         self, ledger_id: int, *, password: bytes = b"", floor_entry_id: int = -1
     ) -> LedgerMetadata:
-        """Fence, recover and close."""
+        """Fence, recover and close a ledger."""
 
     async def delete_ledger(self, ledger_id: int) -> None:
-        """Delete the record."""
+        """Delete the metadata of a ledger."""
 
     def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
-        """Call `on_closed` when the client is closed, until the callable returned is called."""
+        """Call `on_closed` when the client is closed. The returned function cancels this."""
 
     def ends_first(self, user: EndsFirst) -> None:
-        """Close `user` before the client is closed, unless nothing else refers to it then."""
+        """Close `user` before the client is closed. The client does not keep `user` in memory."""
 
     def check_open(self) -> None:
         """Raise `LocalProtocolError` if the client was closed."""
@@ -163,4 +163,4 @@ class Ledgers(Protocol):
     async def entry_copies(
         self, ledger_id: int, metadata: LedgerMetadata, entry_id: int
     ) -> Mapping[str, Code]:
-        """The answer of each bookie of the entry's write set about the entry."""
+        """For each bookie of the entry's write set, its answer about the entry."""

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.ledger.messages import Payload
 
 RECORD_SIZE_BYTES_MAX = PAYLOAD_SIZE_BYTES_MAX - HEADER_SIZE_BYTES - 4
-"""Largest record, a little less than 5 MiB."""
+"""Size of the largest record, a little less than 5 MiB."""
 
 
 class Record(NamedTuple):
     """One record of a leader log.
 
     Attributes:
-        offset: Dense, never reused.
+        offset: Offset of the record. Offsets have no gaps and are never reused.
         value: The appended bytes.
-        append_time_ms: When its leader accepted it, by the store's clock, ms since the epoch; never
-            falls from one record to the next.
-        ledger_id: The ledger that stores it.
-        entry_id: The entry that stores it, with others.
+        append_time_ms: When the leader accepted the record, by the store's clock, in ms since the
+            epoch. A later record never has an earlier time.
+        ledger_id: The ledger that stores the record.
+        entry_id: The entry that stores the record, together with other records.
         log_id: Id of the log.
     """
 
@@ -57,16 +57,16 @@ class RecordEntry(NamedTuple):
 
 
 class Positions(Sequence[Position]):
-    """Positions of the records of one `append_many` (LOGS.md#H2); made on access.
+    """Positions of the records of one `append_many` (LOGS.md#H2). A position is made on access.
 
     Attributes:
-        offsets: Offsets of all of them.
+        offsets: Offsets of all these records.
     """
 
     __slots__ = ("_entries", "_firsts", "_log_id", "offsets")
 
     def __init__(self, log_id: str, offsets: range, entries: Iterable[RecordEntry]) -> None:
-        """Positions at `offsets`, which are dense; `entries` in rising order hold them."""
+        """The positions of `offsets`, which have no gaps. `entries` are in rising order."""
         self.offsets = offsets
         self._log_id = log_id
         self._entries = tuple(entries)
@@ -95,7 +95,7 @@ class Positions(Sequence[Position]):
 
 
 def offset_of(place: object, log_id: str, log: str) -> int:
-    """The offset of a place that a caller gave."""
+    """The offset of `place`, a position or an offset that a caller gave."""
     if isinstance(place, Position):
         if place.log_id != log_id:
             raise ConfigurationError(
@@ -114,18 +114,21 @@ def offset_of(place: object, log_id: str, log: str) -> int:
 
 
 def checked_records(records: Iterable[Payload]) -> list[Payload]:
-    """Records with immutable bytes; errors as of `checked_record`, or it is no list."""
+    """Records with immutable bytes.
+
+    Raises the errors of `checked_record`, and LocalProtocolError if `records` is one record.
+    """
     check_several(records, "a record")
     listed = list(records)
     if set(map(type, listed)) <= {bytes}:
         longest = max(map(len, listed), default=0)
         if longest <= RECORD_SIZE_BYTES_MAX:
-            return listed  # a tenth of the cost of checking each
+            return listed  # this costs a tenth of checking each record
     return [checked_record(record) for record in listed]
 
 
 def checked_record(record: object) -> Payload:
-    """A record with immutable bytes; see `checked_payload`."""
+    """A record with immutable bytes. Raises the errors of `checked_payload`."""
     return checked_payload(record, what="a record", size_bytes_max=RECORD_SIZE_BYTES_MAX)
 
 
@@ -140,7 +143,7 @@ def check_leader_log(log: str, kind: LogKind) -> None:
 
 
 def check_holds(log: str, kind: LogKind, content: LogContent, wanted: LogContent) -> None:
-    """Raise LogKindError unless this is a leader log of that content."""
+    """Raise LogKindError unless this is a leader log with the content `wanted`."""
     check_leader_log(log, kind)
     if content is not wanted:
         how = "read and tail" if content is LogContent.RECORDS else "read_rows and tail_rows"

@@ -1,12 +1,13 @@
-"""When a machine of a log retries: immediately, after a pause, or in its turn (LOGS.md#K15).
+"""Decides when a machine of a log retries: immediately, after a pause or a queue (LOGS.md#K15).
 
-A conflict means that another writer succeeded. After the first conflict there is a pause of about
-the time of an attempt. From the second one on the writer waits in the log's queue, which gives each
-commit the head for itself. Its requests are then a fixed number, however many writers wait. The
-queue protects nothing. A writer that gets no turn in time, or cannot join, pauses and competes.
+A conflict means that another writer succeeded. After the first conflict the writer pauses for about
+the time of an attempt. After the second conflict the writer waits in the log's queue, where one
+writer commits at a time. The number of requests of a writer then does not depend on the number of
+waiting writers. The queue protects no data. A writer that cannot join it, or waits too long, pauses
+and tries again without it.
 
-The first in the queue loses only to new writers, each of which tries twice before it joins. So for
-every failed attempt there is a successful commit.
+The first writer in the queue loses only to new writers, and a new writer joins the queue after two
+conflicts. So for every failed attempt there is a successful commit.
 """
 
 from __future__ import annotations
@@ -33,30 +34,30 @@ OUTAGE_PAUSE_MS_FIRST = 10
 """The longest pause after the first request that the store did not answer."""
 
 QUEUE_FROM_CONFLICTS = 2
-"""Number of conflicts over the head after which a writer waits for its turn."""
+"""Number of conflicts over the head after which a writer waits in the queue."""
 
 TURN_CONFLICTS_MAX = 10
-"""Conflicts of the first in the queue that cause no pause."""
+"""Number of conflicts of the first writer in the queue that cause no pause."""
 
 TURN_MS = 2_000
 """If the first writer in the queue does not change for this time, others remove it."""
 
 LEAVE_MS_MAX = 1_000
-"""Time limit for leaving the queue: after a change has ended, it does not wait for an outage."""
+"""Time limit for leaving the queue, so that a finished change does not wait for an outage."""
 
 WAIT_MS_MAX = 60_000
-"""Limit of the whole wait for a turn; then the writer competes."""
+"""Time limit of the wait in the queue. After it, the writer tries again without the queue."""
 
 
 class _OverdueError(Exception):
-    """The wait for a turn took too long."""
+    """The wait in the queue took too long."""
 
 
 class Retries:
-    """The retries of one machine: its number of failures, and its place in the queue."""
+    """The retries of one machine: the number of its failures, and its place in the queue."""
 
     def __init__(self, store: LogStore, log_id: str, random: Random) -> None:
-        """Starts without a failure; sends no request. `random` spreads the pauses."""
+        """Retries of a machine without a failure yet. `random` spreads the pauses."""
         self._queue = store.queue(log_id)
         self._random = random
         self._began = asyncio.get_running_loop().time()
@@ -68,7 +69,8 @@ class Retries:
     async def after(self, outcome: MetadataOutcome, *, is_of_head: bool) -> None:
         """Wait until a retry makes sense.
 
-        `outcome` is that of the failed request, which `is_of_head` if it changes the log's head.
+        `outcome` is the outcome of the failed request. With `is_of_head`, the request changes the
+        log's head.
         """
         if outcome is not MetadataOutcome.CONFLICT:
             self._outages += 1
@@ -84,10 +86,10 @@ class Retries:
         self._began = loop.time()
 
     async def end(self) -> None:
-        """Leave the queue if the writer is in it, so that others do not wait for it."""
+        """Leave the queue if the writer is in it, so that others do not wait for this writer."""
         name, self._name = self._name, None
         if name is not None:
-            # Otherwise others remove it, or the session ends.
+            # After an error, other writers remove this member, or its session ends.
             with contextlib.suppress(LedgerLogError, _OverdueError):
                 async with Deadline(LEAVE_MS_MAX / 1e3, _OverdueError):
                     await self._queue.leave(name)
@@ -104,16 +106,16 @@ class Retries:
             await self._sleep(attempt_ms, max(beyond, 1))
 
     async def _wait_for_turn(self) -> None:
-        """Wait until all earlier members are gone; idle members are removed.
+        """Wait until all earlier members have left the queue; remove idle members.
 
-        The member after n others waits n times TURN_MS for the first of them. If that one still
-        exists then, those in between did not remove it, so they are idle too.
+        A member with n members before it waits n times TURN_MS for the first member. If the first
+        member still exists then, the members between did not remove it, so they are idle too.
         """
         self._name = await self._queue.join(f"{self._random.getrandbits(64):016x}")
         while True:
             members = list(await self._queue.members())
             if self._name not in members:
-                self._name = None  # others removed it, or the session was replaced
+                self._name = None  # others removed this member, or the session was replaced
                 return
             before = members[: members.index(self._name)]
             if not before:
