@@ -4,9 +4,9 @@
   Python worker.
 - `options`: parsed options. `cluster`: the client of the cluster.
 - `scan`: batch reads. `write`: batch writes. `stream`: the streaming source and sink.
-- `schemas`: Spark's types and the log's. `case_rule`: Spark's rule for names.
+- `schemas`: the schema that a scan shows. `case_rule`: Spark's rule for the case of names.
 """
 
 from ledgerlog_spark.datasource.worker import hide_broken_pipes
 
-hide_broken_pipes()  # a worker that serves a part of this source imports the package
+hide_broken_pipes()  # each Python worker that executes a part of this source imports the package

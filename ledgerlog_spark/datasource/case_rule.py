@@ -1,7 +1,7 @@
-"""Spark's rule for names, `spark.sql.caseSensitive`, and columns that no log has.
+"""Checks that logs have the columns of a scan, by Spark's rule `spark.sql.caseSensitive`.
 
 Spark shows its settings to tasks but not to the planner. So planning accepts names in any case,
-and a task of a case-sensitive query fails on a name that the log has in another case.
+and a task of a case-sensitive query fails if the log has a name only in another case.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CASE_SETTING = "spark.sql.caseSensitive"
 
 
 def task_ignores_case() -> bool:
-    """Whether the query of this task treats names in another case as the same names."""
+    """Whether names that differ only in case are the same name in the query of this task."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -33,10 +33,9 @@ def task_ignores_case() -> bool:
 def reject_unknown_columns(
     schema: pa.Schema, logs: Iterable[LogSnapshot], *, include_metadata: bool
 ) -> None:
-    """Raise unless each column and field of a scan exists in some log, in any case.
+    """Raise an error if a column or field of a scan exists in no log. The case is ignored.
 
-    A log without columns may get any column. If the logs include one without columns, every name is
-    accepted.
+    A log without columns may get any column, so with such a log every name is accepted.
     """
     known: dict[str, str] = dict.fromkeys(METADATA_COLUMNS, "") if include_metadata else {}
     columns: dict[str, None] = {}
@@ -65,7 +64,7 @@ def reject_unknown_columns(
 
 
 def reject_unknown_raw_columns(schema: pa.Schema) -> None:
-    """The same for a ledger that is read entry by entry."""
+    """Raise an error if a column does not exist in a scan of a ledger's entries."""
     for name in schema.names:
         if name.lower() not in RAW_COLUMNS:
             raise SchemaMismatchError(
@@ -78,7 +77,7 @@ def reject_unknown_raw_columns(schema: pa.Schema) -> None:
 
 
 def _paths(fields: Iterable[pa.Field], prefix: str) -> Iterator[str]:
-    """Names of fields at every depth, in the form that errors use."""
+    """Yield the names of all fields, also of nested fields, in the form that errors use."""
     for field in fields:
         path = f"{prefix}{field.name}"
         yield path

@@ -1,6 +1,6 @@
-"""One client for each cluster and process, kept for later tasks of the same Python worker.
+"""Keeps one client for each cluster in a process, for later tasks of the same Python worker.
 
-A reader, writer or task gets the client here once, when Spark calls it, and passes it on.
+A reader, writer or task gets the client here once, when Spark calls it, and passes the client on.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ _lock = threading.Lock()
 
 
 def client_of(uri: str) -> BlockingLogClient:
-    """The process's client of the cluster at `uri`, connected on first use."""
+    """This process's client of the cluster at `uri`. The first call connects the client."""
     from ledgerlog_spark.composition import connect
 
     with _lock:
         client = _clients.get(uri)
         if client is not None and client.is_orphaned():
-            # The kernel of a notebook outlives the clusters that it starts at one address.
+            # A notebook can start several clusters, one after another, at the same address.
             client.close()
             client = None
         if client is None:
             client = _clients[uri] = connect(uri)
-            # Spark collects garbage after every task; the modules that are imported now never
-            # become garbage.
+            # Spark collects garbage after every task. The modules that are imported now never
+            # become garbage, so they are excluded.
             gc.freeze()
         return client
 
 
 def logs_at(uri: str) -> BlockingLogs:
-    """The logs of the cluster at `uri`; errors as of `client_of`."""
+    """The logs of the cluster at `uri`. Raises the errors of `client_of`."""
     return client_of(uri).logs
 
 
 def password_in(file: str | None) -> bytes:
-    """The password in the file of the option `passwordFile`; empty without a file."""
+    """The password in the file that the option `passwordFile` names; empty without that option."""
     return password_from_file(
         file,
         lambda finding: ConfigurationError(

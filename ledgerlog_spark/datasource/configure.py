@@ -1,4 +1,4 @@
-"""`ledgerlog_spark.configure`: the settings that let Spark find the source, and make it fast."""
+"""`ledgerlog_spark.configure` sets what Spark needs to find the source and to run it fast."""
 
 from __future__ import annotations
 
@@ -19,38 +19,40 @@ Configured = TypeVar("Configured")
 _logger = logging.getLogger("ledgerlog_spark")
 
 RUN_TIME = {
-    # Below the largest value, Spark computes the size of a batch for every row: writes take
-    # 2.7 times as long (measured).
+    # With a smaller value than the largest one, Spark computes the size of a batch after every
+    # row, and writes take 2.7 times as long (measured).
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 AT_START = {
-    # 40 ms less for each task than a socket over loopback (measured).
+    # Each task takes 40 ms less than with a socket over loopback (measured).
     "spark.python.unix.domain.socket.enabled": "true",
 }
 CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 FILE_CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
-"""For checkpoints in local files. The default class starts the processes `readlink` and `chmod` for
-every file: 40 % of the cost of a small micro-batch (measured: 73 ms become 21 ms)."""
+"""The class for checkpoints in local files. Spark's default class starts the processes `readlink`
+and `chmod` for every file, which takes 40 % of the time of a small micro-batch (measured: 73 ms
+become 21 ms)."""
 
 PYTHON_VARIABLE = "PYSPARK_PYTHON"
 REGISTRATION_LOGGER = "org.apache.spark.sql.execution.datasources.DataSourceManager"
 
 
 def configure(spark: Configured, metadata_service_uri: str | None = None) -> Configured:
-    """The same builder or session, set up for `format("ledger")`.
+    """Set up a builder or a session for `format("ledger")`, and return it.
 
-    A builder, before its session starts, accepts all settings. A session accepts the run-time
-    settings and the service URI; settings that need a start are reported in a log line. A session
-    of Spark Connect accepts the same; its server needs ledgerlog in its Python, and has to reach
-    the cluster under that URI.
+    A builder accepts all settings before its session starts. A session accepts the run-time
+    settings and the service URI. A log line reports the settings that only a new session can get.
+    A session of Spark Connect accepts the same settings as another session. Its server needs
+    ledgerlog in its Python, and must reach the cluster at the service URI.
 
     Args:
         spark: `SparkSession.builder` or a `SparkSession`, also of Spark Connect.
-        metadata_service_uri: The URI for sources without the option. None takes the environment
-            variable `LEDGERLOG_METADATA_SERVICE_URI` of this process, which `local_cluster()` sets.
+        metadata_service_uri: The service URI for reads and writes without the option. With None,
+            the environment variable `LEDGERLOG_METADATA_SERVICE_URI` of this process gives the
+            URI. `local_cluster()` sets this variable.
 
     Raises:
         ConfigurationError: `spark` is neither a builder nor a session.
@@ -60,7 +62,7 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
     if isinstance(spark, SparkSession.Builder):
         _configure_builder(spark, metadata_service_uri)
     elif _is_of_connect(spark, "SparkSession.Builder"):
-        # The other settings of a builder are used only when the server starts, which is over.
+        # Other settings take effect only when the server starts, and the server runs already.
         for key, value in RUN_TIME.items():
             spark.config(key, value)  # type: ignore[attr-defined]
     elif _is_of_connect(spark, "SparkSession"):
@@ -136,15 +138,16 @@ def _register(session: Any, uri: str | None, *, parallelism: int) -> None:
 
 
 def _is_of_connect(spark: Any, name: str) -> bool:
-    """Whether it is an object of that class of Spark Connect; imports the class only if it is."""
+    """Whether `spark` is an object of the class `name` of Spark Connect. It imports no class."""
     module = sys.modules.get("pyspark.sql.connect.session")
     return module is not None and isinstance(spark, attrgetter(name)(module))
 
 
 def _expect_replacement(session: SparkSession) -> None:
-    """Suppress Spark's warning that this source replaces the one that Spark finds by itself.
+    """Suppress Spark's warning that this source replaces the source that Spark finds by itself.
 
-    Spark warns at every registration and at the start of every stream; nothing else logs there.
+    Spark warns at every registration and at the start of every stream. The logger writes nothing
+    else.
     """
     try:
         jvm = session.sparkContext._jvm  # noqa: SLF001 - no public function returns this logger
@@ -155,9 +158,9 @@ def _expect_replacement(session: SparkSession) -> None:
 
 
 def _has_local_files(session: SparkSession) -> bool:
-    """Whether paths without a scheme are local files, and Spark has the class for them.
+    """Whether paths without a scheme are local files, and Spark has the class `FILE_CHECKPOINTS`.
 
-    False where the class has another name.
+    In some releases of Spark the class has another name. The result is then False.
     """
     context = session.sparkContext
     file_system = context._jsc.hadoopConfiguration().get("fs.defaultFS")  # noqa: SLF001

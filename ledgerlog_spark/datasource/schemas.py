@@ -1,4 +1,4 @@
-"""The schema that a scan shows: the log's columns or some, and metadata columns."""
+"""The schema that a scan shows: all or some columns of the log, and metadata columns."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ RAW_COLUMNS = {"ledger_id": "long", "entry_id": "long", "payload": "binary"}
 
 
 def records_schema() -> bytes:
-    """The schema record that a log of records would have: one column of bytes."""
+    """The encoded schema of a log of records: one column of bytes."""
     return encode_schema(RECORDS_SCHEMA)
 
 
 def with_records_schema(snapshot: LogSnapshot) -> LogSnapshot:
-    """The snapshot, of a log of records with the schema that its records are shown in."""
+    """The snapshot. For a log of records, it gets the schema that scans of the records show."""
     if snapshot.content is not LogContent.RECORDS:
         return snapshot
     ids = {item.schema_id for item in snapshot.items} | {snapshot.interval.schema_id}
@@ -44,7 +44,7 @@ def scan_schema(
 ) -> str:
     """The schema of a scan, as JSON.
 
-    `logs` has the name and schema record of each log; None for a log without rows.
+    `logs` has the name and the encoded schema of each log. A log without rows has None instead.
     """
     schemas = [(name, spark_schema(stored)) for name, stored in logs if stored is not None]
     if not schemas:
@@ -73,7 +73,7 @@ def scan_schema(
 
 
 def raw_schema(columns: Sequence[str] | None = None) -> str:
-    """The schema of a ledger read entry by entry, as JSON; `columns` is the option."""
+    """The schema of a scan of a ledger's entries, as JSON. `columns` is the value of the option."""
     fields = _pick([_field(name, kind) for name, kind in RAW_COLUMNS.items()], columns)
     return type_text({"type": "struct", "fields": fields})
 

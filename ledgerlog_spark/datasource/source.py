@@ -1,6 +1,7 @@
 """`format("ledger")`: the schemas, readers and writers for Spark.
 
-Every look-up of a Python source imports it, so it imports pyspark and nothing else that is heavy.
+Spark imports this module when it looks up any Python source. So the module imports pyspark, and no
+other heavy package.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ _NAMES_WHAT_TO_READ = frozenset({"path", "paths", "log", "logs", "logpattern", "
 
 
 class LedgerDataSource(DataSource):
-    """Reads and writes logs; reads raw ledgers.
+    """Reads and writes logs, and reads single ledgers entry by entry.
 
     Attributes:
-        configured_service_uri: Set by `configure(spark)` for its session, otherwise None.
-        configured_parallelism: Tasks that the session runs concurrently, determined by
-            `configure(spark)`; otherwise 1.
+        configured_service_uri: The service URI that `configure(spark)` set for the session; None
+            without that call.
+        configured_parallelism: Number of tasks that the session can run at the same time, set by
+            `configure(spark)`; 1 without that call.
     """
 
     configured_service_uri: ClassVar[str | None] = None
@@ -42,7 +44,7 @@ class LedgerDataSource(DataSource):
         return "ledger"
 
     def schema(self) -> StructType:
-        """The columns of the log's newest or chosen version, or of a ledger's entries."""
+        """The columns of a log in its newest or selected version, or of a ledger's entries."""
         from pyspark.sql.types import StructType
 
         from ledgerlog_spark.datasource.cluster import logs_at
@@ -62,7 +64,7 @@ class LedgerDataSource(DataSource):
             else:
                 schema_json = planning.schema_of(logs_at(uri), read)
         except VersionNotAvailableError as error:
-            # Spark makes the same call for streams, which have no version.
+            # Spark calls this method for streams too, and a stream cannot select a version.
             named = "timestampAsOf" if "timestamp_as_of" in options.given else "versionAsOf"
             raise VersionNotAvailableError(
                 f'{error.message.rstrip(".")}. With spark.readStream leave "{named}" out.',
@@ -72,7 +74,7 @@ class LedgerDataSource(DataSource):
         return StructType.fromJson(struct)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch reader of a snapshot that is fixed when it is planned."""
+        """Return a batch reader. The snapshot that it reads is fixed when the scan is planned."""
         from ledgerlog_spark.datasource.scan.raw_reader import RawReader
         from ledgerlog_spark.datasource.scan.reader import BatchReader
 
@@ -85,9 +87,9 @@ class LedgerDataSource(DataSource):
         return BatchReader(uri, read, rows, parallelism=self.configured_parallelism)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        """A streaming reader; with invalid options, its first use raises their error.
+        """Return a streaming reader. If options are invalid, its first call raises the error.
 
-        Spark 4.3 hides an error that is raised here: it raises an UnboundLocalError instead.
+        In Spark 4.3 an error raised here would become an UnboundLocalError.
         """
         from ledgerlog_spark.datasource.stream.reader import FailedStreamReader, LedgerStreamReader
         from ledgerlog_spark.errors import LedgerLogError
@@ -104,7 +106,7 @@ class LedgerDataSource(DataSource):
             return FailedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch writer of one commit."""
+        """Return the batch writer of one commit."""
         from ledgerlog_spark.datasource.write.writer import BatchWriter
 
         return BatchWriter(*self._of_write(schema, overwrite=overwrite), overwrite=overwrite)
@@ -112,14 +114,14 @@ class LedgerDataSource(DataSource):
     def streamWriter(  # noqa: N802 (Spark's name)
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        """A writer of one micro-batch; Spark creates another one to commit it."""
+        """Return the writer of one micro-batch. Spark creates another writer for the commit."""
         from ledgerlog_spark.datasource.stream.writer import StreamWriter
 
         of_write = self._of_write(schema, overwrite=overwrite, streams=True)
         return StreamWriter(*of_write, overwrite=overwrite)
 
     def _with_table_options(self, schema: StructType) -> dict[str, str]:
-        """The given options, and those of the table if none of them names a log or ledger."""
+        """The given options. If they name no log and no ledger, the table's options are added."""
         from ledgerlog_spark.datasource.options.sql_table import table_options_in
 
         given = dict(self.options)
@@ -130,7 +132,7 @@ class LedgerDataSource(DataSource):
     def _of_write(
         self, schema: StructType, *, overwrite: bool, streams: bool = False
     ) -> tuple[str, SourceOptions, str]:
-        """Service URI, options and rows of a write; the schema of its rows names no log."""
+        """Service URI, options and schema of a write. The schema never names the log."""
         from ledgerlog_spark.datasource.options.sql_table import check_target
 
         given = dict(self.options)

@@ -1,8 +1,8 @@
-"""Changes one thing in a Python worker of Spark: it hides the traceback of broken pipes.
+"""Hides the tracebacks of broken pipes in Python workers of Spark.
 
 A query that ends before its tasks, such as `show()` or `limit(1)`, closes the sockets of workers
-that still write. Idle workers end in the same way after a minute. PySpark's daemon prints the
-BrokenPipeError of each to the driver's terminal, although nothing failed.
+that still write. Idle workers end in the same way after a minute. PySpark's daemon prints a
+BrokenPipeError for each of these workers to the driver's terminal, although nothing failed.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ DAEMON = "pyspark.daemon"
 
 
 class _WithoutBrokenPipes:
-    """The module `traceback` as PySpark's daemon uses it."""
+    """Replaces the module `traceback` in PySpark's daemon."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(traceback, name)
 
     def print_exc(self) -> None:
-        """Print the current exception, unless the reader of this worker's rows has ended."""
+        """Print the current exception, but not a broken pipe: the reader of the rows has ended."""
         if not isinstance(sys.exception(), BrokenPipeError):
             traceback.print_exc()
 
 
 def hide_broken_pipes() -> None:
-    """Acts only in a worker that PySpark's daemon forked, and only once."""
+    """Replace `traceback` in a worker that PySpark's daemon forked. Change nothing elsewhere."""
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
     if spec is not None and spec.name == DAEMON and getattr(main, "traceback", None) is traceback:

@@ -1,7 +1,7 @@
-"""The start and the end of a read: words, row numbers, JSON by log, and times.
+"""Parses the options for the start and the end of a read, and computes offsets from them.
 
-Pure: computes offsets from the options' values and a log's record. Offsets are half-open: the
-start is the first row read, the end is the first row not read.
+Such an option is a word, a row number, JSON with a value for each log, or a time. All functions
+are pure. A read includes the row at the start and excludes the row at the end.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from ledgerlog_spark.protocol.log.properties import check_log_name
 from ledgerlog_spark.protocol.log.state.records import VersionInterval
 
 Offsets = Mapping[str, int] | str
-"""A word for all logs, or numbers by log name, "*" for those that are not named."""
+"""A word for all logs, or numbers by log name. The name "*" means all logs that are not named."""
 
 EARLIEST, LATEST = "earliest", "latest"
 EARLIEST_NUMBER, LATEST_NUMBER = -2, -1
-"""The two words as numbers, as Kafka's users write them in JSON."""
+"""The numbers that mean the two words in JSON, as in Kafka's options."""
 
 ERROR, GO_TO_LATEST = "error", "latest"
-"""Values of `startingOffsetsByTimestampStrategy`: the behaviour if every row is older."""
+"""Values of `startingOffsetsByTimestampStrategy`: what a read does if every row is older."""
 
 INT64_MAX = (1 << 63) - 1
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_offsets(option: str, value: str) -> Offsets:
-    """The value of `startingOffsets` or `endingOffsets`."""
+    """Parse the value of `startingOffsets` or `endingOffsets`."""
     lowered = value.strip().lower()
     if lowered in {EARLIEST, LATEST}:
         return lowered
@@ -62,9 +62,10 @@ def parse_offsets(option: str, value: str) -> Offsets:
 
 
 def parse_moment(value: str) -> int:
-    """Milliseconds since the epoch; a time relative to now is negative.
+    """Parse a time to milliseconds since 1970. A time relative to now becomes a negative number.
 
-    Takes milliseconds, ISO 8601 (UTC unless it names a zone), and `-10m` with ms, s, m, h or d.
+    Accepts milliseconds, ISO 8601 (UTC if no zone is given), and a time before now such as `-10m`,
+    with the unit ms, s, m, h or d.
     """
     stripped = value.strip()
     if re.fullmatch(r"\d{1,16}", stripped):
@@ -84,7 +85,7 @@ def parse_moment(value: str) -> int:
 
 
 def parse_duration(value: str) -> int:
-    """Milliseconds: a whole number, alone or followed by ms, s, m, h or d."""
+    """Parse a duration to milliseconds: a whole number, alone or followed by ms, s, m, h or d."""
     match = re.fullmatch(r"(\d{1,12})\s*(ms|s|m|h|d)?", value.strip().lower())
     if match is None:
         raise ValueError("a duration such as 500ms, 30s, 15m, 2h or 1d")
@@ -92,15 +93,15 @@ def parse_duration(value: str) -> int:
 
 
 def absolute_ms(moment: int, now_ms: int) -> int:
-    """Converts a result of `parse_moment` to milliseconds since the epoch."""
+    """Convert a result of `parse_moment` to milliseconds since 1970."""
     return moment if moment >= 0 else max(0, now_ms + moment)
 
 
 def offset_for(offsets: Offsets, log: str, *, start: int, end: int, default: str) -> int:
-    """The offset that the option's value means for one log.
+    """The offset that the option's value `offsets` gives for one log.
 
-    `start` and `end` are the values of the words. `default` is the word for logs that the JSON does
-    not name.
+    `start` and `end` are the offsets of the words `earliest` and `latest`. `default` is the word
+    for logs that the JSON does not name.
     """
     if not isinstance(offsets, str):
         given = offsets.get(log, offsets.get("*"))
@@ -111,12 +112,12 @@ def offset_for(offsets: Offsets, log: str, *, start: int, end: int, default: str
 
 
 def offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int | None:
-    """Offset of the first row committed at `moment_ms` or later, None when there is none yet.
+    """Offset of the first row committed at `moment_ms` or later; None if no such row exists yet.
 
     Args:
-        history: Retained versions, rising. Rows of the oldest one may have been committed before
-            it: they count as committed with it.
-        moment_ms: Milliseconds since the epoch.
+        history: The retained versions, in rising order. Some rows of the oldest version may have
+            been committed earlier. They count as committed with the oldest version.
+        moment_ms: Milliseconds since 1970.
     """
     start = history[-1].start_offset
     before: VersionInterval | None = None
@@ -133,7 +134,7 @@ def offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int | None:
 def start_or_else(
     log: str, found: int | None, *, end_offset: int, newest_ms: int, strategy: str
 ) -> int:
-    """The offset `found`, or the result of the strategy when every row is older."""
+    """The offset `found`. If `found` is None because every row is older, apply the strategy."""
     if found is not None:
         return found
     if strategy == GO_TO_LATEST:
@@ -164,9 +165,10 @@ def checked_offset(
     version: int | None,
     fail_on_data_loss: bool,
 ) -> int:
-    """The offset if a read can begin or end there, or the first row if the options allow it.
+    """Return the offset if a read can begin or end at it, and raise an error otherwise.
 
-    `start` and `end` are those of the version that is read; a leader log has no version.
+    If the row at the offset no longer exists and `fail_on_data_loss` is False, return `start`.
+    `start` and `end` are the limits of the version that is read. A leader log has no version.
     """
     read = f"log {log!r}" if version is None else f"version {version} of log {log!r}"
     if offset > end:

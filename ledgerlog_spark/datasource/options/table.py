@@ -1,4 +1,4 @@
-"""Parts of the declaration of an option, and names that are accepted or proposed beside options."""
+"""The type of an option, parsers of values, and other names that are accepted or proposed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.protocol.log.properties import check_log_name, option_of
 
 FAIL, CONTINUE = "fail", "continue"
-"""What a stream does when rows that it reads are overwritten."""
+"""Values of `onOverwrite`: what a stream does when rows that it reads are overwritten."""
 
 
 class Use(Enum):
-    """The use of an option. Other uses accept it too, so that one view serves reads and writes.
+    """The purpose of an option. Most options are also accepted where they have no effect.
 
-    An option that would change their meaning is refused: a stream refuses options of batch reads
-    alone, and a write refuses options that choose the rows of a read.
+    So one view serves reads and writes. Options that would change what a statement does are
+    refused: a stream refuses options that are only for batch reads, and a write refuses options
+    that select the rows of a read.
     """
 
     BOTH = "read and write"
@@ -32,14 +33,14 @@ class Use(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option, declared beside a field of `SourceOptions`, which gives its name and default.
+    """One option, declared at a field of `SourceOptions`. The field gives its name and default.
 
     Attributes:
         attribute: Name of the field.
-        use: Its purpose.
+        use: The purpose of the option.
         parse: Converts text to the value; raises ValueError with the valid values.
         unit: Unit of the value; may be empty.
-        default: The value when it is not given.
+        default: The value when the option is not given.
     """
 
     use: Use
@@ -51,11 +52,11 @@ class Option:
 
     @property
     def name(self) -> str:
-        """The name as users spell it; Spark passes any case."""
+        """The name as users write it. Spark passes names in any case."""
         return option_of(self.attribute)
 
     def value_of(self, text: str) -> Any:
-        """The parsed value."""
+        """Parse the text that the user gave."""
         try:
             return self.parse(text)
         except ValueError as error:
@@ -65,14 +66,14 @@ class Option:
 
 
 def text(value: str) -> str:
-    """Any text but an empty one."""
+    """Parse a text that is not empty."""
     if not value:
         raise ValueError("a text that is not empty")
     return value
 
 
 def log_name(value: str) -> str:
-    """A log's name."""
+    """Parse the name of a log."""
     try:
         return check_log_name(value)
     except ConfigurationError:
@@ -82,12 +83,12 @@ def log_name(value: str) -> str:
 
 
 def log_names(value: str) -> tuple[str, ...]:
-    """Names of logs, separated by commas, without duplicates."""
+    """Parse names of logs, separated by commas. Duplicates are dropped."""
     return tuple(dict.fromkeys(log_name(name.strip()) for name in value.split(",")))
 
 
 def pattern(value: str) -> str:
-    """A regular expression."""
+    """Parse a regular expression."""
     try:
         re.compile(value)
     except re.error as error:
@@ -96,7 +97,7 @@ def pattern(value: str) -> str:
 
 
 def names(value: str) -> tuple[str, ...]:
-    """Names separated by commas."""
+    """Parse names separated by commas."""
     parts = tuple(part.strip() for part in value.split(","))
     if not all(parts):
         raise ValueError("names separated by commas")
@@ -104,7 +105,7 @@ def names(value: str) -> tuple[str, ...]:
 
 
 def boolean(value: str) -> bool:
-    """True or false, in any case."""
+    """Parse true or false, in any case."""
     lowered = value.strip().lower()
     if lowered not in {"true", "false"}:
         raise ValueError("true or false")
@@ -112,7 +113,7 @@ def boolean(value: str) -> bool:
 
 
 def choice(*values: str) -> Callable[[str], str]:
-    """One of `values`, in any case."""
+    """Return a parser that accepts the given values, in any case."""
 
     def parse(value: str) -> str:
         for known in values:
@@ -124,7 +125,7 @@ def choice(*values: str) -> Callable[[str], str]:
 
 
 def whole_number(least: int = 0, most: int = INT64_MAX) -> Callable[[str], int]:
-    """A whole number, both limits inclusive."""
+    """Return a parser of whole numbers from `least` to `most`, both included."""
 
     def parse(value: str) -> int:
         try:
@@ -139,7 +140,10 @@ def whole_number(least: int = 0, most: int = INT64_MAX) -> Callable[[str], int]:
 
 
 def size_bytes(least: int, most: int = INT64_MAX) -> Callable[[str], int]:
-    """Bytes: a whole number, alone or followed by k, m or g; both limits inclusive."""
+    """Return a parser of sizes in bytes: a whole number, alone or followed by k, m or g.
+
+    The size must be from `least` to `most`, both included.
+    """
     units = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
     def parse(value: str) -> int:
@@ -157,13 +161,13 @@ SELECTS_ROWS = frozenset(
      "starting_timestamp", "ending_timestamp", "version_as_of", "timestamp_as_of",
      "include_metadata"}
 )  # fmt: skip
-"""Fields of the options that choose which rows and columns of which logs a read shows."""
+"""Fields of the options that select the logs, rows and columns that a read shows."""
 
 ALIASES = {
     "maxoffsetspertrigger": "maxRowsPerTrigger",
     "minoffsetspertrigger": "minRowsPerTrigger",
 }
-"""Other names of options, in lower case: offsets are rows."""
+"""Other accepted names of options, in lower case. They say offsets instead of rows."""
 
 SPARKS_OWN = frozenset({"path", "paths", "checkpointlocation", "queryname"})
 """Keys that Spark itself adds or reads; `path` names a log."""
@@ -172,7 +176,7 @@ SPARKS_TABLE_PROPERTIES = frozenset(
     {"collation", "comment", "external", "is_managed_location", "location", "owner", "provider",
      "table_type"}
 )  # fmt: skip
-"""What Spark's catalog adds to the options of a table."""
+"""Keys that Spark's catalog adds to the options of a table."""
 
 TABLE_OPTION_PREFIX = "option."
 """Spark's catalog repeats a table's options with this prefix."""
@@ -211,4 +215,4 @@ NEAREST = {
     "zookeeper": "metadataServiceUri",
     "zookeeper.connect": "metadataServiceUri",
 }
-"""Names of the same options in other sources, first of all Kafka's."""
+"""Names of options in other sources, mainly Kafka, and the option that an error proposes."""

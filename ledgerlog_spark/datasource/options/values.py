@@ -1,4 +1,4 @@
-"""Checked values of options: an unknown or wrong option is an error before any I/O."""
+"""Parses and checks options. An unknown option or a wrong value is an error before any I/O."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ class LogSelection:
     """Logs by name or by pattern.
 
     Attributes:
-        names: The named logs; they have to exist.
-        pattern: A regular expression that matches the whole name; None where logs are named. Logs
-            that match it may be created later, or never.
+        names: The named logs. They have to exist.
+        pattern: A regular expression for the whole name; None if logs are named. Logs that match
+            the pattern may be created later, or never.
     """
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
 
     def among(self, existing: Iterable[str]) -> tuple[str, ...]:
-        """The selected names; with a pattern, only those that exist."""
+        """The selected names. With a pattern, only names of existing logs are selected."""
         if self.pattern is None:
             return self.names
         return tuple(name for name in existing if name in self)
@@ -83,25 +83,25 @@ _TABLE_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """All options of one `load`, `save` or table, parsed; times are ms since the epoch.
+    """The parsed options of one `load`, `save` or table. Times are in ms since 1970.
 
     Attributes:
-        given: Fields of the options that were given.
+        given: Names of the fields that the user set by an option.
     """
 
     # fmt: off
     log: Annotated[str | None, Option(Use.BOTH, log_name,
-        "name of the log; load(name) and save(name) also set it")] = None
+        "name of the log, as in load(name) and save(name)")] = None
     logs: Annotated[tuple[str, ...] | None, Option(Use.READ, log_names,
         "names of several logs, separated by commas")] = None
     log_pattern: Annotated[str | None, Option(Use.READ, pattern,
-        "regular expression; reads all logs whose whole name matches")] = None
+        "regular expression; reads all logs with a whole name that matches")] = None
     ledger_id: Annotated[int | None, Option(Use.BATCH, whole_number(0),
         "id of one ledger, which is read entry by entry")] = None
     metadata_service_uri: Annotated[str | None, Option(Use.BOTH, text,
         "URI of the cluster, such as zk://host:2181/ledgers")] = None
     password_file: Annotated[str | None, Option(Use.BOTH, text,
-        "file with the password of the ledgers, of 1 to 1,024 bytes")] = None
+        "file with the password of the ledgers (1 to 1,024 bytes)")] = None
     strict_options: Annotated[bool, Option(Use.BOTH, boolean,
         "false: an unknown option is a warning instead of an error")] = True
     engine: Annotated[str, Option(Use.BOTH, choice("auto", "jvm", "python"),
@@ -110,70 +110,75 @@ class SourceOptions:
         "names of the columns to read, in this order")] = None
     starting_offsets: Annotated[Offsets, Option(
         Use.READ, partial(parse_offsets, "startingOffsets"),
-        "first row: earliest, latest (the default of streams), a number, or JSON for each "
-        "log", "rows")] = EARLIEST
+        "first row: earliest, latest (the default of streams), a row number, or JSON with a value "
+        "for each log", "rows")] = EARLIEST
     ending_offsets: Annotated[Offsets, Option(
         Use.BATCH, partial(parse_offsets, "endingOffsets"),
-        "offset after the last row; forms as of startingOffsets", "rows")] = LATEST
+        "offset after the last row (same forms as startingOffsets)", "rows")] = LATEST
     starting_timestamp: Annotated[int | None, Option(Use.READ, parse_moment,
-        "first row that was committed at this time or later: ms since 1970, ISO 8601 (UTC by "
-        "default), or -10m")] = None
+        "reads rows that were committed at this time or later: ms since 1970, ISO 8601 (UTC by "
+        "default), or a time before now such as -10m")] = None
     ending_timestamp: Annotated[int | None, Option(Use.BATCH, parse_moment,
-        "only rows that were committed before this time; forms as of startingTimestamp")] = None
+        "reads rows that were committed before this time (same forms as startingTimestamp)",
+        )] = None
     starting_offsets_by_timestamp_strategy: Annotated[str, Option(
         Use.READ, choice(ERROR, GO_TO_LATEST),
-        "behaviour when no row is as late as startingTimestamp")] = ERROR
+        "what to do when all rows are older than startingTimestamp")] = ERROR
     version_as_of: Annotated[int | None, Option(Use.BATCH, whole_number(0),
         "number of the version to read")] = None
     timestamp_as_of: Annotated[int | None, Option(Use.BATCH, parse_moment,
-        "reads the version that was the newest at this time; forms as of startingTimestamp")] = None
+        "reads the version that was the newest at this time (same forms as startingTimestamp)",
+        )] = None
     fail_on_data_loss: Annotated[bool, Option(Use.READ, boolean,
         "false: skip rows that no longer exist")] = True
     on_overwrite: Annotated[str, Option(Use.STREAM, choice(FAIL, CONTINUE),
-        "continue: continue to read when the log is overwritten")] = FAIL
+        "when the log is overwritten: fail ends the query, continue keeps reading")] = FAIL
     max_rows_per_trigger: Annotated[int | None, Option(Use.STREAM, whole_number(1),
-        "maximum of a micro-batch; also as maxOffsetsPerTrigger", "rows")] = None
+        "maximum number of rows in a micro-batch; also named maxOffsetsPerTrigger",
+        "rows")] = None
     max_bytes_per_trigger: Annotated[int, Option(Use.STREAM, size_bytes(1),
-        "approximate maximum of a micro-batch, as stored; at least one entry is read",
+        "approximate maximum size of a micro-batch, as stored; at least one entry is read",
         "bytes")] = 1 << 30
     min_rows_per_trigger: Annotated[int | None, Option(Use.STREAM, whole_number(1),
-        "minimum of a micro-batch; also as minOffsetsPerTrigger", "rows")] = None
+        "minimum number of rows in a micro-batch; also named minOffsetsPerTrigger",
+        "rows")] = None
     max_trigger_delay: Annotated[int, Option(Use.STREAM, parse_duration,
-        "maximum time to wait for minRowsPerTrigger; also as 15m", "ms")] = 900_000
+        "maximum time to wait for minRowsPerTrigger rows; also with a unit, as 15m",
+        "ms")] = 900_000
     include_metadata: Annotated[bool, Option(Use.READ, boolean,
         "adds the columns _log, _ledger, _entry, _offset, _append_time")] = False
     max_bytes_per_partition: Annotated[int, Option(Use.READ, size_bytes(1),
-        "maximum of one task", "bytes")] = 128 << 20
+        "maximum size of the input of one task", "bytes")] = 128 << 20
     min_partitions: Annotated[int | None, Option(Use.READ, whole_number(1, 1_000_000),
-        "minimum number of tasks; defaults to the number that can run concurrently, of 4 MiB "
-        "or more each")] = None
+        "minimum number of tasks; by default, as many as can run concurrently, each with 4 MiB "
+        "or more")] = None
     max_records_per_partition: Annotated[int | None, Option(Use.READ, whole_number(1),
-        "maximum of one task, rounded up to whole entries", "rows")] = None
+        "maximum number of rows of one task, rounded up to whole entries", "rows")] = None
     create_if_missing: Annotated[bool, Option(Use.WRITE, boolean,
         "creates the log if it does not exist")] = True
     ensemble_size: Annotated[int | None, Option(Use.WRITE, whole_number(1, 1024),
-        "bookies of a ledger, for a new log; 3 by default", "bookies")] = None
+        "number of bookies of a ledger, for a new log; 3 by default", "bookies")] = None
     write_quorum: Annotated[int | None, Option(Use.WRITE, whole_number(1, 1024),
-        "copies of an entry, for a new log; 3 by default, or all of a smaller ensemble",
-        "bookies")] = None
+        "number of copies of an entry, for a new log; 3 by default, or the ensemble size if it is "
+        "smaller", "bookies")] = None
     ack_quorum: Annotated[int | None, Option(Use.WRITE, whole_number(1, 1024),
-        "copies before an entry is acknowledged, for a new log; 2 by default, or all of a "
-        "smaller write quorum", "bookies")] = None
+        "number of copies before an entry is acknowledged, for a new log; 2 by default, or the "
+        "write quorum if it is smaller", "bookies")] = None
     digest_type: Annotated[str | None, Option(Use.WRITE, choice("CRC32C", "CRC32", "HMAC", "DUMMY"),
         "digest of entries, for a new log; CRC32C by default")] = None
     txn_app_id: Annotated[str | None, Option(Use.WRITE, text,
         "application ID; with txnVersion it makes the write idempotent")] = None
     txn_version: Annotated[int | None, Option(Use.WRITE, whole_number(0),
-        "number of the write; it must rise with each write of a txnAppId")] = None
+        "number of the write; must increase with each write of the same txnAppId")] = None
     merge_schema: Annotated[bool, Option(Use.WRITE, boolean, "adds new columns to the log")] = False
     overwrite_schema: Annotated[bool, Option(Use.WRITE, boolean,
         "an overwrite also replaces the columns of the log")] = False
     overwrite_if_changed: Annotated[bool, Option(Use.WRITE, boolean,
-        "an overwrite also replaces commits that other jobs made meanwhile")] = False
+        "an overwrite also replaces rows that other jobs committed after it began")] = False
     retention_ms: Annotated[int | None, Option(Use.WRITE, whole_number(1),
         "maximum age of rows, for a new log; no limit by default", "ms")] = None
     retention_bytes: Annotated[int | None, Option(Use.WRITE, size_bytes(1),
-        "maximum size, for a new log; no limit by default", "bytes")] = None
+        "maximum size of all rows, for a new log; no limit by default", "bytes")] = None
     version_retention_ms: Annotated[int | None, Option(Use.WRITE, whole_number(1),
         "time to keep old versions, for a new log; 7 days by default", "ms")] = None
     deleted_retention_ms: Annotated[int | None, Option(Use.WRITE, whole_number(1),
@@ -184,7 +189,7 @@ class SourceOptions:
     txn_retention_ms: Annotated[int | None, Option(Use.WRITE, whole_number(1),
         "time to remember application IDs, for a new log; 30 days by default", "ms")] = None
     target_entry_bytes: Annotated[int, Option(Use.WRITE, size_bytes(4096, 4 << 20),
-        "approximate size of an entry, encoded", "bytes")] = 1 << 20
+        "approximate size of an encoded entry", "bytes")] = 1 << 20
     compression: Annotated[str, Option(Use.WRITE, choice("zstd", "lz4", "none"),
         "compression of entries")] = "zstd"
     # fmt: on
@@ -192,7 +197,7 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
-        """Check every option: unknown keys and wrong values are errors."""
+        """Parse and check all options. Unknown options and wrong values are errors."""
         lowered = {key.lower(): value for key, value in options.items()}
         strict = BY_LOWER_NAME["strictoptions"]
         is_strict = strict.value_of(lowered.get("strictoptions", "true"))
@@ -220,7 +225,7 @@ class SourceOptions:
 
     @property
     def target(self) -> str:
-        """The log that is written."""
+        """The name of the log that is written."""
         assert self.log is not None, "the options of a write are checked"
         return self.log
 
@@ -265,7 +270,7 @@ class SourceOptions:
         return self
 
     def for_stream(self) -> SourceOptions:
-        """The options, checked for a streaming read, which by default begins at the end."""
+        """The options, checked for a streaming read. By default it begins at the end of the log."""
         for option in TABLE:
             if option.use is Use.BATCH and option.attribute in self.given:
                 raise ConfigurationError(
@@ -298,7 +303,7 @@ class SourceOptions:
         return self
 
     def check_mode(self, *, overwrite: bool) -> None:
-        """Raise unless the options fit a write that replaces rows, or one that appends them."""
+        """Raise an error if the options do not fit the mode of the write: overwrite or append."""
         for name, is_set in (
             ("overwriteSchema", self.overwrite_schema),
             ("overwriteIfChanged", self.overwrite_if_changed),
@@ -354,7 +359,7 @@ BY_LOWER_NAME = {option.name.lower(): option for option in TABLE}
 
 
 def _reject_backward_times(start: int | None, end: int | None) -> None:
-    """Check the order of two times of one kind, absolute or relative to now."""
+    """Raise an error if `end` is before `start`. Absolute and relative times are not compared."""
     if start is None or end is None or (start < 0) != (end < 0) or start <= end:
         return
     raise ConfigurationError(
@@ -365,20 +370,20 @@ def _reject_backward_times(start: int | None, end: int | None) -> None:
 
 
 def is_sparks_own(key: str, *, is_table: bool) -> bool:
-    """Whether Spark itself adds the key (in lower case), so that it is not a user's error."""
+    """Whether Spark itself adds `key` (in lower case). Such a key is not an error of the user."""
     of_table = key in SPARKS_TABLE_PROPERTIES or key.startswith(TABLE_OPTION_PREFIX)
     return key in SPARKS_OWN or (is_table and of_table)
 
 
 def _is_of_table(lowered: Mapping[str, str]) -> bool:
-    """Whether Spark's catalog passes the options: only in a statement that makes a table."""
+    """Whether Spark's catalog passes the options. It does so only to make a table."""
     return "provider" in lowered
 
 
 def table_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that a table keeps: those of this source and the log's name, in lower case.
+    """The options that a table keeps, in lower case: those of this source and the log's name.
 
-    Empty when no table is created: options of `load` must not be stored with its rows.
+    The result is empty when no table is made, because `save` must not store options with its rows.
     """
     lowered = {key.lower(): value for key, value in options.items()}
     if not _is_of_table(lowered):
@@ -416,7 +421,10 @@ def _report_unknown(key: str, *, is_strict: bool) -> None:
 
 
 def _name_log_by_path(lowered: Mapping[str, str], values: dict[str, Any]) -> None:
-    """`load("x")` arrives as `path`, `load(["x", "y"])` as a JSON list in `paths`."""
+    """Set the option `log` or `logs` from the path that Spark passes.
+
+    Spark passes `load("x")` as `path`, and `load(["x", "y"])` as a JSON list in `paths`.
+    """
     path, paths = lowered.get("path"), lowered.get("paths")
     if path is None and paths is not None:
         path = ",".join(_json_names(paths))

@@ -1,5 +1,5 @@
 """Batch writes.
 
-- `writer`: the interface to Spark. `job`: on the driver: the log, its schema, the commit.
-- `task`: in tasks: batches to entries of ledgers.
+- `writer`: the interface to Spark. `job`: begins the job of a write, on the driver.
+- `task`: writes batches as entries of ledgers, in tasks.
 """

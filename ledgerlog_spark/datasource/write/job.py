@@ -1,4 +1,4 @@
-"""The driver's part of a write: the log, its schema, the job, the commit."""
+"""Begins the job of a write on the driver: opens the log, and checks its schema and properties."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ BEGIN_ATTEMPTS_MAX = 10
 def begin_job(
     client: BlockingLogClient, options: SourceOptions, schema_json: str, *, overwrite: bool
 ) -> Job:
-    """Begin the job of one write; make the log if it does not exist.
+    """Begin the job of one write. Create the log if it does not exist.
 
     Raises:
-        LogNotFoundError: No such log, and `createIfMissing` is false.
-        LogKindError: A leader appends to the log.
+        LogNotFoundError: The log does not exist, and `createIfMissing` is false.
+        LogKindError: The log is a leader log.
         SchemaMismatchError: Rows of this schema cannot be stored in the log.
-        ConfigurationError: The options contradict the existing log.
+        ConfigurationError: The options differ from the properties of the existing log.
         UnauthorizedError: The log has another password.
-        NotEnoughBookiesError: Fewer writable bookies than the log's ensemble; names both numbers.
+        NotEnoughBookiesError: The cluster has fewer writable bookies than the log's ensemble. The
+            message has both numbers.
     """
     schema = stored_schema(storable(schema_json))
     password = password_in(options.password_file)
@@ -57,9 +58,9 @@ def begin_job(
             overwrite_if_changed=options.overwrite_if_changed,
             password=password,
         )
-        # The commit checks changes after `begin`. Changes shortly before it are detected here. A
-        # first commit may keep the id of the schema. So the rule still holds that the job's rows
-        # may have any columns.
+        # The commit detects changes after `begin`. The check here detects changes shortly before
+        # `begin`. The first commit may keep the id of the schema, so the check also compares
+        # whether the log has a commit.
         is_of_first = (job.planned_version == 0) == (state.head.version == 0)
         if job.base_schema_id == state.head.schema_id and is_of_first:
             if not job.is_replay:
@@ -72,9 +73,10 @@ def begin_job(
 
 
 def opened(client: BlockingLogClient, options: SourceOptions, schema: bytes) -> BlockingLog:
-    """The log, created with the schema of the rows if it does not exist, even without rows.
+    """Open the log. If it does not exist, create it with the schema of the rows.
 
-    It is not made when its ledgers could not be made. Errors as of `begin_job`.
+    The log is created even for a write without rows, but not if the cluster has too few bookies
+    for its ledgers. Raises the errors of `begin_job`.
     """
     logs = client.logs
     try:
@@ -91,17 +93,17 @@ def opened(client: BlockingLogClient, options: SourceOptions, schema: bytes) -> 
 
 
 def check_bookies(client: BlockingLogClient, properties: LogProperties) -> None:
-    """Raise `NotEnoughBookiesError` unless a ledger of these properties can be made."""
+    """Raise `NotEnoughBookiesError` if the cluster has too few bookies for a ledger of the log."""
     client.run(lambda inner: inner.check_bookies(properties.quorum))
 
 
 def schema_after(
     state: LogState, schema_json: str, options: SourceOptions, *, overwrite: bool
 ) -> bytes:
-    """The log's schema after this write, byte for byte the current one when nothing is added.
+    """The log's schema after this write. If the write adds no column, its bytes do not change.
 
-    Returns the schema of the rows alone if the log has no other rows. This is so before the first
-    commit, even if a failed write created the log with another schema, and with `overwriteSchema`.
+    Before the first commit and with `overwriteSchema`, the log has no other rows. Then the result
+    is the schema of the rows alone, even if a failed write created the log with another schema.
     """
     current = state.schema
     replaces = overwrite and options.overwrite_schema
@@ -125,14 +127,14 @@ _PROPERTIES = (
     "retention_bytes", "version_retention_ms", "deleted_retention_ms", "staging_ttl_ms",
     "txn_retention_ms",
 )  # fmt: skip
-"""Properties of a log that a write may set, by their names in `SourceOptions`."""
+"""Names in `SourceOptions` of the properties that a write sets for a new log."""
 
 
 def _properties(options: SourceOptions) -> dict[str, str]:
-    """The properties in the options, by name, with the quorums that follow from E.
+    """The properties that the options set, by name.
 
-    For a smaller ensemble than the default, all three are smaller: `ensembleSize` 1 alone means
-    one copy.
+    With `ensembleSize`, quorums that are not given are never larger than the ensemble. So
+    `ensembleSize` 1 alone means one copy.
     """
     requested = {
         option_of(name): str(value)
@@ -149,7 +151,7 @@ def _properties(options: SourceOptions) -> dict[str, str]:
 
 
 def check_head(options: SourceOptions, head: LogHead) -> None:
-    """Raise when options differ from the properties that the log was made with."""
+    """Raise an error for a leader log, or if the options differ from the log's properties."""
     if head.kind is not LogKind.TRANSACTIONAL:
         raise LogKindError(
             f"log {options.target!r} is a {head.kind.name.lower()} log: write to it through its "

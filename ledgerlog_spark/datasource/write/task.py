@@ -1,4 +1,4 @@
-"""The task's part of a write: batches to entries of ledgers of its own."""
+"""Writes the batches of one task attempt as entries, into ledgers of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.blocking.logs import BlockingRangeWriter
 
 MOVES_MAX = 10
-"""Number of ledgers that an attempt may lose to recoveries of other clients before it fails."""
+"""Number of ledgers that other clients may recover during an attempt before the attempt fails."""
 
 _logger = logging.getLogger(__name__)
 
@@ -34,11 +34,11 @@ def stage_ranges(
     target_entry_bytes: int,
     ignores_case: bool = True,
 ) -> tuple[StagedRange, ...]:
-    """Write the rows of one task attempt; creates no ledger if there are no rows.
+    """Write the rows of one task attempt. Without rows, no ledger is created.
 
-    The entries are on their ack quorums when this returns. `open_range` is called again when a
-    range is full, or its ledger was fenced. `schema` is the job's schema message. `ignores_case`
-    False fails on a column that the log has only in another case.
+    The entries are on their ack quorums when this function returns. `open_range` is called again
+    when a range is full or its ledger was fenced. `schema` is the encoded schema of the job. If
+    `ignores_case` is False, a column that the log has only in another case is an error.
     """
     new_splitter = partial(
         EntrySplitter,
@@ -57,7 +57,7 @@ def stage_ranges(
 
 
 class _Ranges:
-    """The ranges of one attempt, one open at a time."""
+    """Writes the ranges of one task attempt, one after another."""
 
     def __init__(
         self,
@@ -120,9 +120,10 @@ class _Ranges:
             return
 
     def _move(self, error: Exception, entries: Iterator[EncodedEntry]) -> None:
-        """Keep the acknowledged entries of a fenced ledger, write the rest elsewhere.
+        """Keep the acknowledged entries of a fenced ledger, and write the rest to a new ledger.
 
-        LOGS.md#K12. The rest is encoded again: an entry contains its first row in its range.
+        LOGS.md#K12. The rest is encoded again, because an entry contains the number of its first
+        row in its range.
         """
         self._moves += 1
         if self._moves > MOVES_MAX:

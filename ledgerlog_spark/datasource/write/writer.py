@@ -1,4 +1,4 @@
-"""The batch writer that Spark sees: one job, its tasks' ranges, one commit."""
+"""The batch writer that Spark calls: one job, the ranges of its tasks, and one commit."""
 
 from __future__ import annotations
 
@@ -21,31 +21,32 @@ _logger = logging.getLogger(__name__)
 
 
 class StagedRanges(WriterCommitMessage):
-    """The ranges that one task attempt wrote, each in its own ledger; there may be none."""
+    """The ranges that one task attempt wrote, each in its own ledger. The tuple may be empty."""
 
     def __init__(self, ranges: tuple[StagedRange, ...]) -> None:
         self.ranges = ranges
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Appends rows to a log or replaces them, atomically.
+    """Appends rows to a log, or replaces all its rows, atomically.
 
-    It is created on the driver, where it takes over as the job's producer. Then it is pickled to
-    the tasks and to the commit. A task attempt writes its own ledgers. An attempt that fails or is
-    superfluous leaves ledgers that no version lists; the sweeper deletes them.
+    The writer is created on the driver, where its job becomes the current run of its producer. Then
+    Spark pickles the writer for the tasks and for the commit. Each task attempt writes its own
+    ledgers. If an attempt fails or its result is not used, no version lists its ledgers, and the
+    sweeper deletes them.
     """
 
     def __init__(
         self, uri: str, options: SourceOptions, schema_json: str, *, overwrite: bool
     ) -> None:
-        """Check the rows' schema against the log's, and begin the job."""
+        """Compare the schema of the rows with the log's schema, and begin the job."""
         self._uri = uri
         self._compression = options.compression
         self._target_entry_bytes = options.target_entry_bytes
         self._job = begin_job(client_of(uri), options, schema_json, overwrite=overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRanges:
-        """The ranges of one task attempt, acknowledged on their ack quorums when this returns."""
+        """Write the rows of one task attempt. They are on their ack quorums when this returns."""
         if self._job.is_replay:
             for _ in iterator:  # the rows must be consumed, although the log already has them
                 pass
@@ -63,13 +64,13 @@ class BatchWriter(DataSourceArrowWriter):
         )
 
     def commit(self, messages: Sequence[Any]) -> None:
-        """Make the job's rows visible; does nothing if the job was committed before.
+        """Make the job's rows visible. Do nothing if the job was committed before.
 
         Raises:
-            ConcurrentCommitError: Another commit conflicts with this job. Definite.
-            ProducerFencedError: A later run of the same `txnAppId` took over. Definite.
-            CommitUnknownError: The connection to ZooKeeper was lost; run the job again with the
-                same `txnAppId` and `txnVersion`.
+            ConcurrentCommitError: Another commit conflicts with this job. Nothing was committed.
+            ProducerFencedError: A later run with the `txnAppId` took over. Nothing was committed.
+            CommitUnknownError: The connection to ZooKeeper was lost, and the result is unknown. Run
+                the job again with the same `txnAppId` and `txnVersion`.
         """
         ranges = [staged for message in messages for staged in message.ranges]
         result = self._log().commit(self._job, ranges, is_last=True)
@@ -79,7 +80,7 @@ class BatchWriter(DataSourceArrowWriter):
         return logs_at(self._uri).open_by_id(self._job.log, self._job.log_id)
 
     def abort(self, messages: Sequence[Any]) -> None:
-        """Does nothing: Spark also calls this after a successful commit.
+        """Do nothing, because Spark also calls this method after a successful commit.
 
-        No version lists the ranges of a job that was not committed; the sweeper deletes them.
+        If the job was not committed, no version lists its ranges, and the sweeper deletes them.
         """
