@@ -1,7 +1,8 @@
-"""Tables of phases x events, which `handle` looks up, tests walk and docs are printed from.
+"""Tables that map a phase and an event type to the method of a machine that handles the event.
 
-A table contains the methods themselves. The table is below its class, and mypy checks each row: the
-method exists, it belongs to the table's machine, it accepts the event, and it returns its effects.
+`handle` looks up the method, tests walk the tables, and docs are printed from the tables. A table
+contains the methods themselves and follows the class of its machine. So mypy checks each row: the
+method exists, belongs to this machine, accepts the event and returns effects of this machine.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from ledgerlog_spark.errors import LocalProtocolError
 
 M = TypeVar("M")
-"""A machine."""
+"""The class of a machine."""
 
 E = TypeVar("E")
-"""An event, or several."""
+"""The type of an event, or a union of event types."""
 
 F = TypeVar("F")
-"""The effects of a machine."""
+"""The type of the effects of a machine."""
 
 
 class Unhandled(Enum):
     """Why an event has no handler in a phase."""
 
     IGNORED = "ignored"
-    """The reply comes too late to matter, on purpose."""
+    """The reply arrives too late to matter, so the machine ignores it."""
 
     REFUSED = "refused"
-    """The caller's bug: raises `LocalProtocolError`, and nothing changes."""
+    """The caller has a bug: `handle` raises `LocalProtocolError`, and nothing changes."""
 
 
 IGNORED: Final = Unhandled.IGNORED
@@ -39,31 +40,31 @@ Handler = Callable[[M, Any], list[F]]
 """A method of a machine that handles one event type; `on` checks the type."""
 
 Handled = tuple[type, Handler[M, F]]
-"""An event's type and its handler."""
+"""An event type and its handler."""
 
 Row = Mapping[type, Handler[M, F] | Unhandled]
-"""Event type to its handler, or IGNORED, or REFUSED."""
+"""Maps each event type of a phase to its handler, to IGNORED or to REFUSED."""
 
 Table = Mapping[Enum, Row[M, F]]
-"""A missing pair cannot happen; if it does, it is our bug and fails an assertion."""
+"""Maps each phase to its row. An event that is not in the row fails an assertion: it is our bug."""
 
 
 def on(event: type[E], handler: Callable[[M, E], list[F]]) -> Handled[M, F]:
-    """The method that handles an event type."""
+    """Pair an event type with the method that handles it."""
     return event, handler
 
 
 def on_each(
     events: Iterable[type[E]], handler: Callable[[M, E], list[F]]
 ) -> tuple[Handled[M, F], ...]:
-    """One method that handles several event types."""
+    """Pair each of several event types with the one method that handles them."""
     return tuple((event, handler) for event in events)
 
 
 def row(
     *handled: Handled[M, F], ignored: tuple[type, ...] = (), refused: tuple[type, ...] = ()
 ) -> Row[M, F]:
-    """One phase's row; a type with a handler is not ignored."""
+    """The row of one phase. A handler has priority over `ignored` and `refused`."""
     return {
         **dict.fromkeys(ignored, IGNORED),
         **dict.fromkeys(refused, REFUSED),
@@ -78,11 +79,11 @@ class TableMachine(Generic[E, F]):
     phase: Enum
 
     def handle(self, event: E) -> list[F]:
-        """Handle one event; the host performs the effects in order after this returned.
+        """Handle one event, and return the effects that the host then performs in order.
 
         Raises:
-            LocalProtocolError: The caller may not request this now; nothing was changed.
-            AssertionError: Our bug (contract, clause 9): the pair cannot happen.
+            LocalProtocolError: The phase does not allow this request. Nothing has changed.
+            AssertionError: The event cannot happen in this phase: our bug (contract, clause 9).
         """
         handler = self.table[self.phase].get(type(event))
         if handler is IGNORED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class RequestNumbers:
-    """1, 2, 3, ... No number is used twice, so an old reply never matches a new request."""
+    """The numbers 1, 2, 3, ... Each is used once, so an old reply never matches a new request."""
 
     __slots__ = ("last",)
 
@@ -12,6 +12,6 @@ class RequestNumbers:
         self.last = 0
 
     def next(self) -> int:
-        """A number that was not returned before."""
+        """Return a number that no earlier call returned."""
         self.last += 1
         return self.last

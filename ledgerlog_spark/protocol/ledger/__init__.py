@@ -2,6 +2,7 @@
 
 - `messages`: events and effects. `quorum`, `placement`: which bookies have which entries.
 - `write`: the one writer. `recover`: closes a dead writer's ledger. `read`: reads entries.
-- `metadata_update`: one change of the ledger metadata, until it is settled. `overload`: bookies
-  that answer BUSY. `entry_batch`: entries as columns. `read_room`: the memory of several readers.
+- `metadata_update`: repeats a change of the ledger metadata until its outcome is known. `overload`:
+  bookies that answer BUSY. `entry_batch`: entries stored as columns. `read_room`: limits the memory
+  of several readers.
 """

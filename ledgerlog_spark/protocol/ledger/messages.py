@@ -1,9 +1,10 @@
 """Events and effects of the machines of a ledger.
 
-Effects are of two kinds. A *request* has a number in `request` that its machine chose, and the host
-answers it with exactly one reply event that repeats the number. An *indication* notifies the
-application and has no reply. Replies of the hot path are named tuples: a frozen dataclass costs
-twice as much to build. The host's duties are in `ledgerlog_spark.protocol`.
+An effect is a request or an indication. A *request* has a number in `request`, which the machine
+chose. The host answers a request with exactly one reply event, which repeats the number. An
+*indication* notifies the application and has no reply. The most frequent replies are named tuples,
+because a frozen dataclass takes twice as long to build. The host's duties are in
+`ledgerlog_spark.protocol`.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ Payload = bytes | bytearray | memoryview
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """Entries with consecutive ids and fixed bytes: sent, resent and confirmed together."""
+    """Entries with consecutive ids that are sent, resent and confirmed together."""
 
     ledger_id: int
     first_entry_id: int
     last_entry_id: int  # inclusive
-    payloads: Sequence[Payload]  # at least one; by reference, never read
-    last_add_confirmed: int  # in every header; smaller than the first id
+    payloads: Sequence[Payload]  # at least one payload; the machine never reads their bytes
+    last_add_confirmed: int  # the LAC in every header; smaller than the first id
     length_before: int  # payload bytes of the ledger before the run
     entries: int
-    size_bytes: int  # payload
+    size_bytes: int  # of the payloads
     attachment: Any = None  # for the host, which keeps the encoded entries here
 
     def __repr__(self) -> str:
@@ -42,7 +43,7 @@ class Run:
 
 
 class StoredEntry(NamedTuple):
-    """An entry that a bookie returned, its digest and ids verified by the host."""
+    """An entry that a bookie returned. The host has verified its digest and ids."""
 
     entry_id: int
     last_add_confirmed: int
@@ -53,8 +54,8 @@ class StoredEntry(NamedTuple):
 class MetadataOutcome(Enum):
     """Outcome of a request to the metadata store.
 
-    `UNAVAILABLE` is definite: nothing was sent. `UNKNOWN` is not: a write may have happened.
-    `CONFLICT` shows that the node is at another version, but not which write changed it.
+    `UNAVAILABLE` means that nothing was sent. `UNKNOWN` means that a write may have happened.
+    `CONFLICT` shows that the node has another version, but not which write changed the node.
     """
 
     OK = "ok"
@@ -66,7 +67,7 @@ class MetadataOutcome(Enum):
 
 
 class Failure(Enum):
-    """Why a machine gave up. The host has one table from these to exceptions."""
+    """Why a machine gave up. One table of the host maps each failure to an exception."""
 
     FENCED = "another client is recovering the ledger"
     CLOSED = "the ledger is closed"
@@ -91,32 +92,32 @@ class Failure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SendAdd:
-    """Store a run on one bookie. Answered by `AddReplied`."""
+    """Store a run on one bookie. The reply is `AddReplied`."""
 
     request: int
     bookie_id: str
-    index: int  # in the ensemble, for logs
+    index: int  # of the bookie in the ensemble
     run: Run
-    # those of the run that this bookie owns, rising; None for all
+    # rising ids of the entries that this bookie stores; None: all entries of the run
     entry_ids: tuple[int, ...] | None
     is_recovery: bool  # send with the RECOVERY_ADD flag
 
 
 @dataclass(frozen=True, slots=True)
 class SendRead:
-    """Read one entry from one bookie. Answered by `ReadReplied`."""
+    """Read one entry from one bookie. The reply is `ReadReplied`."""
 
     request: int
     bookie_id: str
     index: int
-    entry_id: int  # NO_ENTRY: the last one that the bookie has
-    fence: bool  # with the master key, before the read
-    is_recovery: bool  # on the control connection, with high priority
+    entry_id: int  # NO_ENTRY: the last entry that the bookie has
+    fence: bool  # fence the ledger before the read; the request then has the master key
+    is_recovery: bool  # send on the control connection, with high priority
 
 
 @dataclass(frozen=True, slots=True)
 class SendReadBatch:
-    """Read consecutive entries from one bookie, without fencing. Answered by `BatchReplied`."""
+    """Read consecutive entries from one bookie, without fencing. The reply is `BatchReplied`."""
 
     request: int
     bookie_id: str
@@ -124,15 +125,15 @@ class SendReadBatch:
     first_entry_id: int
     count_max: int
     size_bytes_max: int
-    is_recovery: bool = False  # on the control connection, with high priority
+    is_recovery: bool = False  # send on the control connection, with high priority
 
 
 @dataclass(frozen=True, slots=True)
 class SendReadLac:
-    """Read the largest LAC of one bookie, without fencing. Answered by `LacReplied`.
+    """Read the largest LAC that one bookie has, without fencing. The reply is `LacReplied`.
 
-    The host takes the larger of the explicit LAC, where the transport has one, and the LAC in the
-    header of the last entry.
+    The host returns the LAC in the header of the last entry. If the transport also has an explicit
+    LAC, the host returns the larger of the two.
     """
 
     request: int
@@ -142,15 +143,15 @@ class SendReadLac:
 
 @dataclass(frozen=True, slots=True)
 class LoadMetadata:
-    """Read the ledger metadata. Answered by `MetadataLoaded`."""
+    """Read the ledger metadata. The reply is `MetadataLoaded`."""
 
     request: int
-    sync_first: bool  # the answer is at least as new as this moment
+    sync_first: bool  # then the answer is at least as new as this request
 
 
 @dataclass(frozen=True, slots=True)
 class CasMetadata:
-    """Replace the metadata if it is still at `version`. Answered by `MetadataWritten`."""
+    """Replace the metadata if its version is still `version`. The reply is `MetadataWritten`."""
 
     request: int
     metadata: LedgerMetadata
@@ -159,14 +160,14 @@ class CasMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ListBookies:
-    """List the bookies that accept writes. Answered by `BookiesListed`."""
+    """List the bookies that accept writes. The reply is `BookiesListed`."""
 
     request: int
 
 
 @dataclass(frozen=True, slots=True)
 class StartTimer:
-    """Wait at least `delay_ms`; the host may add jitter. Answered by `TimerFired`."""
+    """Wait at least `delay_ms`; the host may add jitter. The reply is `TimerFired`."""
 
     request: int
     delay_ms: int
@@ -185,7 +186,7 @@ Request = (
 
 
 class AddReplied(NamedTuple):
-    """One bookie's answer to a `SendAdd`; a deadline or a lost connection is an answer too."""
+    """One bookie's answer to a `SendAdd`. A deadline and a lost connection also give an answer."""
 
     request: int
     code: Code
@@ -200,9 +201,9 @@ class ReadReplied(NamedTuple):
 
 
 class BatchReplied(NamedTuple):
-    """One bookie's answer to a `SendReadBatch`: verified entries, consecutive from the first.
+    """One bookie's answer to a `SendReadBatch`: verified entries from the first one, without gaps.
 
-    A short answer implies nothing about the rest.
+    An answer with fewer entries than requested does not show that the others are absent.
     """
 
     request: int
@@ -212,7 +213,7 @@ class BatchReplied(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LacReplied:
-    """One bookie's answer to a `SendReadLac`; NO_ENTRY unless the code is OK."""
+    """One bookie's answer to a `SendReadLac`. If the code is not OK, the LAC is NO_ENTRY."""
 
     request: int
     code: Code
@@ -221,7 +222,7 @@ class LacReplied:
 
 @dataclass(frozen=True, slots=True)
 class MetadataLoaded:
-    """Answer to a `LoadMetadata`: OK, GONE, UNAVAILABLE or UNREADABLE."""
+    """Answer to a `LoadMetadata`. The outcome is OK, GONE, UNAVAILABLE or UNREADABLE."""
 
     request: int
     outcome: MetadataOutcome
@@ -232,7 +233,7 @@ class MetadataLoaded:
 class MetadataWritten:
     """Answer to a `CasMetadata`.
 
-    OK (with the stored metadata), CONFLICT, UNKNOWN, GONE or UNAVAILABLE.
+    The outcome is OK (`versioned` is the stored metadata), CONFLICT, UNKNOWN, GONE or UNAVAILABLE.
     """
 
     request: int
@@ -245,7 +246,7 @@ class BookiesListed:
     """Answer to a `ListBookies`."""
 
     request: int
-    # in the order of preference, shuffled; empty if they cannot be read
+    # shuffled by the host, and preferred in this order; empty if the list cannot be read
     candidates: tuple[str, ...]
 
 
@@ -258,13 +259,14 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Begin. The first event of a recovery, a reader and a LAC read."""
+    """The first event of a recovery, a reader and a LAC read."""
 
 
 class AddRequested(NamedTuple):
-    """Append a run; only while the writer's `can_add` is true.
+    """Append a run. This is allowed only while the writer's `can_add` is true.
 
-    Its entries get the ids from the writer's `next_entry_id`, which is read before this event.
+    The entries get consecutive ids from the writer's `next_entry_id` on. The host reads
+    `next_entry_id` before it sends this event.
     """
 
     payloads: Sequence[Payload]
@@ -272,12 +274,12 @@ class AddRequested(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CloseRequested:
-    """Close the ledger at the last confirmed entry. Adds that are pending become unknown."""
+    """Close the ledger at the last confirmed entry. The outcome of pending adds stays unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntriesTaken:
-    """The application took delivered entries, up to and including `last_entry_id`."""
+    """The application took the delivered entries up to and including `last_entry_id`."""
 
     last_entry_id: int
 
@@ -300,7 +302,7 @@ Event = (
 
 
 class RunConfirmed(NamedTuple):
-    """The oldest pending run is on its ack quorum. In order, without gaps.
+    """The oldest pending run is stored on an ack quorum. Runs are confirmed in order, without gaps.
 
     `last_entry_id` is now the writer's last add confirmed.
     """
@@ -320,37 +322,38 @@ class EnsembleChanged:
 
 @dataclass(frozen=True, slots=True)
 class NoReplacement:
-    """Failed bookies without a replacement: the writer continues with the others for a while.
+    """Some failed bookies have no replacement. The writer continues with the others for a while.
 
-    The failed bookies are retried. Entries that they did not answer fill the window. Then no add is
-    accepted, and after `WriterSettings.replacement` the writer ends.
+    The writer retries the failed bookies. Entries that these bookies have not stored stay in the
+    window. When the window is full, the writer accepts no add. When `WriterSettings.replacement`
+    allows no further retry, the writer fails.
     """
 
     bookie_ids: tuple[str, ...]
-    wanted: int  # bookies of the ensemble
+    wanted: int  # number of bookies in the ensemble
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerClosed:
-    """The ledger is closed as in `versioned`; the last indication of its machine."""
+    """The ledger is closed, with the metadata `versioned`. This is the last indication."""
 
     versioned: Versioned[LedgerMetadata]
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerFailed:
-    """The machine gave up; pending adds of a writer are withdrawn, with an unknown outcome."""
+    """The machine gave up. If it is a writer, the outcome of its pending adds is unknown."""
 
     failure: Failure
-    is_definite: bool  # it certainly did not happen and will not
-    last_add_confirmed: int = NO_ENTRY  # everything up to and including this is safe
+    is_definite: bool  # the requested change did not happen and will not happen
+    last_add_confirmed: int = NO_ENTRY  # all entries up to and including this one are safe
     first_unknown_entry_id: int | None = None  # None when nothing was pending
     is_retriable: bool = False
     entry_id: int | None = None
     bookie_ids: tuple[str, ...] = ()
     wanted: int | None = None  # bookies needed, for NOT_ENOUGH_BOOKIES
     available: int | None = None  # bookies found
-    codes: tuple[tuple[str, Code], ...] = ()  # of bookies that failed and did not answer since
+    codes: tuple[tuple[str, Code], ...] = ()  # of bookies that have not answered since they failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +365,7 @@ class EntriesRead:
 
 @dataclass(frozen=True, slots=True)
 class RangeRead:
-    """The whole range was delivered; the last indication of a reader."""
+    """The whole range was delivered. This is the last indication of a reader."""
 
     metadata: LedgerMetadata
 
@@ -371,24 +374,24 @@ class RangeRead:
 class ReadFailed:
     """The reader delivered everything before `entry_id` and cannot continue."""
 
-    failure: Failure  # ENTRY_ABSENT only when the whole write set reported it absent, twice
+    failure: Failure  # ENTRY_ABSENT only if all bookies of the write set twice reported it absent
     entry_id: int
-    codes: tuple[tuple[str, Code | None], ...] = ()  # the last answers of the write set
+    codes: tuple[tuple[str, Code | None], ...] = ()  # the last answer of each bookie
 
 
 @dataclass(frozen=True, slots=True)
 class LacAdvanced:
-    """A bookie reported a larger LAC than before; more may follow."""
+    """A bookie reported a LAC that is larger than all LACs before it. A larger one may follow."""
 
     last_add_confirmed: int
 
 
 @dataclass(frozen=True, slots=True)
 class LacRead:
-    """The largest LAC that the last ensemble reported; the last indication of its read."""
+    """The largest LAC that the last ensemble reported. The last indication of a LAC read."""
 
     last_add_confirmed: int
-    is_covered: bool  # no later recovery can find a smaller one
+    is_covered: bool  # no later recovery can find a smaller LAC
 
 
 Indication = (

@@ -1,12 +1,14 @@
-"""One change of ledger metadata by compare-and-swap, until it is settled.
+"""One change of the ledger metadata by compare-and-swap, repeated until its outcome is known.
 
-The loop proposes a change. After a conflict, it loads the metadata and proposes again. A write with
-an unknown outcome is settled by a load after a sync (PROTOCOL.md#B18). If the metadata is as
-wanted, the write happened. If it is still at the version that was compared, the outcome stays
-unknown, and the same write is sent again at the same version: only one of the two can succeed.
-Otherwise the decision is repeated. The loop never assumes that a write failed. This includes a
-conflict: it shows that the metadata changed, and only the load shows whether our own write changed
-it (a request may arrive twice). Deleted metadata shows nothing any more.
+The loop proposes a change. After a conflict, the loop loads the metadata and proposes again. If the
+outcome of a write is unknown, the loop loads the metadata after a sync (PROTOCOL.md#B18). If the
+loaded metadata is as wanted, the write happened. If the metadata still has the version that was
+compared, the outcome stays unknown. The loop then resends the same write at the same version, so
+that only one of the two writes can succeed. In all other cases the loop repeats its decision.
+
+The loop never assumes that a write failed, not even after a conflict. A conflict shows that the
+metadata changed. Only the load shows whether our own write changed the metadata, because a request
+may arrive twice. If the metadata was deleted, the outcome stays unknown.
 """
 
 from __future__ import annotations
@@ -29,17 +31,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The current metadata forbids the change."""
+    """The current metadata forbids the change, or makes it unnecessary."""
 
-    failure: m.Failure | None  # None: the metadata is as wanted already
+    failure: m.Failure | None  # None: the metadata already is as wanted
 
 
 Decide = Callable[[LedgerMetadata], LedgerMetadata | Refusal]
-"""Pure: the metadata to write over the one given, or a refusal. Called again after each loss."""
+"""A pure function from the current metadata to the new metadata, or to a refusal.
+
+The loop calls it again when another write has changed the metadata first.
+"""
 
 
 class UpdatePhase(Enum):
-    """Where the loop is."""
+    """State of the loop of an update."""
 
     WRITING = "writing"
     LOADING = "loading"
@@ -53,8 +58,8 @@ class UpdateResult:
     """How the change ended."""
 
     failure: m.Failure | None  # None when the metadata is as wanted
-    is_definite: bool  # none of our writes happened or will happen
-    current: Versioned[LedgerMetadata]  # the newest metadata seen
+    is_definite: bool  # False: after this failure, one of our writes may have happened
+    current: Versioned[LedgerMetadata]  # the newest metadata that the loop has read or written
 
 
 UpdateEvent = m.MetadataLoaded | m.MetadataWritten | m.TimerFired
@@ -66,26 +71,26 @@ _COMPARED = attrgetter("quorum", "fragments", "state", "last_entry_id", "length"
 
 
 def is_same_record(left: LedgerMetadata, right: LedgerMetadata) -> bool:
-    """Whether both are equal, however each was stored."""
+    """Whether both are the same metadata, even if they were stored in different formats."""
     return bool(_COMPARED(left) == _COMPARED(right))
 
 
 @dataclass(slots=True, eq=False)
 class MetadataUpdate:
-    """The loop for one change: `begin` once, then `handle` for every reply that it `awaits`."""
+    """The loop for one change. Its owner calls `begin` once, and `handle` for each reply to it."""
 
     current: Versioned[LedgerMetadata]
     decide: Decide
     numbers: RequestNumbers
     retry: RetryPolicy
-    may_be_written: bool = False  # tried before over `current`, with an unknown outcome
+    may_be_written: bool = False  # an earlier write over `current` has an unknown outcome
     phase: UpdatePhase = UpdatePhase.DONE
     _attempts: int = 0
     _request: int = 0
     _intended: LedgerMetadata | None = None
 
     def begin(self) -> Step:
-        """Decide on the known metadata, and write."""
+        """Decide what to write over `current`, and write it."""
         return self._propose()
 
     def awaits(self, event: UpdateEvent) -> bool:
@@ -157,8 +162,8 @@ class MetadataUpdate:
         self.current = loaded
         if is_same_record(loaded.value, self._intended):
             return self._finish(None)
-        # Every write of ours named an older version, and the metadata has changed: none of them
-        # can still happen, whatever the outcomes of the unanswered ones.
+        # All our writes named an older version, and the metadata has changed since. So no write can
+        # still happen, not even a write that has no answer yet.
         self.may_be_written = False
         return self._propose()
 
@@ -214,4 +219,4 @@ class UpdatingMachine(TableMachine[m.Event, m.Effect], ABC):
 
     @abstractmethod
     def _on_updated(self, result: UpdateResult) -> list[m.Effect]:
-        """The update has ended."""
+        """Continue after the update has ended with `result`."""

@@ -1,8 +1,9 @@
-"""Bookies that answer BUSY: they work but refuse, so they are retried later, not replaced.
+"""Bookies that answer BUSY. They work but refuse adds, so the adds are sent again later.
 
-Every refusal lengthens the wait for that bookie. When the bookie has stored everything, the wait
-becomes shorter again. A bookie that refuses for long while the others do not may be replaced. When
-several refuse, the whole cluster is overloaded, and a replacement would only move the load.
+Every refusal makes the next wait for the bookie longer. When the bookie has stored all runs, the
+wait becomes short again. A bookie may be replaced if it refuses for long and no other bookie
+refuses. If several bookies refuse, the whole cluster is overloaded, and a replacement would only
+move the load.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 OVERLOAD = RetryPolicy(first_delay_ms=20, delay_max_ms=1_000, attempts_max=64)
-"""Maximum time for a bookie that stores nothing in that time: about a minute."""
+"""Delays between retries. A bookie may store nothing for about a minute in all."""
 
 ALONE_ROUNDS = 16
-"""After this many refusals in a row (about 10 s) by one bookie alone, it is replaced."""
+"""Number of refusals in a row (about 10 s) after which the only busy bookie is replaced."""
 
 
 @dataclass(slots=True)
 class _Busy:
-    """One bookie of the ensemble."""
+    """The state of one busy bookie."""
 
     level: int = 0  # number of refusals that made the wait longer
-    rounds: int = 0  # refusals in a row, without a stored run
-    timer: int = 0  # request number; 0 while none runs
-    owed: int = 0  # runs resent after the wait and not stored yet
+    rounds: int = 0  # refusals since the bookie last stored a run
+    timer: int = 0  # request number of the running timer; 0 if no timer is running
+    owed: int = 0  # number of runs that were resent after the wait and are not stored yet
 
 
 class BusyBookies:
-    """The indexes of an ensemble with a busy bookie."""
+    """The busy bookies of an ensemble."""
 
     def __init__(self, numbers: RequestNumbers, retry: RetryPolicy = OVERLOAD) -> None:
         self._numbers = numbers
@@ -48,17 +49,17 @@ class BusyBookies:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a timer is running, after which something is resent."""
+        """Whether a timer is running. When it fires, refused runs are resent."""
         return any(busy.timer for busy in self.waits.values())
 
     def refused(self, index: int) -> None:
-        """The bookie at `index` answered BUSY, for the first time since the last send."""
+        """Note the first BUSY answer of the bookie at `index` since the last send."""
         busy = self.waits.setdefault(index, _Busy())
         busy.level += 1
         busy.rounds += 1
 
     def wait(self, index: int) -> StartTimer | None:
-        """The timer to wait for; None when the refusals lasted too long."""
+        """The timer of the next retry; None if the bookie has refused for too long."""
         busy = self.waits[index]
         if self._retry.delay_ms(max(1, busy.rounds)) is None:
             return None
@@ -66,16 +67,16 @@ class BusyBookies:
         return StartTimer(busy.timer, self._retry.pause_ms(busy.level))
 
     def should_be_replaced(self, index: int) -> bool:
-        """Whether to look for another bookie: only this one refuses, and has for long."""
+        """Whether to replace the bookie at `index`: it alone is busy, and has been for long."""
         is_alone = len(self.waits) == 1
         return is_alone and self.waits[index].rounds % ALONE_ROUNDS == 0
 
     def is_busy(self, index: int) -> bool:
-        """Whether the bookie at `index` refused and has not stored everything since."""
+        """Whether the bookie at `index` has not yet stored all runs that it refused."""
         return index in self.waits
 
     def fired(self, timer: int) -> int | None:
-        """The index of that timer; None if the timer is not one of these."""
+        """Note that `timer` fired. Return its index, or None if no busy bookie has this timer."""
         for index, busy in self.waits.items():
             if timer and busy.timer == timer:
                 busy.timer = 0
@@ -83,13 +84,13 @@ class BusyBookies:
         return None
 
     def resumed(self, index: int, runs: int) -> None:
-        """This number of runs was resent."""
+        """Note that `runs` runs were resent to the bookie at `index`."""
         self.waits[index].owed = runs
         if not runs:
             del self.waits[index]
 
     def stored(self, index: int) -> None:
-        """The bookie stored a run. A bookie that stored all resent runs is no longer busy."""
+        """Note that the bookie stored a run. It is no longer busy after all resent runs."""
         busy = self.waits.get(index)
         if busy is None:
             return
@@ -99,5 +100,5 @@ class BusyBookies:
             del self.waits[index]
 
     def forget(self, index: int) -> None:
-        """Another bookie has the index, or none."""
+        """Forget the bookie at `index`, because it failed or was replaced."""
         self.waits.pop(index, None)

@@ -1,6 +1,7 @@
-"""Chooses the bookies of an ensemble: pure functions of candidates in given order.
+"""Pure functions that choose the bookies of an ensemble.
 
-The host shuffles the candidates; nothing here draws random numbers.
+They take the candidates in the given order. The host has already shuffled the candidates, so
+nothing here draws random numbers.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def choose_ensemble(quorum: Quorum, candidates: Sequence[str]) -> tuple[str, ...]:
-    """The first E different candidates, as a new ledger's first ensemble.
+    """The first ensemble of a new ledger: the first E different candidates.
 
     Raises:
-        NotEnoughBookiesError: There are fewer than E bookies; has both numbers.
+        NotEnoughBookiesError: There are fewer than E different candidates. It has both numbers.
     """
     distinct = tuple(dict.fromkeys(candidates))
     wanted = quorum.ensemble_size
@@ -38,8 +39,8 @@ def choose_ensemble(quorum: Quorum, candidates: Sequence[str]) -> tuple[str, ...
 class Replacements:
     """The result of `replace_failed`."""
 
-    ensemble: tuple[str, ...]  # the others keep their indexes (PROTOCOL.md#B5)
-    replaced: tuple[int, ...]  # indexes with another bookie, rising
+    ensemble: tuple[str, ...]  # other bookies keep their indexes (PROTOCOL.md#B5)
+    replaced: tuple[int, ...]  # indexes with a new bookie, rising
     unreplaced: tuple[int, ...]  # failed indexes without a replacement, rising
 
 
@@ -47,12 +48,12 @@ def replace_failed(
     ensemble: Sequence[str],
     failed_indexes: Iterable[int],
     candidates: Sequence[str],
-    failures: Mapping[str, int],  # of each bookie in this ledger; 0 for bookies not named
+    failures: Mapping[str, int],  # number of failures of a bookie in this ledger; missing: 0
 ) -> Replacements:
-    """The ensemble with another bookie at each failed index, as far as there are candidates.
+    """The ensemble with a new bookie at each failed index, until no candidate is left.
 
-    Candidates that never failed in this ledger come first, then those with the fewest failures. A
-    bookie of the ensemble, failed or not, is never chosen for another index.
+    Candidates with the fewest failures in this ledger are chosen first. A bookie of the ensemble,
+    failed or not, is never chosen for another index.
     """
     members = list(ensemble)
     fresh = [name for name in dict.fromkeys(candidates) if name not in members]

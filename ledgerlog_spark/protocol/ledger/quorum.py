@@ -1,7 +1,7 @@
-"""The bookies of an ensemble that have an entry, and the number of answers that decide.
+"""Which bookies of an ensemble store an entry, and how many answers decide.
 
-Sets of indexes of an ensemble are bit masks: bit i is index i. Python integers do not
-overflow, so entry ids of 2**31 and more need no care here (Apache casts to int before the modulo).
+A set of indexes of an ensemble is a bit mask: bit i is for index i. Entry ids of 2**31 and more
+need no special care, because Python integers do not overflow. (Apache casts the id to int first.)
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def write_set(quorum: Quorum, entry_id: int) -> tuple[int, ...]:
-    """Indexes of the bookies that hold `entry_id` (PROTOCOL.md#A2), first the preferred one."""
+    """Indexes of the bookies that store `entry_id`, the preferred index first (PROTOCOL.md#A2)."""
     size = quorum.ensemble_size
     return tuple((entry_id + step) % size for step in range(quorum.write_quorum))
 
 
 @lru_cache(maxsize=256)
 def write_set_masks(quorum: Quorum) -> tuple[int, ...]:
-    """For each residue class `entry_id % E` the bit mask of its write set."""
+    """The bit mask of every write set. The mask of an entry is at position `entry_id % E`."""
     return tuple(
         sum(1 << index for index in write_set(quorum, residue))
         for residue in range(quorum.ensemble_size)
@@ -36,7 +36,7 @@ def owns(quorum: Quorum, index: int, entry_id: int) -> bool:
 def owned_entries(
     quorum: Quorum, index: int, first_entry_id: int, last_entry_id: int
 ) -> tuple[int, ...]:
-    """The ids from first to last (both inclusive) that the bookie at `index` owns, rising."""
+    """The ids from first to last (both inclusive) that the bookie at `index` stores, rising."""
     return tuple(
         entry_id
         for entry_id in range(first_entry_id, last_entry_id + 1)
@@ -47,7 +47,7 @@ def owned_entries(
 def is_acknowledged(quorum: Quorum, acked_mask: int, first_entry_id: int, entries: int) -> bool:
     """Whether every entry of a run has Qa acknowledgements within its own write set.
 
-    The mask has the indexes that acknowledged the part of the run that they own.
+    `acked_mask` has the bits of the bookies that acknowledged their part of the run.
     """
     if not quorum.is_striped:
         return acked_mask.bit_count() >= quorum.ack_quorum
@@ -60,10 +60,10 @@ def is_acknowledged(quorum: Quorum, acked_mask: int, first_entry_id: int, entrie
 
 
 def is_covered(quorum: Quorum, known_mask: int) -> bool:
-    """Whether no entry can have an ack quorum without a bookie of `known_mask`.
+    """Whether every possible ack quorum contains a bookie of `known_mask`.
 
-    True when each window of Qw neighbours has fewer than Qa unknown bookies (PROTOCOL.md#C3): from
-    then on no writer can complete an add without one of the known (fenced) bookies.
+    This is so if each write set has fewer than Qa bookies outside the mask (PROTOCOL.md#C3). If the
+    bookies of the mask are fenced, the old writer can then complete no add.
     """
     return all(
         (mask & ~known_mask).bit_count() < quorum.ack_quorum for mask in write_set_masks(quorum)
@@ -71,5 +71,5 @@ def is_covered(quorum: Quorum, known_mask: int) -> bool:
 
 
 def negative_quorum(quorum: Quorum) -> int:
-    """Number of members of a write set that must report an entry absent: Qw - Qa + 1."""
+    """Number of bookies that must report an entry absent during recovery: Qw - Qa + 1."""
     return quorum.write_quorum - quorum.ack_quorum + 1

@@ -1,9 +1,9 @@
-"""A bound on the memory of all readers of one consumer.
+"""A limit for the memory of all readers of one consumer.
 
-While a consumer takes one range, the next ranges are read ahead. Each of their readers
-has its own limits (`read/budget.py`); a `ReadRoom` bounds the sum. The reader of the range that is
-being taken has the turn. The others wait when there is no room. Their memory has a bound of its
-own, so the reader with the turn never waits for them.
+While a consumer takes the entries of one range, other readers read the next ranges ahead. Each
+reader has its own limits (`read/budget.py`), and a `ReadRoom` limits the sum. The reader of the
+range that the consumer takes has the turn. Readers without the turn wait when there is no room.
+They also have a smaller limit of their own, so the reader with the turn never waits for them.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOM_SIZE_BYTES_MAX = 64 << 20
-"""Payload that all readers of a room hold; each pending request counts as a whole frame."""
+"""Maximum payload that the readers of a room hold. A pending request counts as a whole frame."""
 
 AHEAD_SIZE_BYTES_MAX = 32 << 20
-"""Part of it for all readers without the turn: six requests at once."""
+"""Maximum payload that the readers without the turn hold: six requests at once."""
 
 HEDGES_SPARED = 2
-"""Number of hedging requests that always have room beside the requests that read ahead."""
+"""Number of hedging requests (sent when a bookie is slow) for which room is always kept free."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoomMade:
-    """Other readers of the room hold less than before, or this one has the turn now."""
+    """There may be room for the reader: others hold less than before, or it has the turn now."""
 
 
 class ReadRoom:
-    """A bound on the memory of several readers; all calls on one thread.
+    """A limit for the memory of several readers. All calls must be made on one thread.
 
-    The first reader that is denied room is the first to be notified when there is more.
+    When there is more room, readers that were denied room are notified in the order of their
+    places.
     """
 
     def __init__(
@@ -44,19 +45,19 @@ class ReadRoom:
     ) -> None:
         self.size_bytes_max = size_bytes_max
         self.ahead_size_bytes_max = ahead_size_bytes_max
-        self.reserved_size_bytes = 0  # held by readers, or still to be received
-        self.ahead_size_bytes = 0  # the part of readers without the turn
+        self.reserved_size_bytes = 0  # payload that readers hold or may still receive
+        self.ahead_size_bytes = 0  # the part of it for readers without the turn
         self._places: list[ReadPlace] = []
         self._is_offering = False
 
     def place(self) -> ReadPlace:
-        """The place of one more range, after the others; call `ReadPlace.leave` later."""
+        """Add the place of one more range, after the others. `ReadPlace.leave` removes it."""
         place = ReadPlace(self)
         self._places.append(place)
         return place
 
     def offer(self) -> None:
-        """Notify the readers that were denied room, in order, until one is denied it again."""
+        """Notify the readers that were denied room, in order, until a reader is denied again."""
         if self._is_offering:
             return
         self._is_offering = True
@@ -70,18 +71,18 @@ class ReadRoom:
             self._is_offering = False
 
     def forget(self, place: ReadPlace) -> None:
-        """The place holds nothing any more."""
+        """Remove a place that holds nothing any more."""
         if place in self._places:
             self._places.remove(place)
 
 
 class ReadPlace:
-    """One range's place in a room, for every reader that reads the range."""
+    """The place of one range in a room. Several readers may use it, one after the other."""
 
     def __init__(self, room: ReadRoom) -> None:
-        self.has_turn = False  # the range is being taken
-        self.is_denied = False  # and not notified since
-        # taken from the reader and not used up; counts from its next event on
+        self.has_turn = False  # the consumer takes this range now
+        self.is_denied = False  # the reader was denied room, and was not notified since
+        # entries that the consumer took and has not used up; counted from the next event on
         self.handed_size_bytes = 0
         self._room = room
         self._reserved_size_bytes = 0
@@ -89,19 +90,22 @@ class ReadPlace:
         self._on_room: Callable[[], None] | None = None
 
     def begin(self, reserved_size_bytes: Callable[[], int], on_room: Callable[[], None]) -> None:
-        """A reader of the range begins."""
+        """Note that a reader of the range begins."""
         self._of_reader = reserved_size_bytes
         self._on_room = on_room
 
     def end(self) -> None:
-        """The reader has ended; another may follow for the rest of the range."""
+        """Note that the reader has ended. Another reader may follow for the rest of the range."""
         self._of_reader = self._on_room = None
         self.is_denied = False
         self.handed_size_bytes = 0
         self.settled()
 
     def settled(self) -> None:
-        """The reader handled an event; others may have room now. Called by its host."""
+        """Count what the reader holds after an event. If it holds less, offer the room to others.
+
+        The host of the reader calls this.
+        """
         room = self._room
         of_reader = 0 if self._of_reader is None else self._of_reader()
         more = self.handed_size_bytes + of_reader - self._reserved_size_bytes
@@ -115,13 +119,13 @@ class ReadPlace:
             room.offer()
 
     def notify(self) -> None:
-        """There may be room for the reader."""
+        """Notify the reader that there may be room."""
         self.is_denied = False
         if self._on_room is not None:
             self._on_room()
 
     def take_turn(self) -> None:
-        """The range is being taken from now on; idempotent."""
+        """Note that the consumer takes this range from now on. Idempotent."""
         if not self.has_turn:
             self.has_turn = True
             self._room.ahead_size_bytes -= self._reserved_size_bytes
@@ -129,9 +133,10 @@ class ReadPlace:
             self._room.offer()
 
     def fits(self, size_bytes: int, spared_size_bytes: int) -> bool:
-        """Whether the reader may hold this much, the next request included.
+        """Whether the reader may hold `size_bytes`, the next request included.
 
-        `spared_size_bytes` stay free for help against slow bookies. After a denial it is notified.
+        `spared_size_bytes` stay free for hedging requests. After a denial, the reader is notified
+        when there may be room.
         """
         room = self._room
         more = self.handed_size_bytes + size_bytes - self._reserved_size_bytes
@@ -147,6 +152,6 @@ class ReadPlace:
         return fits
 
     def leave(self) -> None:
-        """The range has ended; idempotent."""
+        """Note that the range has ended. Idempotent."""
         self.end()
         self._room.forget(self)

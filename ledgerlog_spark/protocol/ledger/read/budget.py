@@ -1,8 +1,9 @@
-"""The limits of a reader, and the bound on the memory that it holds and may still receive.
+"""The limits of a reader, also for the memory of its received entries and pending requests.
 
-A bookie's answer has at least one entry, of any size up to a frame's. So each pending request
-counts as a whole frame against the bound of memory. For the depth of reading ahead, a request
-counts with its expected size; this is the limit for a reader of ordinary entries.
+A bookie's answer has at least one entry, and an entry can be as large as a frame. So each pending
+request counts as a whole frame for the limit of memory (`size_bytes_max`). For the limit of reading
+ahead (`size_bytes_ahead_max`), a request counts with its expected size. A reader of ordinary
+entries reaches only the second limit.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ FIRST_BATCH_ENTRIES = 64
 """Number of entries in a batch while the size of entries is unknown."""
 
 FIRST_SIZE_BYTES = 64 << 10
-"""Size of one entry while the size of entries is unknown."""
+"""Expected size of one entry while the size of entries is unknown."""
 
 STORED_BESIDE_PAYLOAD_SIZE_BYTES = 56
-"""Header, the largest digest, and the length before it in a batch's answer."""
+"""Bytes of an entry in a batch's answer beside its payload: length, header and largest digest."""
 
 
 OVERLOAD = RetryPolicy(first_delay_ms=50, delay_max_ms=1_000, attempts_max=20)
@@ -38,55 +39,55 @@ class ReaderSettings:
     """Limits of a reader.
 
     Attributes:
-        size_bytes_ahead_max: Payload bytes that the application has not taken: received bytes, and
-            the expected bytes of pending requests. No more is requested above this.
-        size_bytes_max: Upper bound of payload bytes in memory, for any size of entries: no request
-            is sent if its answer might not fit. One entry may always be requested.
+        size_bytes_ahead_max: Maximum payload that the application has not taken: received bytes,
+            and the expected bytes of pending requests. Above this limit, nothing is requested.
+        size_bytes_max: Maximum payload in memory, for any size of entries. A request is not sent if
+            its answer might not fit, but one entry may always be requested.
     """
 
-    entries_ahead_max: int = 16_384  # beyond those that the application took
+    entries_ahead_max: int = 16_384  # requested beyond the last entry that the application took
     size_bytes_ahead_max: int = 16 << 20
     size_bytes_max: int = 64 << 20
     batch_entries_max: int = 1_024  # 1 turns batches off
     batch_size_bytes_max: int = 1 << 20  # of one answer
     batches_in_flight_max: int = 6
     singles_in_flight_max: int = 256
-    # another bookie gets a request after one to two times this
+    # a slow request is also sent to another bookie after one to two times this
     hedge_delay_ms: int = 500
-    reloads_max: int = 3  # for one entry
+    reloads_max: int = 3  # reloads of the metadata for one entry
     overload: RetryPolicy = OVERLOAD  # about 15 s in all
 
 
 class ReadBudget:
-    """The memory of a reader, estimated from the entries so far."""
+    """How much a reader may request, estimated from the entries received so far."""
 
     def __init__(
         self, settings: ReaderSettings, metadata: LedgerMetadata, place: ReadPlace | None = None
     ) -> None:
-        """Nothing is held; a closed ledger's metadata gives the average size of its entries."""
-        self.held_size_bytes = 0  # received payload that was not taken
+        """An empty budget. The metadata of a closed ledger gives the average size of entries."""
+        self.held_size_bytes = 0  # received payload that the application has not taken
         self._settings = settings
         self._place = place
         self._usual_size_bytes = _usual_size_bytes(metadata)
         self._likely_size_bytes = max(FIRST_SIZE_BYTES, self._usual_size_bytes)
 
     def keep(self, entries: EntryBatch) -> None:
-        """Entries were received; they count until `take`."""
+        """Count received entries until `take`, and adjust the expected size of entries."""
         self.held_size_bytes += entries.size_bytes
         largest = max(map(len, entries.payloads))
-        # The estimate rises immediately and falls slowly: a too large request costs memory, a too
-        # small one some time.
+        # The estimate rises immediately and falls slowly, because too many requests cost memory,
+        # and too few requests cost only time.
         self._likely_size_bytes = max(largest, (7 * self._likely_size_bytes + largest) // 8)
         average = -(-entries.size_bytes // len(entries))
         usual = self._usual_size_bytes or average
         self._usual_size_bytes = (3 * usual + average + 3) // 4
 
     def take(self, size_bytes: int) -> None:
-        """The application took this many bytes."""
+        """Note that the application took `size_bytes` of payload."""
         self.held_size_bytes -= size_bytes
 
     def has_room(self, batches: int, singles: int, reads: int) -> bool:
-        """Whether one more request may be sent."""
+        """Whether one more request may be sent beside the pending ones."""
         limits = self._settings
         likely = max(limits.batch_size_bytes_max, self._likely_size_bytes)
         expected = batches * likely + reads * self._likely_size_bytes
@@ -98,25 +99,27 @@ class ReadBudget:
         )
 
     def has_room_to_hedge(self, requests: int) -> bool:
-        """Whether a late request may go to another bookie, beside `requests` pending ones."""
+        """Whether a slow request may also go to another bookie. `requests` requests are pending."""
         return self._fits(requests, 0)
 
     @property
     def may_exceed(self) -> bool:
-        """Whether one request may be sent without room, when nothing is held.
+        """Whether a reader that holds nothing may send one request although there is no room.
 
-        Of the readers of a room, only the reader with the turn may do so. The others wait for their
-        turn.
+        In a `ReadRoom`, only the reader with the turn may do so. The others wait for their turn.
         """
         return self._place is None or self._place.has_turn
 
     def reserved_size_bytes(self, requests: int) -> int:
-        """Held payload, and the most that this many pending requests may bring."""
+        """The held payload plus the maximum payload of `requests` pending requests."""
         return self.held_size_bytes + requests * FRAME_SIZE_BYTES_MAX
 
     @property
     def batch_entries(self) -> int:
-        """As many as fit one answer: the rest of a batch that does not fit is requested later."""
+        """Number of entries in the next batch, estimated so that the batch fits into one answer.
+
+        Entries that do not fit are requested later.
+        """
         limits = self._settings
         if not self._usual_size_bytes:
             return min(limits.batch_entries_max, FIRST_BATCH_ENTRIES)
@@ -124,7 +127,7 @@ class ReadBudget:
         return max(1, min(limits.batch_entries_max, limits.batch_size_bytes_max // stored))
 
     def _fits(self, requests: int, spared: int) -> bool:
-        """Whether one more answer fits beside the reserved ones, if all are whole frames."""
+        """Whether one more answer fits beside the pending ones, if each is a whole frame."""
         size_bytes = self.reserved_size_bytes(requests + 1)
         spared_size_bytes = spared * FRAME_SIZE_BYTES_MAX
         if size_bytes + spared_size_bytes > self._settings.size_bytes_max:
@@ -133,29 +136,29 @@ class ReadBudget:
 
 
 class EntriesToRequest:
-    """Ranges of entries that still have to be requested, or requested again, rising."""
+    """The ranges of entries that must still be requested, or requested again, in rising order."""
 
     def __init__(self, first_entry_id: int, last_entry_id: int) -> None:
         self._ranges = [(first_entry_id, last_entry_id)]
 
     @property
     def first(self) -> int | None:
-        """The first entry, None when nothing is left."""
+        """The first entry to request; None when nothing is left."""
         return self._ranges[0][0] if self._ranges else None
 
     @property
     def last_of_first_range(self) -> int:
-        """Inclusive; only while something is left."""
+        """The last entry (inclusive) of the first range. Valid only while something is left."""
         return self._ranges[0][1]
 
     def take(self, last_entry_id: int) -> None:
-        """The first range was requested up to here."""
+        """Note that the first range was requested up to and including `last_entry_id`."""
         _, last = self._ranges.pop(0)
         if last_entry_id < last:
             self._ranges.insert(0, (last_entry_id + 1, last))
 
     def put_back(self, first_entry_id: int, last_entry_id: int) -> None:
-        """Request these entries later; they are in no other range."""
+        """Add entries that must be requested later. They must be in no other range."""
         if first_entry_id <= last_entry_id:
             insort(self._ranges, (first_entry_id, last_entry_id))
 

@@ -1,8 +1,9 @@
 """Reads the last add confirmed of a ledger from its last ensemble, without fencing.
 
-The result is the largest LAC that a bookie reports. It is never above the writer's own and may lag:
-a header has the LAC of the moment when its run was built (PROTOCOL.md#A3). When no bookie answers
-and some are busy, all requests are repeated later, for about 10 s in all.
+The result is the largest LAC that a bookie reports. This LAC is never larger than the LAC of the
+writer. It may be smaller, because the LAC in a header is from the time when the run was built
+(PROTOCOL.md#A3). If no bookie reports a LAC and a bookie is busy, all requests are repeated later,
+for about 10 s in all.
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -35,17 +36,17 @@ class LacPhase(Enum):
 
 
 class LacReader(TableMachine[m.Event, m.Effect]):
-    """One LAC read. Its last indication is `LacRead`, or `LedgerFailed` without any answer."""
+    """One LAC read. Its last indication is `LacRead`, or `LedgerFailed` if no bookie answered."""
 
     def __init__(
         self,
         *,
         metadata: LedgerMetadata,
-        known: int = NO_ENTRY,  # the largest value that the caller has seen
+        known: int = NO_ENTRY,  # the largest LAC that the caller has seen
         waits_for_all: bool = False,
     ) -> None:
         self.phase = LacPhase.NEW
-        self.last_add_confirmed = known  # the largest value seen; never falls
+        self.last_add_confirmed = known  # the largest LAC so far; never falls
         self._metadata = metadata
         self._waits_for_all = waits_for_all
         self._numbers = RequestNumbers()
@@ -112,7 +113,7 @@ class LacReader(TableMachine[m.Event, m.Effect]):
                     codes=tuple(self._codes.items()),
                 )
             ]
-        # Entries before the last fragment were confirmed before it was committed.
+        # Entries before the last fragment were confirmed before this fragment was written.
         floor = self._metadata.last_fragment.first_entry_id - 1
         if not self._metadata.is_closed:
             self.last_add_confirmed = max(self.last_add_confirmed, floor)
@@ -126,5 +127,5 @@ LAC_TABLE: Table[LacReader, m.Effect] = {
     ),
     LacPhase.DONE: row(ignored=(m.LacReplied, m.TimerFired)),
 }
-"""Phases x events of a LAC read."""
+"""The table of a LAC read."""
 LacReader.table = LAC_TABLE

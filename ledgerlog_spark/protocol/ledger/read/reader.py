@@ -1,11 +1,11 @@
-"""Reads of a range of entries, three-valued: present, absent, unknown.
+"""Reads a range of entries. An entry is present, absent or unknown.
 
-`LedgerReader` never fences and never guesses. If every bookie of the ensemble has every entry (E ==
-Qw), it requests batches. A short batch implies nothing about the next entry, which is then
-requested alone (PROTOCOL.md#E4). After a bad digest, a refusal or a slow answer it uses the next
-replica (PROTOCOL.md#E3). An entry is absent only when every member of its write set reported it
-absent, then the metadata was reloaded, and all reported it absent once more under the same ensemble
-(PROTOCOL.md#E2).
+`LedgerReader` never fences and never guesses. If every bookie of the ensemble stores every entry (E
+== Qw), the reader requests batches. A batch with fewer entries than requested does not show that
+the others are absent (PROTOCOL.md#E4). After a bad digest, a refusal or a slow answer, the reader
+sends the request to the next bookie (PROTOCOL.md#E3). An entry is absent only after three steps:
+every bookie of its write set reports the entry absent, the reader reloads the metadata, and every
+bookie reports the entry absent once more. The ensemble must stay the same (PROTOCOL.md#E2).
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 
 DELIVERED_SIZE_BYTES_MAX = 4 << 20
-"""Maximum payload of one delivery, unless one answer is larger. A consumed delivery makes room."""
+"""Maximum payload of one delivery, unless one answer is larger. When the application has taken a
+delivery, there is room for further requests."""
 
 
 class ReaderPhase(Enum):
@@ -46,25 +47,31 @@ class ReaderPhase(Enum):
 
 @dataclass(slots=True, eq=False)
 class ReplicaTally:
-    """Answers of a write set about one entry; unlike in recovery, *all* must report it absent."""
+    """The answers of a write set about one entry.
+
+    The entry is absent only if *all* bookies report it absent. In recovery, fewer are enough.
+    """
 
     entry_id: int
     members: tuple[tuple[int, str], ...]  # (index, bookie id) in the order of requests
     requested: int = 0
     codes: dict[int, Code] = field(default_factory=dict)
-    is_slow: bool = False  # undecided at the last tick of the hedge timer
+    is_slow: bool = False  # the entry was undecided when the hedge timer last fired
 
     def take(self, index: int, code: Code) -> None:
-        """Record one member's answer."""
+        """Record the answer of the bookie at `index`."""
         self.codes[index] = code
 
     def bookie_at(self, index: int) -> str:
-        """The bookie at `index`."""
+        """The id of the bookie at `index`."""
         return dict(self.members)[index]
 
     @property
     def verdict(self) -> Verdict:
-        """PRESENT after one OK, ABSENT after Qw explicit negatives, else UNKNOWN at the end."""
+        """PRESENT after one OK.
+
+        After Qw other answers: ABSENT if every answer reports the entry absent, otherwise UNKNOWN.
+        """
         if Code.OK in self.codes.values():
             return Verdict.PRESENT
         if len(self.codes) < len(self.members):
@@ -74,12 +81,12 @@ class ReplicaTally:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a member refused because it has too many requests."""
+        """Whether a bookie refused because it has too many requests."""
         return Code.BUSY in self.codes.values()
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether all members answered and none had the entry."""
+        """Whether all bookies of the write set answered, and no bookie had the entry."""
         return self.verdict in (Verdict.ABSENT, Verdict.UNKNOWN)
 
     @property
@@ -100,15 +107,15 @@ class ReplicaTally:
 
     @property
     def codes_by_bookie(self) -> tuple[tuple[str, Code | None], ...]:
-        """Each member and its last answer."""
+        """Each bookie of the write set and its last answer."""
         return tuple((bookie_id, self.codes.get(index)) for index, bookie_id in self.members)
 
 
 @dataclass(slots=True, eq=False)
 class BatchInFlight:
-    """Consecutive entries requested from one bookie, and from another when it is slow."""
+    """Consecutive entries, requested from one bookie, and from the next if the first is slow."""
 
-    next_entry_id: int  # the first that was not received yet
+    next_entry_id: int  # the first entry that was not received yet
     last_entry_id: int  # inclusive
     order: tuple[int, ...] = ()  # indexes in the order of attempts
     tried: int = 0  # number of indexes tried
@@ -117,14 +124,14 @@ class BatchInFlight:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to request."""
+        """Whether no entry of the batch is left to receive."""
         return self.next_entry_id > self.last_entry_id
 
 
 class LedgerReader(TableMachine[m.Event, m.Effect]):
-    """Entries `first_entry_id` to `last_entry_id` (both inclusive) of one ledger, in order.
+    """Reads the entries `first_entry_id` to `last_entry_id` (both inclusive) of a ledger, in order.
 
-    Its last indication is `RangeRead` or `ReadFailed`.
+    The last indication of a reader is `RangeRead` or `ReadFailed`.
     """
 
     def __init__(
@@ -138,9 +145,9 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
     ) -> None:
         assert 0 <= first_entry_id <= last_entry_id, "a range has at least one entry"
         self.phase = ReaderPhase.NEW
-        self.metadata = metadata  # reloaded when replicas disagree with it
-        self.last_add_confirmed = NO_ENTRY  # the largest in the headers of the entries read
-        self.next_entry_id = first_entry_id  # the first that was not delivered yet
+        self.metadata = metadata  # reloaded before an entry is reported absent or unknown
+        self.last_add_confirmed = NO_ENTRY  # the largest LAC in the headers of received entries
+        self.next_entry_id = first_entry_id  # the first entry that was not delivered yet
         self.last_entry_id = last_entry_id
         self._settings = settings or ReaderSettings()
         self._numbers = RequestNumbers()
@@ -164,7 +171,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
 
     @property
     def reserved_size_bytes(self) -> int:
-        """Received payload that was not taken, and the most that pending requests may bring."""
+        """Received payload that was not taken, plus the maximum payload of pending requests."""
         out = 0 if self.phase is ReaderPhase.DONE else self._requests_out
         return self._budget.reserved_size_bytes(out)
 
@@ -173,7 +180,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         return [*self._fill(), self._arm_hedge()]
 
     def _fill(self) -> list[m.Effect]:
-        """Request further ahead, within the application's demand and the limits."""
+        """Request further entries, as far as the limits allow."""
         effects: list[m.Effect] = []
         if self._busy_timer:
             return effects
@@ -195,21 +202,25 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
 
     @property
     def _may_exceed(self) -> bool:
-        """Whether to request the first entry without room: nothing else would make room for it.
+        """Whether the first entry may be requested although there is no room for it.
 
-        An entry larger than the limits must be readable.
+        This is allowed when the reader holds nothing and awaits nothing, because then nothing can
+        make room. So an entry that is larger than the limits can be read.
         """
         is_idle = not self._untaken and not self._requests_out
         return is_idle and self._budget.may_exceed
 
     @property
     def _requests_out(self) -> int:
-        """Pending requests, and the one that follows a reload of the metadata."""
+        """Number of pending requests, and of the request that follows a reload of the metadata."""
         is_requested_next = self.phase is ReaderPhase.RELOADING
         return len(self._batches) + len(self._reads) + is_requested_next
 
     def _last_of_batch(self, first_entry_id: int) -> int:
-        """A batch is within the range and within one fragment; with striping it has one entry."""
+        """The last entry of a batch, which stays within one range and one fragment.
+
+        With striping, a batch has one entry.
+        """
         if self.metadata.quorum.is_striped or not self._takes_batches:
             return first_entry_id
         last = first_entry_id + self._budget.batch_entries - 1
@@ -248,7 +259,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         )
 
     def _request_one(self, entry_id: int) -> list[m.Effect]:
-        """Request one entry from one replica, the most reliable so far first."""
+        """Request one entry from the bookie of its write set with the fewest failures so far."""
         ensemble = self.metadata.fragment_of(entry_id).ensemble
         members = sorted(
             write_set(self.metadata.quorum, entry_id),
@@ -285,8 +296,8 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         batch, index = self._batches.pop(event.request)
         batch.outstanding -= 1
         if event.entries and not batch.is_done:
-            # The answer to a hedging request may repeat received entries, and any bookie may send
-            # too much.
+            # The answer to a hedging request may repeat entries that were received before, and any
+            # bookie may send more entries than requested.
             fresh = EntryBatch.of(event.entries).between(batch.next_entry_id, batch.last_entry_id)
             if fresh is not None:
                 batch.next_entry_id = fresh.last_entry_id + 1
@@ -301,7 +312,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
     def _go_on_with(
         self, batch: BatchInFlight, index: int, event: m.BatchReplied
     ) -> list[m.Effect]:
-        """Request the rest of a batch: a short answer implies nothing about it."""
+        """Request the rest of a batch: a short answer does not show that the rest is absent."""
         if event.entries and event.code is Code.OK:
             self._put_back(batch, batch.next_entry_id)
             return []
@@ -316,12 +327,12 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         return self._request_one(first)
 
     def _put_back(self, batch: BatchInFlight, first_entry_id: int) -> None:
-        """Request the rest of a batch when there is room for it; any further answer is late."""
+        """Request the rest of a batch later, when there is room. Ignore further answers to it."""
         self._to_request.put_back(first_entry_id, batch.last_entry_id)
         batch.next_entry_id = batch.last_entry_id + 1
 
     def _keep(self, entries: EntryBatch) -> None:
-        """Store consecutive entries; each id has one owner at a time, a batch or a tally."""
+        """Keep received entries until delivery. Each id belongs to one batch or tally at a time."""
         first = entries.first_entry_id
         assert first >= self.next_entry_id, "an entry came twice"
         assert first not in self._ready, "an entry came twice"
@@ -342,14 +353,14 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
             self.phase = ReaderPhase.DONE
             return [*effects, m.RangeRead(self.metadata)]
         if self.phase is ReaderPhase.READING:
-            # The first entry has priority: its next request uses the room of its last one.
+            # The first entry has priority: its next request uses the room of its previous request.
             effects += self._see_about_the_head()
         if self.phase is ReaderPhase.READING:
             effects += self._fill()
         return effects
 
     def _deliver(self) -> list[m.Effect]:
-        """Deliver the entries after the last delivered one, a few MiB at a time."""
+        """Deliver the ready entries that follow the last delivered entry, a few MiB at a time."""
         effects: list[m.Effect] = []
         ready: list[EntryBatch] = []
         size_bytes = 0
@@ -388,7 +399,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         return [m.LoadMetadata(self._reload, sync_first=True)]
 
     def _wait_for_busy(self) -> m.StartTimer | None:
-        """The timer of a pause without requests; None when pauses did not help."""
+        """The timer of a pause without requests; None after the maximum number of pauses."""
         self._busy_rounds += 1
         delay_ms = self._settings.overload.delay_ms(self._busy_rounds)
         if delay_ms is None:
@@ -447,7 +458,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         return m.StartTimer(self._hedge_timer, self._settings.hedge_delay_ms)
 
     def _on_timer_fired(self, event: m.TimerFired) -> list[m.Effect]:
-        """Try one more replica for all requests that were already pending at the last tick."""
+        """Try one more bookie for each request that was pending when the timer last fired."""
         if event.request == self._busy_timer:
             return self._on_pause_over()
         assert event.request == self._hedge_timer
@@ -483,5 +494,5 @@ READER_TABLE: Table[LedgerReader, m.Effect] = {
         ignored=(m.ReadReplied, m.BatchReplied, m.TimerFired, m.MetadataLoaded, RoomMade),
     ),
 }
-"""Phases x events of a reader."""
+"""The table of a reader."""
 LedgerReader.table = READER_TABLE

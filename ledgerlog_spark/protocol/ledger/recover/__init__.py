@@ -1,5 +1,5 @@
 """Recovery of a dead writer's ledger.
 
-- `recovery`: fence, read forward, write back, close once. `fencing`: fences, and finds the LAC.
-- `tail`: the entries after the LAC, written back to an ack quorum. `reads`: forward reads.
+- `recovery`: the whole recovery, and the close. `fencing`: fences the bookies and finds the LAC.
+- `tail`: writes the entries after the LAC back to an ack quorum. `reads`: reads these entries.
 """

@@ -1,7 +1,7 @@
-"""Fencing reads of the last entry; they find the LAC.
+"""Fences the bookies of an ensemble by reads of their last entries, which also give the LAC.
 
-Covered means: the bookies that may not be fenced contain no ack quorum, so the old writer can
-confirm nothing more without a FENCED answer (PROTOCOL.md#C3).
+An ensemble is covered when the bookies that are perhaps not fenced contain no ack quorum. From then
+on, the old writer can confirm nothing more (PROTOCOL.md#C3).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 FENCED_CODES = (Code.OK, Code.NO_ENTRY, Code.NO_LEDGER, Code.DIGEST_MISMATCH)
-"""Answers that prove the fence; a bad digest only hides the LAC (PROTOCOL.md#C4)."""
+"""Answers that prove that a bookie is fenced. A bad digest only hides the LAC (PROTOCOL.md#C4)."""
 
 
 class FencingState(Enum):
@@ -33,19 +33,19 @@ class FencingState(Enum):
 
 @dataclass(slots=True, eq=False)
 class Fencing:
-    """One round of fencing reads to all of an ensemble."""
+    """One fencing read to each bookie of an ensemble."""
 
     quorum: Quorum
     ensemble: tuple[str, ...]
     numbers: RequestNumbers
     known: int = 0  # bits of the fenced indexes
-    last_add_confirmed: int = NO_ENTRY  # the largest in the answers
-    last_entry_ids: dict[int, int] = field(default_factory=dict)  # of each index that has entries
+    last_add_confirmed: int = NO_ENTRY  # the largest LAC in the answers
+    last_entry_ids: dict[int, int] = field(default_factory=dict)  # by index, if it has entries
     state: FencingState = FencingState.UNDECIDED
     _sent: dict[int, int] = field(default_factory=dict)
 
     def begin(self) -> list[SendRead]:
-        """A fencing read of the last entry to each bookie."""
+        """Send a fencing read of the last entry to each bookie."""
         effects = []
         for index, bookie_id in enumerate(self.ensemble):
             number = self.numbers.next()
@@ -56,7 +56,7 @@ class Fencing:
         return effects
 
     def take_reply(self, reply: ReadReplied) -> FencingState:
-        """Record an answer. Nothing changes once the state is decided (PROTOCOL.md#C10)."""
+        """Record an answer. After the decision, an answer changes nothing (PROTOCOL.md#C10)."""
         index = self._sent.pop(reply.request, None)
         if index is None or self.state is not FencingState.UNDECIDED:
             return self.state

@@ -1,13 +1,13 @@
-"""Recovery's forward reads: many entries at once, decided one by one, taken in order.
+"""Recovery's reads of the entries after the LAC: many are read at once, and taken in order.
 
-Every read of an entry fences (PROTOCOL.md#C2). One positive answer makes an entry present. It is
-absent only when Qw - Qa + 1 members of its write set reported this very entry absent, and the same
-request fenced them before. Everything else (a timeout, a bad digest, an I/O error) is unknown and
-decides nothing (PROTOCOL.md#C8). One member gets the first request. The others get a request if its
-answer is slow or is not the entry.
+Every read of a single entry also fences (PROTOCOL.md#C2). One positive answer makes an entry
+present. An entry is absent only when Qw - Qa + 1 bookies of its write set reported this entry
+absent, each in the answer to a fencing read. All other answers (a timeout, a bad digest, an I/O
+error) decide nothing (PROTOCOL.md#C8). One bookie gets the first request for an entry. The other
+bookies get a request if the first answer is slow or does not have the entry.
 
-If every member owns every entry (E == Qw), batches find the present entries. The first entry
-that is in no batch is then requested alone from all members.
+If every bookie stores every entry (E == Qw), batches find the present entries. The first entry that
+is in no batch is then requested alone from all bookies.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ class Verdict(Enum):
 class ReadAhead:
     """How far recovery reads ahead of the entries that it wrote back."""
 
-    entries_first: int = 16  # doubled when entries are found
+    entries_first: int = 16  # grows with the number of entries found
     entries_max: int = 512
-    # judged by the largest entry so far; also bounds the entries to write back
+    # estimated from the largest entry so far; also limits the entries that wait to be written back
     size_bytes_max: int = 32 << 20
-    slow_member_ms: int = 250  # other members are used after one to two times this
+    slow_member_ms: int = 250  # other bookies get the request after one to two times this
     batch_entries_max: int = 1_024  # 1 turns batches off
     batch_size_bytes_max: int = 1 << 20  # of one answer
 
 
 @dataclass(slots=True, eq=False)
 class EntryTally:
-    """Answers about one entry."""
+    """The answers of a write set about one entry."""
 
     entry_id: int
     members: tuple[int, ...]  # indexes of the write set, in the order of requests
@@ -67,7 +67,7 @@ class EntryTally:
     is_slow: bool = False
 
     def take(self, code: Code, entry: m.StoredEntry | None) -> None:
-        """Count one member's answer."""
+        """Count one bookie's answer."""
         self.answers += 1
         if code is Code.OK:
             self.entry = self.entry or entry
@@ -81,7 +81,7 @@ class EntryTally:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict so far. A copy that is found after a negative quorum still counts."""
+        """The verdict so far. A copy makes the entry PRESENT, even if it was ABSENT before."""
         if self.entry is not None:
             return Verdict.PRESENT
         if self.absents >= self.absents_needed:
@@ -93,15 +93,16 @@ class EntryTally:
 
 @dataclass(slots=True, eq=False)
 class PresenceBatches:
-    """Batches show entries present, never absent: one at a time, from the member with the most.
+    """Reads of batches, one at a time, first from the bookie with the most entries.
 
-    Only fencing reads of an entry itself show its absence. So a batch need not fence, and a short,
-    late or lost batch only costs time (PROTOCOL.md#C2, PROTOCOL.md#C8).
+    A batch shows that its entries are present, but never that an entry is absent. Only fencing
+    reads of a single entry show its absence. So a batch does not fence, and a short, late or lost
+    batch only costs time (PROTOCOL.md#C2, PROTOCOL.md#C8).
     """
 
     ensemble: tuple[str, ...]
-    order: list[int]  # indexes, the next one first
-    last_entry_ids: Mapping[int, int]  # by index, as reported when it was fenced
+    order: list[int]  # indexes; the first one gets the next batch
+    last_entry_ids: Mapping[int, int]  # by index, as reported when the bookie was fenced
     read_ahead: ReadAhead
     numbers: RequestNumbers
     is_refused: bool = False  # a bookie does not support batches
@@ -110,7 +111,7 @@ class PresenceBatches:
     _is_slow: bool = False
 
     def __post_init__(self) -> None:
-        # The sort is stable, so equal members keep their order of preference.
+        # The sort is stable, so bookies with the same last entry keep their order of preference.
         self.order.sort(key=lambda index: -self.last_entry_ids.get(index, -1))
 
     @property
@@ -119,11 +120,11 @@ class PresenceBatches:
         return self._current != 0
 
     def ends_before(self, entry_id: int) -> bool:
-        """Whether the member for the next batch had no entry from `entry_id` on."""
+        """Whether the bookie for the next batch had no entry from `entry_id` on."""
         return entry_id > self.last_entry_ids.get(self.order[0], LAST_ID)
 
     def request(self, first_entry_id: int) -> m.SendReadBatch:
-        """Request everything from `first_entry_id` on, within the limits of a batch."""
+        """Request the entries from `first_entry_id` on, within the limits of a batch."""
         index = self.order[0]
         self._current = number = self.numbers.next()
         self._sent[number] = index
@@ -139,9 +140,9 @@ class PresenceBatches:
         )
 
     def take_reply(self, reply: m.BatchReplied, first_entry_id: int) -> EntryBatch | None:
-        """Entries from `first_entry_id` on without gaps, None when there are none.
+        """The entries of `reply` from `first_entry_id` on, without gaps; None if it has none.
 
-        Late answers count too: an entry that a bookie had is present.
+        A late answer counts too, because it also proves that its entries are present.
         """
         index = self._sent.pop(reply.request)
         if reply.request == self._current:
@@ -159,16 +160,16 @@ class PresenceBatches:
         return entries.between(first_entry_id, LAST_ID)
 
     def awaits(self, reply: m.BatchReplied) -> bool:
-        """Whether it is the answer to one of these batches."""
+        """Whether `reply` is the answer to a batch that was requested here."""
         return reply.request in self._sent
 
     def prefer(self, index: int) -> None:
-        """Use this member next: it had an entry that the others did not have."""
+        """Use the bookie at `index` next, because it had an entry that others did not have."""
         self.order.remove(index)
         self.order.insert(0, index)
 
     def tick(self) -> bool:
-        """Abandon a batch that was already pending at the last tick; whether there was one."""
+        """Abandon a batch that was already pending at the last tick; return whether one was."""
         if self.is_out and self._is_slow:
             self._current = 0
             return True
@@ -178,17 +179,17 @@ class PresenceBatches:
 
 @dataclass(slots=True, eq=False)
 class RecoveryReads:
-    """Reads from `first_entry_id` on, from the ensemble at the begin of the recovery."""
+    """Reads the entries from `first_entry_id` on, from the ensemble that recovery has fenced."""
 
     quorum: Quorum
     ensemble: tuple[str, ...]  # of the last fragment (PROTOCOL.md#C11)
-    answering: int  # bits of the indexes that answered recently: used first
+    answering: int  # bits of the indexes that answered recently; they get the first requests
     first_entry_id: int
     read_ahead: ReadAhead
     numbers: RequestNumbers
     last_entry_ids: Mapping[int, int] | None = None  # by index; None turns batches off
     is_unauthorized: bool = False  # a bookie reported a wrong password
-    next_entry_id: int = field(init=False)  # the first that was not taken yet
+    next_entry_id: int = field(init=False)  # the first entry that was not taken yet
     _next_to_request: int = field(init=False)
     _tallies: dict[int, EntryTally] = field(default_factory=dict)
     _sent: dict[int, tuple[EntryTally, int]] = field(default_factory=dict)
@@ -209,14 +210,14 @@ class RecoveryReads:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on `next_entry_id`."""
+        """The verdict on the entry `next_entry_id`."""
         if self._present:
             return Verdict.PRESENT
         tally = self._tallies.get(self.next_entry_id)
         return tally.verdict if tally is not None else Verdict.UNDECIDED
 
     def fill(self) -> list[m.SendRead | m.SendReadBatch]:
-        """Request further entries, within the limits and until an absent one is found."""
+        """Request further entries within the limits, until an absent entry is found."""
         batches = self._batches
         if batches is None or batches.is_refused:
             return [*self._fill_singly()]
@@ -237,7 +238,7 @@ class RecoveryReads:
         return effects
 
     def take_reply(self, reply: m.ReadReplied) -> list[m.SendRead]:
-        """Record an answer; try the rest of the write set when it is not the entry."""
+        """Record an answer. If it does not decide, request the entry from the other bookies too."""
         tally, index = self._sent.pop(reply.request, (None, 0))
         if tally is None:
             return []
@@ -259,7 +260,7 @@ class RecoveryReads:
         return self._request_all(tally) if verdict is Verdict.UNDECIDED else []
 
     def take_batch_reply(self, reply: m.BatchReplied) -> list[m.SendRead]:
-        """Keep the entries of a batch; if it is empty, request the next entry from all members."""
+        """Keep the entries of a batch. If it is empty, request the next entry from all bookies."""
         batches = self._batches
         if batches is None or not batches.awaits(reply):
             return []
@@ -277,7 +278,7 @@ class RecoveryReads:
         return []
 
     def _request_frontier(self) -> list[m.SendRead]:
-        """Request the first entry that is in no batch from every member."""
+        """Request the first entry that is in no batch, from every bookie."""
         entry_id = self._next_to_request
         if entry_id in self._tallies:
             return []
@@ -289,7 +290,7 @@ class RecoveryReads:
         return tally
 
     def hedge(self) -> list[m.SendRead]:
-        """Request entries undecided since the last call from the rest of their write sets."""
+        """Request each entry that was already undecided at the last call from all its bookies."""
         effects: list[m.SendRead] = []
         for tally in self._tallies.values():
             if tally.verdict is Verdict.UNDECIDED:
@@ -301,7 +302,7 @@ class RecoveryReads:
         return effects
 
     def take_present(self) -> list[m.StoredEntry]:
-        """The present entries from `next_entry_id` on, in order without gaps."""
+        """Take the present entries from `next_entry_id` on, in order and without gaps."""
         taken, self._present = self._present, []
         self.next_entry_id += len(taken)
         while self.verdict is Verdict.PRESENT:

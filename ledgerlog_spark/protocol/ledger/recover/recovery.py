@@ -1,13 +1,14 @@
-"""Seal a ledger after its writer has died: fence, read forward, write back, close once.
+"""Closes a ledger after its writer has died: fence, read forward, write back, close once.
 
-`LedgerRecovery` marks the metadata IN_RECOVERY before anything else (PROTOCOL.md#C7) and fences a
-covering part of the last ensemble. A `RecoveryTail` writes the entries after the largest LAC back
-to an ack quorum. Then it closes the ledger there. Any number of recoveries may run: the first close
-wins and the others adopt it (PROTOCOL.md#C13).
+`LedgerRecovery` first marks the metadata IN_RECOVERY (PROTOCOL.md#C7). Then it fences so many
+bookies of the last ensemble that the others contain no ack quorum. A `RecoveryTail` writes the
+entries after the largest LAC back to an ack quorum. Then the recovery closes the ledger after the
+last of these entries. Several recoveries may run at once: the first close wins, and the other
+recoveries accept its result (PROTOCOL.md#C13).
 
-An undecided attempt is retried from the beginning, within `RecoverySettings.retry`. The metadata
-then stays IN_RECOVERY, which is a legal final state. No attempt closes a ledger below its floor
-(PROTOCOL.md#C14).
+An attempt that cannot decide is repeated from the beginning, within `RecoverySettings.retry`. If no
+attempt can decide, the metadata stays IN_RECOVERY, which is a legal final state. No attempt closes
+a ledger below its floor (PROTOCOL.md#C14).
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class RecoveryPhase(Enum):
-    """Where a recovery is."""
+    """State of a recovery."""
 
     NEW = "new"
     LOADING = "loading the record"
@@ -56,7 +57,7 @@ class RecoverySettings:
     read_ahead: ReadAhead = field(default_factory=ReadAhead)
     window: Window = field(default_factory=Window)  # of entries that are written back
     metadata: RetryPolicy = field(default_factory=RetryPolicy)  # of one change of the metadata
-    retry: RetryPolicy = field(  # attempts from the beginning
+    retry: RetryPolicy = field(  # of attempts from the beginning
         default_factory=lambda: RetryPolicy(first_delay_ms=100, delay_max_ms=5_000, attempts_max=8)
     )
 
@@ -70,25 +71,26 @@ RETRIABLE = (
 
 
 class LedgerRecovery(UpdatingMachine):
-    """One client's recovery of one ledger; its last indication is LedgerClosed or LedgerFailed."""
+    """One client's recovery of one ledger. The last indication is LedgerClosed or LedgerFailed."""
 
     def __init__(
         self,
         *,
         ledger_id: int,
-        password: bytes,  # compared before any request to a bookie
+        password: bytes,  # checked before any request to a bookie
         floor_entry_id: int = NO_ENTRY,
         settings: RecoverySettings | None = None,
     ) -> None:
         """A recovery that begins with `Start`.
 
         Args:
-            floor_entry_id: The highest entry that a durable reference needs. A close below it ends
-                with NEEDS_OPERATOR and leaves the metadata IN_RECOVERY.
+            floor_entry_id: The last entry that a durable reference, for example a log, needs. If
+                the ledger would end before this entry, the recovery fails with NEEDS_OPERATOR and
+                the metadata stays IN_RECOVERY.
         """
         self.phase = RecoveryPhase.NEW
         self.ledger_id = ledger_id
-        self.attempts = 0  # begun so far
+        self.attempts = 0  # number of attempts begun so far
         self._password = password
         self._floor_entry_id = floor_entry_id
         self._settings = settings or RecoverySettings()
@@ -143,7 +145,7 @@ class LedgerRecovery(UpdatingMachine):
         return self._fence(result.current)
 
     def _adopt(self, result: UpdateResult) -> list[m.Effect]:
-        """Adopt the closed metadata, whichever client wrote it (PROTOCOL.md#C13, LOGS.md#S2)."""
+        """Accept the closed metadata, whichever client wrote it (PROTOCOL.md#C13, LOGS.md#S2)."""
         if result.current.value.last_entry_id < self._floor_entry_id:
             return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
         self.phase = RecoveryPhase.DONE
@@ -228,7 +230,7 @@ class LedgerRecovery(UpdatingMachine):
         return self._begin_update(self._base, self._decide_close)
 
     def _decide_close(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
-        """The CLOSED metadata with this attempt's result, if nothing changed since the read."""
+        """The CLOSED metadata with this attempt's result, if the last fragment is the same."""
         if current.state is LedgerState.CLOSED:
             return Refusal(None)
         assert self._base is not None
@@ -248,7 +250,7 @@ class LedgerRecovery(UpdatingMachine):
         )
 
     def _try_again(self, failure: m.Failure, **about: Any) -> list[m.Effect]:
-        """Restart after a delay, or give up; the metadata is not changed."""
+        """Start another attempt after a delay, or give up. The metadata does not change."""
         delay_ms = self._settings.retry.delay_ms(self.attempts)
         if failure not in RETRIABLE or delay_ms is None:
             return self._stop(failure, is_retriable=failure in RETRIABLE, **about)
@@ -312,5 +314,5 @@ RECOVERY_TABLE: Table[LedgerRecovery, m.Effect] = {
     RecoveryPhase.WAITING: row(on(m.TimerFired, LedgerRecovery._on_retry_timer), ignored=_REPLIES),
     RecoveryPhase.DONE: row(ignored=_REPLIES),
 }
-"""Phases x events of recovery; late replies to an earlier attempt are ignored."""
+"""The table of a recovery. It ignores late replies to an earlier attempt."""
 LedgerRecovery.table = RECOVERY_TABLE

@@ -1,8 +1,9 @@
-"""The entries after the LAC that fencing found: reads them forward and writes them back.
+"""Reads the entries after the LAC that fencing found, and writes these entries back.
 
-Present entries are written back with the LAC that fencing found, so that no reader ever sees a LAC
-above the closed end (PROTOCOL.md#C10). Bookies that fail meanwhile are replaced in memory; the one
-closing compare-and-swap writes the replacements to the metadata (PROTOCOL.md#C11).
+The entries are written back with this LAC in their headers. So no reader ever sees a LAC after the
+last entry of the closed ledger (PROTOCOL.md#C10). Bookies that fail during this are replaced in
+memory only. The compare-and-swap that closes the ledger also writes the replacements to the
+metadata (PROTOCOL.md#C11).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 OVERLOAD = RetryPolicy(first_delay_ms=20, delay_max_ms=1_000, attempts_max=16)
-"""Waits for a bookie that answers BUSY, about 10 s in all; then the bookie counts as failed."""
+"""Waits for a bookie that answers BUSY, about 10 s in all. After them the bookie has failed."""
 
 
 LINGER_ENTRIES = 64
@@ -44,11 +45,11 @@ LINGER_SIZE_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class TailStep:
-    """Result of one event; a tail that is written or has failed accepts no replies."""
+    """The result of one event. A tail that is written or has failed accepts no more replies."""
 
     effects: Sequence[m.Effect] = ()
-    is_written: bool = False  # everything before the end is on an ack quorum: measure or close
-    failure: m.Failure | None = None  # the attempt has failed
+    is_written: bool = False  # all entries are on an ack quorum; the owner measures or closes
+    failure: m.Failure | None = None  # why the attempt has failed
     about: Mapping[str, Any] = field(default_factory=dict)  # fields of the failure's error
 
 
@@ -58,10 +59,10 @@ def _failed(failure: m.Failure, **about: Any) -> TailStep:
 
 @dataclass(slots=True, eq=False)
 class WriteBack:
-    """Recovered entries, buffered, then sent as runs with the RECOVERY flag.
+    """Buffers the recovered entries, and sends them as runs with the RECOVERY_ADD flag.
 
-    Entries keep id, payload and cumulative length. All headers have the LAC that fencing found
-    (PROTOCOL.md#C10).
+    Each entry keeps its id, its payload and the ledger's length in its header. All headers have the
+    LAC that fencing found (PROTOCOL.md#C10).
     """
 
     ledger_id: int
@@ -70,7 +71,7 @@ class WriteBack:
     numbers: RequestNumbers
     window: Window
     buffered_size_bytes_max: int
-    # None until the first entry: only its header has the length before it
+    # None until the first entry, because its header gives the ledger's length before it
     pipeline: AddPipeline | None = None
     _buffered: deque[m.StoredEntry] = field(default_factory=deque)
     _buffered_size_bytes: int = 0
@@ -88,22 +89,22 @@ class WriteBack:
 
     @property
     def is_finished(self) -> bool:
-        """Whether all entries so far are on an ack quorum."""
+        """Whether all entries taken so far are on an ack quorum."""
         idle = self.pipeline is None or self.pipeline.first_unconfirmed_entry_id is None
         return idle and not self._buffered
 
     @property
     def has_room(self) -> bool:
-        """Whether reading further ahead keeps memory bounded."""
+        """Whether the buffer has room, so that recovery may read further ahead."""
         return self._buffered_size_bytes < self.buffered_size_bytes_max
 
     def set_length(self, length: int) -> None:
-        """Set the length from another entry's header; only before the first entry."""
+        """Set the length of the ledger. This is allowed only before the first entry."""
         assert self.pipeline is None
         self._measured_length = length
 
     def take(self, entries: Iterable[m.StoredEntry]) -> None:
-        """Buffer the next entries, which have no gaps."""
+        """Buffer the next entries, which follow without gaps."""
         for entry in entries:
             if self.pipeline is None:
                 self.pipeline = self._begin(entry)
@@ -111,7 +112,7 @@ class WriteBack:
             self._buffered_size_bytes += len(entry.payload)
 
     def flush(self, *, is_end: bool) -> list[m.SendAdd]:
-        """Send the buffered entries in runs; small runs wait while others are pending."""
+        """Send the buffered entries in runs. Before the end, a small run waits for pending runs."""
         effects: list[m.SendAdd] = []
         pipeline = self.pipeline
         while self._buffered and pipeline is not None and pipeline.can_add:
@@ -151,20 +152,20 @@ class WriteBack:
 
 
 class RecoveryTail:
-    """One attempt's copy of the entries after the LAC; its owner marks, fences and closes.
+    """Copies the entries after the LAC, in one attempt of a recovery.
 
-    Every reply ends in `_advance`, which returns the next state. Only `_advance` detects that an
-    ack quorum has become impossible. So in no order of replies does the attempt wait for an answer
-    that will never arrive.
+    The owner of the tail marks the metadata, fences and closes. After every reply, `_advance`
+    decides the next step. Only `_advance` detects that an ack quorum has become impossible. So the
+    attempt never waits for an answer that will not arrive, whatever the order of replies.
     """
 
     def __init__(
         self,
         *,
         ledger_id: int,
-        record: Versioned[LedgerMetadata],  # as it was when the attempt fenced
-        fencing: Fencing,  # its state is covered
-        bookies: FailedBookies,  # none waits for a replacement
+        record: Versioned[LedgerMetadata],  # the metadata when the attempt fenced
+        fencing: Fencing,  # its state is COVERED
+        bookies: FailedBookies,  # no index waits for a replacement
         read_ahead: ReadAhead,
         window: Window,
         numbers: RequestNumbers,
@@ -177,7 +178,7 @@ class RecoveryTail:
         self._listing = 0
         self._hedge_timer = 0
         metadata = record.value
-        # the last one, and those that replacements began
+        # the last fragment of `record`, and the fragments that replacements began
         self.fragments: tuple[Fragment, ...] = (metadata.last_fragment,)
         found = self._last_safe_entry(fencing.last_add_confirmed)
         self._reads = RecoveryReads(
@@ -199,13 +200,13 @@ class RecoveryTail:
         )
 
     def begin(self) -> list[m.Effect]:
-        """The first reads, and the timer of slow ones."""
+        """Send the first reads, and start the timer for slow reads."""
         self._hedge_timer = self._numbers.next()
         hedge = m.StartTimer(self._hedge_timer, self._read_ahead.slow_member_ms)
         return [*self._reads.fill(), hedge]
 
     def take_entries(self, event: m.ReadReplied | m.BatchReplied) -> TailStep:
-        """A bookie answered a read."""
+        """Handle a bookie's answer to a read."""
         effects: list[m.Effect] = []
         if isinstance(event, m.BatchReplied):
             effects += self._reads.take_batch_reply(event)
@@ -214,7 +215,7 @@ class RecoveryTail:
         return self._advance(effects)
 
     def take_add(self, event: m.AddReplied) -> TailStep:
-        """A bookie answered a run that was written back."""
+        """Handle a bookie's answer to a run that was written back."""
         pipeline = self.write_back.pipeline
         answer = None if pipeline is None else pipeline.take_reply(event)
         if pipeline is None or answer is None:
@@ -257,7 +258,7 @@ class RecoveryTail:
         return self._advance(effects)
 
     def take_timer(self, event: m.TimerFired) -> list[m.Effect]:
-        """Request slow entries from other members, or resend runs that a busy bookie refused.
+        """Request slow entries from other bookies, or resend runs that a busy bookie refused.
 
         A timer of an earlier attempt is ignored.
         """
@@ -273,7 +274,10 @@ class RecoveryTail:
         return [*self._reads.hedge(), timer]
 
     def measure(self) -> list[m.Effect]:
-        """Read the length from the last safe entry: nothing was written back (PROTOCOL.md#C22)."""
+        """Read the length from the last safe entry.
+
+        This is needed when no entry was written back (PROTOCOL.md#C22).
+        """
         last = self.write_back.last_add_confirmed
         if last == NO_ENTRY:
             self.write_back.set_length(0)
@@ -291,7 +295,7 @@ class RecoveryTail:
         return [*self._reads.fill()]
 
     def take_measured(self, event: m.ReadReplied) -> TailStep:
-        """A bookie answered the request of `measure`."""
+        """Handle a bookie's answer to the read that `measure` sent."""
         effects: list[m.Effect] = [*self._reads.take_reply(event)]
         if self._reads.is_unauthorized:
             return _failed(m.Failure.UNAUTHORIZED)
@@ -306,11 +310,14 @@ class RecoveryTail:
                 return _failed(m.Failure.RECOVERY, entry_id=self._reads.next_entry_id)
 
     def _last_safe_entry(self, last_add_confirmed: int) -> int:
-        """Never below the last fragment: its bookies have no older entries (PROTOCOL.md#C6)."""
+        """The LAC, or the last entry before the last fragment if this entry is later.
+
+        The bookies of the last fragment have no older entries (PROTOCOL.md#C6).
+        """
         return max(last_add_confirmed, self._record.value.last_fragment.first_entry_id - 1)
 
     def _advance(self, effects: list[m.Effect]) -> TailStep:
-        """Write back present entries in order; the first absent one is the end (PROTOCOL.md#C9)."""
+        """Write back present entries in order, until the first absent entry (PROTOCOL.md#C9)."""
         if self._reads.is_unauthorized:
             return _failed(m.Failure.UNAUTHORIZED)
         self.write_back.take(self._reads.take_present())
@@ -335,14 +342,14 @@ class RecoveryTail:
 
     @property
     def _is_stuck(self) -> bool:
-        """Whether no pending reply can complete the oldest run's ack quorum."""
+        """Whether the pending replies cannot complete the ack quorum of the oldest run."""
         pipeline = self.write_back.pipeline
         if pipeline is None or self._listing or self._busy.is_waiting:
             return False
         return pipeline.is_stuck
 
     def _fail_for_bookies(self) -> TailStep:
-        """Without a replacement an attempt continues only while an ack quorum is possible."""
+        """End the attempt, because the bookies that still answer are too few for an ack quorum."""
         pipeline = self.write_back.pipeline
         assert pipeline is not None
         size = len(pipeline.ensemble)

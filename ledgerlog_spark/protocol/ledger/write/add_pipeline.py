@@ -1,12 +1,12 @@
-"""Pending runs of one ensemble.
+"""The pending runs of one ensemble.
 
-The pipeline has neither the metadata nor a reference to its owner: `LedgerWriter` and
-`LedgerRecovery` both have one. It sends, records answers and confirms in order. Its owner decides
+`LedgerWriter` and `LedgerRecovery` each have a pipeline. The pipeline has no reference to its owner
+or to the metadata. It sends runs, records answers and confirms runs in order. Its owner decides
 about failed bookies, pauses confirmation during an ensemble change, and names the replacements.
 
-Acknowledgements are kept for each (run, index) as bits. A bit at an index means the part of the run
-that the bookie at this index stores. So a striped run (E > Qw) is confirmed when each residue class
-of its entries has Qa bits within its own write set (PROTOCOL.md#A6).
+Each run has a bit mask of the indexes that acknowledged it. A bit means that the bookie at this
+index stored its part of the run. So a striped run (E > Qw) is confirmed when each of its entries
+has Qa bits within its own write set (PROTOCOL.md#A6).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 ENTRY_OVERHEAD_BYTES = 64
-"""Header, longest digest, id and length: the bytes of an entry in a run beside its payload."""
+"""Bytes of an entry in a run beside its payload: header, longest digest, id and length."""
 
 FRAME_OVERHEAD_BYTES = 256
-"""Larger than the head of any frame."""
+"""Space for the head of a frame. Every head is smaller."""
 
 
 def check_run(payloads: Sequence[Payload]) -> None:
-    """Refuse an invalid run."""
+    """Raise LocalProtocolError if a run is empty, or has too many entries or bytes."""
     if not 1 <= len(payloads) <= RUN_ENTRIES_MAX:
         raise LocalProtocolError(
             f"a run has 1 to {RUN_ENTRIES_MAX} entries, not {len(payloads)}: split it",
@@ -53,10 +53,10 @@ def check_run(payloads: Sequence[Payload]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Limits of the entries not yet answered by all Qw members (PROTOCOL.md#A11)."""
+    """Limits for the entries that not all Qw bookies have stored yet (PROTOCOL.md#A11)."""
 
     entries_max: int = 65_536  # at least 1
-    # payload, at least 1; one run may exceed it, so that any run fits
+    # payload bytes, at least 1; the last run may exceed this limit, so that any run fits
     size_bytes_max: int = 32 << 20
 
 
@@ -71,10 +71,10 @@ class MemberAnswer:
 
 @dataclass(slots=True, eq=False, repr=False)
 class SentRun:
-    """A run and its state at each index."""
+    """A run, and which bookies have stored it."""
 
     run: Run
-    owners: int  # bits of the indexes that still owe or gave an answer
+    owners: int  # bits of the indexes that stored their part, or must still store it
     acked: int = 0  # bits of the indexes that stored their part
     requests: dict[int, int] = field(default_factory=dict)  # index to request number
     is_confirmed: bool = False
@@ -84,7 +84,7 @@ class SentRun:
 
 
 class AddPipeline:
-    """Pending runs against one ensemble, confirmed whole and in order."""
+    """The pending runs of one ensemble. Each run is confirmed as a whole, and in order."""
 
     def __init__(
         self,
@@ -96,17 +96,17 @@ class AddPipeline:
         last_add_confirmed: int,
         length: int,
         window: Window,
-        # send with RECOVERY_ADD, and this LAC in all headers (PROTOCOL.md#C10)
+        # send with RECOVERY_ADD, and `last_add_confirmed` in all headers (PROTOCOL.md#C10)
         is_recovery: bool = False,
     ) -> None:
         self.ledger_id = ledger_id
         self.quorum = quorum
         self.ensemble = ensemble  # by index; only `replace` changes it
-        # everything up to and including this (PROTOCOL.md#A4)
+        # all entries up to and including this one are confirmed (PROTOCOL.md#A4)
         self.last_add_confirmed = last_add_confirmed
         self.length = length  # payload bytes up to and including last_add_confirmed
-        self.next_entry_id = last_add_confirmed + 1  # of the next run
-        # of runs not answered by all their members, confirmed ones included
+        self.next_entry_id = last_add_confirmed + 1  # the first of the next run
+        # of runs that not all their bookies have stored, confirmed runs included
         self.entries_in_flight = 0
         self.size_bytes_in_flight = 0  # payload of the same runs
         self.is_paused = False
@@ -134,12 +134,12 @@ class AddPipeline:
 
     @property
     def first_unconfirmed_entry_id(self) -> int | None:
-        """First entry of the oldest pending run, None when nothing is pending."""
+        """First entry of the oldest unconfirmed run; None when all runs are confirmed."""
         return self._unconfirmed[0].run.first_entry_id if self._unconfirmed else None
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the stored and pending answers cannot give the oldest run its ack quorum."""
+        """Whether the oldest run gets no ack quorum even if all pending sends succeed."""
         if not self._unconfirmed:
             return False
         pending = self._unconfirmed[0]
@@ -154,7 +154,7 @@ class AddPipeline:
         return self._lac_found if self.is_recovery else self.last_add_confirmed
 
     def add(self, payloads: Sequence[Payload]) -> list[SendAdd]:
-        """Send a run to each index that owns a part of it and is not suspended (PROTOCOL.md#A1)."""
+        """Send a run to each bookie that stores a part and is not suspended (PROTOCOL.md#A1)."""
         first, entries = self.next_entry_id, len(payloads)
         size_bytes = sum(map(len, payloads))
         run = Run(
@@ -177,7 +177,7 @@ class AddPipeline:
         return [self._send(pending, index) for index in _indexes(pending.owners & ~self._suspended)]
 
     def take_reply(self, reply: AddReplied) -> MemberAnswer | None:
-        """Record an answer; an answer to an outdated send changes nothing (PROTOCOL.md#A7)."""
+        """Record an answer. An answer to an outdated send changes nothing (PROTOCOL.md#A7)."""
         sent = self._sent.pop(reply.request, None)
         if sent is None:
             return None
@@ -189,7 +189,7 @@ class AddPipeline:
         return MemberAnswer(index, self.ensemble[index], reply.code)
 
     def confirm(self) -> list[RunConfirmed]:
-        """Confirm from the oldest run on, as far as there are ack quorums; nothing while paused."""
+        """Confirm runs in order until a run has no ack quorum. While paused, confirm no run."""
         confirmed: list[RunConfirmed] = []
         while self._unconfirmed and not self.is_paused:
             pending = self._unconfirmed[0]
@@ -200,7 +200,7 @@ class AddPipeline:
         return confirmed
 
     def suspend(self, index: int) -> None:
-        """Send nothing to `index` until it is replaced or resumed. Answers still count."""
+        """Send nothing to `index` until `replace` or `resend`. Its answers still count."""
         self._suspended |= 1 << index
 
     def is_suspended(self, index: int) -> bool:
@@ -208,12 +208,12 @@ class AddPipeline:
         return bool(self._suspended >> index & 1)
 
     def replace(self, ensemble: tuple[str, ...], indexes: Iterable[int]) -> list[SendAdd]:
-        """Use a new ensemble for everything after the last add confirmed.
+        """Use a new ensemble for all entries after the last add confirmed.
 
-        All acknowledgements at `indexes` are forgotten before anything can be confirmed
-        (PROTOCOL.md#B12). Then every pending run is sent there, also when the bookie is the same as
-        before (PROTOCOL.md#B17). Confirmed runs stay in the old fragment: answers of the replaced
-        bookies to them are no longer awaited.
+        Before any run can be confirmed, the acknowledgements of unconfirmed runs at `indexes` are
+        forgotten (PROTOCOL.md#B12). Then every unconfirmed run is sent to the bookies at `indexes`,
+        even to a bookie that did not change (PROTOCOL.md#B17). Confirmed runs stay in the old
+        fragment, so answers of replaced bookies to these runs are no longer awaited.
         """
         indexes = tuple(indexes)
         self.ensemble = ensemble
@@ -226,19 +226,22 @@ class AddPipeline:
         return [effect for index in indexes for effect in self._send_missing(index)]
 
     def resend(self, index: int) -> list[SendAdd]:
-        """Retry the same bookie with everything that it did not store, also later runs."""
+        """Resend to the same bookie all runs that it has not stored, also later runs."""
         self._suspended &= ~(1 << index)
         return self._send_missing(index)
 
     def abandon(self, index: int) -> None:
-        """Send nothing to `index` and wait for nothing from it: it has no replacement."""
+        """Send nothing more to `index` and await no answer, because it has no replacement."""
         self.suspend(index)
         self._abandoned |= 1 << index
         for pending in (*self._late.values(), *self._unconfirmed):
             self._let_off(pending, index)
 
     def withdraw(self) -> int | None:
-        """Forget all pending runs: their outcome is unknown and they will never be confirmed."""
+        """Forget all pending runs, and return their first unconfirmed entry.
+
+        These runs are never confirmed, and their outcome is unknown.
+        """
         first = self.first_unconfirmed_entry_id
         self._unconfirmed.clear()
         self._late.clear()
@@ -309,7 +312,7 @@ class AddPipeline:
             del self._sent[number]
 
     def _release_if_answered(self, pending: SentRun) -> None:
-        """Remove a confirmed run that all its members stored from the window."""
+        """Remove a confirmed run from the window after all its bookies have stored it."""
         if pending.is_confirmed and pending.acked == pending.owners:
             run = pending.run
             if self._late.pop(run.first_entry_id, None) is not None:

@@ -1,7 +1,8 @@
-"""The failed bookies of a ledger, the indexes without a bookie, and the change to write.
+"""The failed bookies of a ledger, and the change of the metadata that replaces them.
 
-One change runs at a time (PROTOCOL.md#B1): failures during a change are collected here for the next
-one. Placement remembers failed bookies, so that a bookie that just failed is the last choice.
+Only one change runs at a time (PROTOCOL.md#B1). Failures during a change are collected here for the
+next change. The failures of each bookie are counted, so that a bookie that just failed is chosen
+last.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ if TYPE_CHECKING:
     from ledgerlog_spark.model import Code
 
 FAILURES_IN_A_ROW_MAX = 3
-"""Number of failures after which a bookie is no longer chosen. Dead bookies stay registered until
-their sessions end. Without this limit, two of them could replace each other a thousand times until
-then."""
+"""Number of failures after which a bookie is no longer chosen. A dead bookie stays registered until
+its session ends. Without this limit, two dead bookies could replace each other a thousand times
+before that."""
 
 
 class FailedBookies:
-    """Failures of bookies that have not been replaced yet, and all earlier failures.
+    """The failed bookies that wait for a replacement, and all failures in this ledger.
 
-    A bookie that failed too often is not chosen any more. After the owner waited, because an index
-    has no bookie, all of them may be chosen again.
+    A bookie that failed too often is no longer chosen. When an index finds no replacement, the
+    owner waits. After the wait, all bookies may be chosen again.
     """
 
     def __init__(self) -> None:
-        # of bookies that neither answered since nor were replaced; the most recent comes last
+        # of bookies that have not answered or been replaced since they failed; the newest is last
         self.codes: dict[str, Code] = {}
-        self.counts: dict[str, int] = {}  # failures of each bookie in this ledger
-        # waits of each index without a replacement since its last answer
+        self.counts: dict[str, int] = {}  # number of failures of each bookie in this ledger
+        # number of waits of each index for a replacement, since its bookie last answered
         self.rounds: dict[int, int] = {}
         self._failed: dict[int, str] = {}
         self._counts_lately: dict[str, int] = {}
@@ -53,7 +54,7 @@ class FailedBookies:
         return tuple(sorted(self._failed))
 
     def report(self, index: int, bookie_id: str, code: Code) -> None:
-        """Note that the bookie at `index` failed; once for each attempt."""
+        """Note that the bookie at `index` failed. Until it is settled, this counts only once."""
         self.codes.pop(bookie_id, None)
         self.codes[bookie_id] = code
         if self._failed.get(index) != bookie_id:
@@ -62,19 +63,19 @@ class FailedBookies:
                 counts[bookie_id] = counts.get(bookie_id, 0) + 1
 
     def choose(self, ensemble: tuple[str, ...], candidates: tuple[str, ...]) -> Replacements:
-        """Replacements for all waiting indexes, as far as there are candidates."""
+        """Choose replacements for the waiting indexes, until no candidate is left."""
         lately = self._counts_lately
         eligible = [name for name in candidates if lately.get(name, 0) < FAILURES_IN_A_ROW_MAX]
         return replace_failed(ensemble, self.indexes, eligible, self.counts)
 
     def wait(self, index: int) -> None:
-        """Make the bookie at `index` wait before it is retried; idempotent while it waits."""
+        """Make the bookie at `index` wait before it is retried, if it does not wait already."""
         if index not in self._waiting:
             self._waiting.add(index)
             self.rounds[index] = self.rounds.get(index, 0) + 1
 
     def waits_are_over(self) -> None:
-        """Bookies that waited may be retried."""
+        """End all waits. The bookies that waited may be retried, and all bookies may be chosen."""
         self._waited |= self._waiting
         self._waiting.clear()
         self._counts_lately.clear()
@@ -84,37 +85,37 @@ class FailedBookies:
         return index in self._waited
 
     def settle(self, index: int) -> None:
-        """The bookie at `index`, or another one there, is in use again."""
+        """Note that `index` has a bookie again, the same bookie or another one."""
         self._failed.pop(index, None)
         self._waiting.discard(index)
         self._waited.discard(index)
 
     def replaced(self, index: int, bookie_id: str) -> None:
-        """The metadata names another bookie at `index`: forget the answer of this one."""
+        """Forget the failure of this bookie, because the metadata names another one at `index`."""
         self.settle(index)
         self.codes.pop(bookie_id, None)
 
     def forget_indexes(self) -> None:
-        """Start over with another ensemble; keep only the memory of failed bookies."""
+        """Forget all indexes before a new attempt. Keep the failures of each bookie."""
         for forgotten in (self._failed, self.rounds, self._waiting, self._waited):
             forgotten.clear()
         self._counts_lately.clear()
 
     def recovered(self, index: int, bookie_id: str) -> None:
-        """The bookie at `index` answered: restart its count of rounds without a replacement."""
+        """Note that the bookie at `index` answered. Its waits are counted from 0 again."""
         self.rounds.pop(index, None)
         self.codes.pop(bookie_id, None)
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentChange:
-    """A writer's change of the last fragment, as a decision on the metadata (PROTOCOL.md#B6)."""
+    """A writer's ensemble change. A call decides what to write to the metadata (PROTOCOL.md#B6)."""
 
     first_entry_id: int  # last add confirmed + 1
     replacements: Mapping[int, tuple[str, str]]  # index to (failed bookie, its replacement)
 
     def __call__(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
-        """The metadata with the new ensemble, or why it may not be written."""
+        """The metadata with the new ensemble, or the reason why it must not be written."""
         if current.state is LedgerState.CLOSED:
             return Refusal(Failure.CLOSED)
         if current.state is LedgerState.IN_RECOVERY:
@@ -128,7 +129,7 @@ class FragmentChange:
         return current.with_fragments(fragments)
 
     def ensemble_after(self, ensemble: tuple[str, ...]) -> tuple[str, ...]:
-        """`ensemble` with each failed bookie that is still at its index replaced."""
+        """`ensemble` with the replacement of each failed bookie that is still at its index."""
         members = list(ensemble)
         for index, (failed, replacement) in self.replacements.items():
             if members[index] == failed:
@@ -137,9 +138,10 @@ class FragmentChange:
 
 
 def with_fragment(fragments: tuple[Fragment, ...], new: Fragment) -> tuple[Fragment, ...]:
-    """`fragments` and `new`, which replaces a last fragment with the same start.
+    """`fragments` with `new` at the end.
 
-    A fragment without entries is never kept (PROTOCOL.md#B4).
+    If the last fragment begins at the same entry, `new` replaces it, because no fragment without
+    entries is kept (PROTOCOL.md#B4).
     """
     assert new.first_entry_id >= fragments[-1].first_entry_id, "fragments rise"
     kept = fragments[:-1] if new.first_entry_id == fragments[-1].first_entry_id else fragments

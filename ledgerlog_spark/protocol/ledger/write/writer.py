@@ -1,17 +1,17 @@
 """The one writer of a ledger: adds, replacement of failed bookies, close.
 
-`LedgerWriter` is an `AddPipeline` that writes ensemble changes to the metadata immediately. From
-the first failure until the new ensemble is committed, nothing is confirmed and nothing is sent to a
-replacement, because the new fragment begins after the last add confirmed (PROTOCOL.md#B2,
-PROTOCOL.md#B3). A FENCED answer, or metadata that is no longer OPEN, ends the writer: everything
-pending is unknown, like after a timeout (PROTOCOL.md#A10).
+`LedgerWriter` has an `AddPipeline`, and writes each ensemble change to the metadata immediately.
+The new fragment begins after the last add confirmed. So from the first failure until the new
+ensemble is in the metadata, the writer confirms nothing and sends nothing to a replacement
+(PROTOCOL.md#B2, PROTOCOL.md#B3). A FENCED answer, or metadata that is no longer OPEN, ends the
+writer. The outcome of pending adds is then unknown, like after a timeout (PROTOCOL.md#A10).
 
-When no bookie can replace a failed one, confirmation continues with the others (no fragment
-changes). After a delay the writer lists the bookies again, and retries the same bookie if it is
-still registered (PROTOCOL.md#B9). `WriterSettings.replacement` bounds this.
+When no bookie can replace a failed bookie, the fragments do not change, and the writer confirms
+with the other bookies. After a delay the writer lists the bookies again, and retries the failed
+bookie if it is still registered (PROTOCOL.md#B9). `WriterSettings.replacement` limits the retries.
 
-A bookie that answers BUSY has not failed: the refused runs are resent after a wait, while
-confirmation continues with the others (PROTOCOL.md#A12; `protocol/ledger/overload.py`).
+A bookie that answers BUSY has not failed. The refused runs are resent after a wait. During the
+wait, the writer confirms with the other bookies (PROTOCOL.md#A12; `protocol/ledger/overload.py`).
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class WriterPhase(Enum):
-    """Where a writer is."""
+    """State of a writer."""
 
     OPEN = "open"
     LISTING = "looking for replacements"
@@ -58,12 +58,12 @@ class WriterSettings:
     """Limits of a writer."""
 
     window: Window = field(default_factory=Window)
-    metadata: RetryPolicy = field(default_factory=RetryPolicy)  # while the store is unavailable
+    metadata: RetryPolicy = field(default_factory=RetryPolicy)  # for one change of the metadata
     replacement: RetryPolicy = field(
         default_factory=lambda: RetryPolicy(first_delay_ms=100, delay_max_ms=500, attempts_max=33)
     )
     ensemble_changes_max: int = 1_000  # in one ledger, at least 0
-    # the oldest run waits once to twice this; None: no limit
+    # the writer fails when the oldest run has waited one to two times this long; None: no limit
     add_quorum_timeout_ms: int | None = None
 
 
@@ -72,11 +72,11 @@ FATAL_ADD_CODES = {
     Code.UNAUTHORIZED: m.Failure.UNAUTHORIZED,
     Code.BAD_REQUEST: m.Failure.BAD_REQUEST,
 }
-"""Answers that end the writer (PROTOCOL.md#A9); every other code but OK fails one bookie."""
+"""Answers that end the writer (PROTOCOL.md#A9). All others except OK and BUSY fail one bookie."""
 
 
 class LedgerWriter(UpdatingMachine):
-    """A ledger that this client created and no other client adds to."""
+    """The writer of a ledger that this client created. No other client adds to the ledger."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class LedgerWriter(UpdatingMachine):
         created: Versioned[LedgerMetadata],
         settings: WriterSettings | None = None,
     ) -> None:
-        """A writer of the metadata `created`, which is OPEN and has no entries."""
+        """A writer for the ledger with the metadata `created`, which is OPEN without entries."""
         if created.value.state is not LedgerState.OPEN:
             raise LocalProtocolError(
                 "only a ledger that was just created can be written: create another one",
@@ -93,8 +93,8 @@ class LedgerWriter(UpdatingMachine):
             )
         self.phase = WriterPhase.OPEN
         self.ledger_id = ledger_id
-        self.metadata = created  # the newest that it read or wrote, with the current ensemble
-        self.ensemble_changes = 0  # committed so far
+        self.metadata = created  # the newest metadata that the writer has read or written
+        self.ensemble_changes = 0  # number of changes that are in the metadata
         self._settings = settings or WriterSettings()
         super().__init__(numbers=RequestNumbers(), retry=self._settings.metadata)
         self._pipeline = AddPipeline(
@@ -129,7 +129,7 @@ class LedgerWriter(UpdatingMachine):
 
     @property
     def next_entry_id(self) -> int:
-        """First id of the next run."""
+        """First entry id of the next run."""
         return self._pipeline.next_entry_id
 
     @property
@@ -172,7 +172,7 @@ class LedgerWriter(UpdatingMachine):
         return self._on_member_failed(answer)
 
     def _on_member_busy(self, refused: MemberAnswer) -> list[m.Effect]:
-        """Send nothing there for a while; refusals of runs sent together count as one."""
+        """Send nothing to the bookie for a while. Refusals of runs sent together count as one."""
         if self._pipeline.is_suspended(refused.index):
             return []
         self._busy.refused(refused.index)
@@ -189,7 +189,10 @@ class LedgerWriter(UpdatingMachine):
         return self._fail(m.Failure.OVERLOADED, is_definite=False, bookie_ids=busy)
 
     def _on_member_failed(self, failed: MemberAnswer) -> list[m.Effect]:
-        """Collect the failure, of a confirmed run too (PROTOCOL.md#A8); one change at a time."""
+        """Note the failed bookie, and begin a change if no change runs.
+
+        A failed send of a confirmed run counts too (PROTOCOL.md#A8).
+        """
         if self._pipeline.is_suspended(failed.index):
             return []
         self._pipeline.suspend(failed.index)
@@ -233,7 +236,7 @@ class LedgerWriter(UpdatingMachine):
         return self.ensemble_changes < self._settings.ensemble_changes_max
 
     def _begin_change(self) -> list[m.Effect]:
-        """Pause confirmation and list candidates, if an index needs one."""
+        """Pause confirmation and list the bookies, if an index needs a replacement."""
         if not self._failed:
             return []
         if not self._may_change:
@@ -256,8 +259,8 @@ class LedgerWriter(UpdatingMachine):
                 self._failed.settle(index)
                 effects += self._wait_for_busy(index)
                 continue
-            # A dead bookie stays registered for seconds. With an immediate retry, each run that
-            # continues without it would list the bookies and resend everything to it.
+            # A dead bookie stays registered for seconds. If it were retried immediately, the writer
+            # would list the bookies and resend all runs to the dead bookie for each new run.
             if self._failed.has_waited(index) and ensemble[index] in event.candidates:
                 self._failed.settle(index)
                 effects += self._pipeline.resend(index)
@@ -278,7 +281,7 @@ class LedgerWriter(UpdatingMachine):
         return self._pipeline.last_add_confirmed + 1
 
     def _go_on_without(self, unreplaced: tuple[int, ...]) -> list[m.Effect]:
-        """Confirm with the others; list the bookies again later, a bounded number of times."""
+        """Confirm with the other bookies, and later list the bookies again, a few times."""
         effects = self._resume()
         ensemble = self._pipeline.ensemble
         first_waits = [i for i in self._failed.indexes if self._failed.rounds.get(i) == 1]
@@ -327,7 +330,7 @@ class LedgerWriter(UpdatingMachine):
         return [*effects, *self._resume()]
 
     def _adopt(self, change: FragmentChange) -> list[m.Effect]:
-        """Send to the replacements, now that the metadata names them (PROTOCOL.md#B19)."""
+        """Send runs to the replacements, because the metadata now names them (PROTOCOL.md#B19)."""
         fragment = self.metadata.value.last_fragment
         for index, (failed, _) in change.replacements.items():
             self._failed.replaced(index, failed)
@@ -337,7 +340,7 @@ class LedgerWriter(UpdatingMachine):
         return [changed, *self._pipeline.replace(fragment.ensemble, change.replacements)]
 
     def _on_close_requested(self, _event: m.CloseRequested) -> list[m.Effect]:
-        """Close at the last add confirmed (PROTOCOL.md#D2, PROTOCOL.md#D3), also in a change."""
+        """Close at the last add confirmed, even in a change (PROTOCOL.md#D2, PROTOCOL.md#D3)."""
         self.phase = WriterPhase.CLOSING
         withdrawn = self._pipeline.withdraw()
         if self._withdrawn_from is None:
@@ -368,13 +371,13 @@ class LedgerWriter(UpdatingMachine):
         if result.failure is None:
             self.phase = WriterPhase.CLOSED
             return [m.LedgerClosed(result.current)]
-        # A second close may be requested. The outcome of the first one is unknown until the
-        # metadata is read.
+        # The caller may close again. Until the metadata is read, the outcome of the first close is
+        # unknown.
         self._may_be_closed = not result.is_definite
         return self._fail(result.failure, is_definite=result.is_definite)
 
     def _fail(self, failure: m.Failure, *, is_definite: bool, **about: Any) -> list[m.Effect]:
-        """Stop: pending adds are never confirmed, whatever replies follow (PROTOCOL.md#A10)."""
+        """Stop the writer. Replies after this never confirm a pending add (PROTOCOL.md#A10)."""
         self.phase = WriterPhase.FAILED
         self._update = None
         withdrawn = self._pipeline.withdraw()
@@ -424,5 +427,5 @@ WRITER_TABLE: Table[LedgerWriter, m.Effect] = {
         refused=(m.AddRequested,),
     ),
 }
-"""Phases x events of the writer."""
+"""The table of the writer."""
 LedgerWriter.table = WRITER_TABLE
