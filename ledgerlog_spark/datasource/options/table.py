@@ -167,7 +167,7 @@ ALIASES = {
     "maxoffsetspertrigger": "maxRowsPerTrigger",
     "minoffsetspertrigger": "minRowsPerTrigger",
 }
-"""Other accepted names of options, in lower case. They say offsets instead of rows."""
+"""Other accepted names of options, in lower case. They count offsets, which are rows."""
 
 SPARKS_OWN = frozenset({"path", "paths", "checkpointlocation", "queryname"})
 """Keys that Spark itself adds or reads; `path` names a log."""

@@ -1,8 +1,8 @@
-"""Reads which entries of a range are needed, for the planner and for tasks.
+"""Finds out which entries of a range a scan needs, for the planner and for tasks.
 
-It reads the index entry of a range. Leader logs have no index entry; there it reads the headers of
-a few entries. This only saves work: if a bookie has lost an index entry, the complete range is
-read, and that read reports lost rows.
+For a range of a transactional log, this module reads the index entry. A leader log has no index
+entries, so it reads the headers of a few entries. This only saves work: if all bookies have lost an
+index entry, the complete range is read, and that read reports lost rows.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def read_indexes(
     schemas: Mapping[tuple[str, int], bytes],
     password: bytes,
 ) -> dict[tuple[int, int], RangeIndex]:
-    """Indexes by ledger id and index entry id, without those that no bookie has.
+    """Read indexes, and return them by ledger id and index entry id. Lost indexes are left out.
 
-    `log_ids` are by name of the log, `schemas` by name and schema id.
+    `log_ids` has log ids by the name of the log. `schemas` has schemas by log name and schema id.
     """
     # All pieces of one range have the same index.
     by_key = {(each.ledger_id, each.index_entry_id): each for each in ranges}
@@ -75,7 +75,7 @@ def read_indexes(
 def find_span(
     logs: BlockingLogs, scanned: ScanRange, *, log_id: str, password: bytes
 ) -> EntrySpan | None:
-    """The entries of a leader log's range with the wanted rows; None when an entry is lost."""
+    """The entries of a leader log's range with the wanted rows; None if an entry was lost."""
     header_of = header_reader(
         logs, scanned.log, log_id, ledger_id=scanned.ledger_id, password=password
     )
@@ -89,7 +89,7 @@ def find_span(
 def header_reader(
     logs: BlockingLogs, log: str, log_id: str, *, ledger_id: int, password: bytes
 ) -> HeaderOf:
-    """Returns a function that reads the header of an entry of a leader log's ledger."""
+    """Return a function that reads the header of an entry in a ledger of a leader log."""
     opened = logs.open_by_id(log, log_id)
 
     def header_of(entry_id: int) -> LeaderEntryHeader:
@@ -103,7 +103,7 @@ def header_reader(
 
 
 def with_needed_entries(logs: BlockingLogs, task: ScanTask, password: bytes) -> ScanTask:
-    """The task without the entries of its ranges that are known to be outside of the scan."""
+    """The task without the entries that are known to have no row of the scan."""
     wanted = [scanned for scanned in task.ranges if scanned.index_entry_id != NO_ENTRY]
     if not wanted and not any(scanned.is_searched for scanned in task.ranges):
         return task

@@ -1,7 +1,7 @@
 """Plans a scan: which entries of which ledgers go to which task.
 
-Pure: computes a `ScanPlan` from the log's records and the options. `tests/golden/plan` has
-cases that every implementation of the planner reproduces.
+The planner is pure. It computes a `ScanPlan` from the state of the logs and the options. Every
+implementation of the planner must give the same plans for the cases in `tests/golden/plan`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from ledgerlog_spark.protocol.log.state.records import Item, LogKind, LogSnapsho
 _Listed = tuple["LogScan", Item, ScanRange]
 
 INDEXES_MAX = 64
-"""Index entries that are read before a scan is planned; a large one has 1 to 2 MB."""
+"""Maximum number of index entries to read before a scan is planned. A large one has 1 to 2 MB."""
 TASK_BYTES_MIN = 4 << 20
-"""Encoded bytes that justify a task of their own, which costs about 50 ms."""
+"""Minimum number of encoded bytes for a separate task. A task costs about 50 ms."""
 _SHARE_SLACK = 1.05
-"""Tasks of one job write ranges of about equal size. The slack lets each fit into its share."""
+"""Tasks of one job write ranges of about equal size. With the slack, each range fits in a share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class LogScan:
     """One log of the plan. The snapshot does not change during the scan.
 
     Attributes:
-        history: Retained versions, rising; has the commit times of rows.
+        history: The retained versions, in rising order. They contain the commit times of rows.
         ledgers: Metadata by ledger id. The state does not matter: a listed range is read to its
             end, also in an open ledger.
-        indexes: Readable indexes of the ranges of `indexes_wanted`, by ledger id and index entry
-            id.
+        indexes: The indexes that could be read, for ranges of `indexes_wanted`, by ledger id and
+            index entry id.
         spans: For ranges of `indexes_wanted` in a leader log, by ledger id: the entries with the
             rows between the offsets.
     """
@@ -69,18 +69,18 @@ class ScanPartition:
 
     @property
     def size_bytes(self) -> int:
-        """About how many payload bytes."""
+        """Estimated number of payload bytes."""
         return sum(scanned.size_bytes for scanned in self.ranges)
 
     @property
     def rows(self) -> int:
-        """About how many rows."""
+        """Estimated number of rows."""
         return sum(scanned.rows for scanned in self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """All tasks of a scan, in the order of the rows; versions by log name, ledgers by id."""
+    """All tasks of a scan in the order of the rows, versions by log name, and ledgers by id."""
 
     partitions: tuple[ScanPartition, ...]
     versions: Mapping[str, int]
@@ -90,14 +90,14 @@ class ScanPlan:
 def plan(logs: Sequence[LogScan], options: SourceOptions, *, parallelism: int = 1) -> ScanPlan:
     """Plan a scan.
 
-    `parallelism` is the number of tasks that run at once, and counts if `minPartitions` is not
-    given: the scan is cut into this many tasks if each has at least `TASK_BYTES_MIN` to read. 1
-    cuts by size alone.
+    `parallelism` is the number of tasks that run at once. It is used if `minPartitions` is not
+    given: the scan is cut into this number of tasks if each task has at least `TASK_BYTES_MIN` to
+    read. With 1, only the size limits the tasks.
 
     Raises:
-        ConfigurationError: Offsets name a log that is not read, are after the log's end, or end
-            before they begin.
-        DataLossError: Rows within the offsets were truncated, and `fail_on_data_loss` is set.
+        ConfigurationError: The offsets name a log that is not read, are after the end of the log,
+            or end before they begin.
+        DataLossError: Rows between the offsets were truncated, and `fail_on_data_loss` is set.
     """
     needed = []
     for log, item, listed in _listed(logs, options):
@@ -121,12 +121,12 @@ def plan(logs: Sequence[LogScan], options: SourceOptions, *, parallelism: int = 
 def indexes_wanted(
     logs: Sequence[LogScan], options: SourceOptions, *, parallelism: int = 1
 ) -> list[ScanRange]:
-    """Ranges whose index is worth reading before the scan is planned, at most INDEXES_MAX.
+    """Ranges with an index that is worth reading before the scan is planned, at most INDEXES_MAX.
 
-    A task would read them only in part, and they are so large that several tasks would share them.
-    If they were cut by estimate, some tasks would have nothing to do. For other ranges that are
-    read in part, the task reads the index. Ranges of leader logs are searched instead. Errors are
-    those of `plan`.
+    These ranges are read only in part, and are so large that several tasks would share them. If
+    such a range were cut by estimate, some tasks would have no rows. For smaller ranges that are
+    read in part, the task reads the index. Ranges of leader logs are searched instead. Raises the
+    errors of `plan`.
     """
     wanted = _listed(logs, options)
     limits = _Limits.of([scanned for _, _, scanned in wanted], options, parallelism)
@@ -136,13 +136,13 @@ def indexes_wanted(
         if (scanned.index_entry_id != NO_ENTRY or scanned.is_searched)
         and _pieces(scanned, limits) > 1
     ]
-    # Ranges cut by offsets come first: a log has two of them at most.
+    # Ranges cut by offsets come first. A log has at most two of these ranges.
     chosen.sort(key=lambda scanned: scanned.entry_rows == (0, scanned.rows))
     return chosen[:INDEXES_MAX]
 
 
 def _listed(logs: Sequence[LogScan], options: SourceOptions) -> list[_Listed]:
-    """The ranges to read."""
+    """The listed ranges to read. Raises an error if offsets name a log that is not read."""
     known = {log.snapshot.name for log in logs} | {"*"}
     for offsets in (options.starting_offsets, options.ending_offsets):
         given = set() if isinstance(offsets, str) else set(offsets)
@@ -179,7 +179,7 @@ class _Limits:
 
 
 def _interval_of(log: LogScan, options: SourceOptions) -> tuple[int, int]:
-    """The rows to read, limited to the rows of the version."""
+    """The offsets of the rows to read, within the rows of the version."""
     name, interval = log.snapshot.name, log.snapshot.interval
 
     def offset(option: str, offsets: Offsets, default: str, *, fail_on_data_loss: bool) -> int:
@@ -211,7 +211,7 @@ def _interval_of(log: LogScan, options: SourceOptions) -> tuple[int, int]:
 
 
 def _ranges_of(log: LogScan, options: SourceOptions) -> Iterator[tuple[ScanRange, Item]]:
-    """The listed ranges that overlap the interval, each with all its entries."""
+    """The listed ranges that overlap the rows to read, each with all its entries."""
     start, end = _interval_of(log, options)
     form = EntryForm.of(log.snapshot.kind, log.snapshot.content)
     is_leader = form is not EntryForm.ARROW_STREAM
@@ -246,7 +246,7 @@ def _ranges_of(log: LogScan, options: SourceOptions) -> Iterator[tuple[ScanRange
 
 
 def _narrowing_pays(item: Item) -> bool:
-    """Whether reading the index may save more than it costs."""
+    """Whether reading the index, or searching the range, may save more than it costs."""
     entries = item.last_entry_id - item.first_entry_id + 1 - item.has_index
     return entries > 1 and item.size_bytes > OPEN_COST_BYTES
 
@@ -254,10 +254,10 @@ def _narrowing_pays(item: Item) -> bool:
 def _commit_times(
     history: Sequence[VersionInterval], first: int, end_offset: int
 ) -> tuple[tuple[int, int | None], ...]:
-    """Commit times of the rows [first, end_offset); a merged range has rows of several commits.
+    """Commit times of the rows [first, end_offset). A merged range has rows of several commits.
 
-    A row was committed with the first version that contains it. That version is known only if the
-    history also has the version before it, which ends earlier (version 0 is empty).
+    A row was committed with the first version that contains the row. To know this version, the
+    history must also have the version before it, which ends earlier (version 0 is empty).
     """
     if not history:
         return ()
@@ -274,7 +274,7 @@ def _commit_times(
 
 
 def _pieces(scanned: ScanRange, limits: _Limits) -> int:
-    """The number of pieces that a range is read in."""
+    """The number of pieces into which a range is cut."""
     count = max(1, -(-scanned.size_bytes // limits.size_bytes))
     if limits.rows is not None:
         count = max(count, -(-scanned.rows // limits.rows))
@@ -284,9 +284,9 @@ def _pieces(scanned: ScanRange, limits: _Limits) -> int:
 def _split(
     scanned: ScanRange, limits: _Limits, item: Item, index: RangeIndex | None
 ) -> Iterator[ScanRange]:
-    """Pieces of a range, of about equal numbers of entries.
+    """Cut a range into pieces with about equal numbers of entries.
 
-    A range that was shortened by a fence has no index entry and is read completely.
+    A range that was shortened by a fence has no index entry and is not cut.
     """
     is_leader = scanned.form is not EntryForm.ARROW_STREAM
     count = _pieces(scanned, limits) if item.has_index or is_leader else 1
@@ -312,7 +312,7 @@ def _split(
 
 
 def _pack(pieces: Sequence[ScanRange], limits: _Limits) -> Iterator[ScanPartition]:
-    """Groups consecutive pieces into tasks, each up to the limits."""
+    """Group consecutive pieces into tasks. A task of several pieces stays within the limits."""
     taken: list[ScanRange] = []
     size_bytes = rows = 0
     for piece in pieces:

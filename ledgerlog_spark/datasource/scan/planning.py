@@ -1,4 +1,4 @@
-"""Reads the input of a scan's plan from the cluster, on the driver; `plan` decides."""
+"""Reads the input of a scan's plan from the cluster, on the driver. `plan` makes the tasks."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
 
 RECORDS_MAX = 1_000
-"""Number of ledgers whose records the driver reads for the tasks; tasks read the others."""
+"""Number of ledgers with metadata that the driver reads for the tasks. Tasks read the rest."""
 
 RECORD_SIZE_BYTES_MAX = 64 << 10
-"""Maximum memory of the metadata that is sent to tasks: each task gets a copy."""
+"""Larger metadata is not sent to the tasks, because each task gets a copy."""
 
 
 def schema_of(logs: BlockingLogs, options: SourceOptions) -> str:
@@ -61,7 +61,7 @@ def tasks_of(
     parallelism: int = 1,
     password: bytes = b"",
 ) -> list[ScanTask]:
-    """The tasks of a scan; the snapshot is taken now. `parallelism` is that of `plan`."""
+    """Take a snapshot and return the tasks of its scan. For `parallelism`, see `plan`."""
     scans = _scans(logs, options)
     reject_unknown_columns(
         schema, [scan.snapshot for scan in scans], include_metadata=options.include_metadata
@@ -79,7 +79,7 @@ def tasks_from(
     parallelism: int = 1,
     password: bytes = b"",
 ) -> list[ScanTask]:
-    """The tasks that scan these snapshots between the offsets of the options."""
+    """The tasks that scan these snapshots between the offsets in the options."""
     wanted = indexes_wanted(scans, options, parallelism=parallelism)
     scans = _with_indexes(logs, scans, wanted, password)
     log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}
@@ -117,7 +117,7 @@ def _schema_of(scanned: ScanRange, schemas: Mapping[int, bytes]) -> bytes:
 
 
 def _records(logs: BlockingLogs, partitions: Sequence[ScanPartition]) -> dict[int, LedgerMetadata]:
-    """Small metadata of the ledgers to read; ledgers that several tasks read come first."""
+    """Small metadata of the ledgers to read. Ledgers that several tasks read are chosen first."""
     readers = Counter(
         ledger_id
         for partition in partitions
@@ -135,7 +135,7 @@ def _records(logs: BlockingLogs, partitions: Sequence[ScanPartition]) -> dict[in
 def _with_indexes(
     logs: BlockingLogs, scans: list[LogScan], wanted: Sequence[ScanRange], password: bytes
 ) -> list[LogScan]:
-    """The scans with the indexes and spans of the ranges `wanted`, as far as they can be read."""
+    """The scans with the indexes and spans of the ranges in `wanted` that could be read."""
     if not wanted:
         return scans
     log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}
@@ -158,7 +158,7 @@ def _with_indexes(
 def _schema_in(log: BlockingLog, version: int | None) -> bytes | None:
     if version is not None and (schema := log.snapshot(version).schema) is not None:
         return schema
-    # Version 0 has no rows and no schema, and is read as an empty log.
+    # Version 0 has no rows and no schema. It is read as an empty log.
     state = log.state()
     return records_schema() if state.head.content is LogContent.RECORDS else state.schema
 
@@ -180,7 +180,7 @@ def _scans(logs: BlockingLogs, options: SourceOptions) -> list[LogScan]:
 
 
 def _opened(logs: BlockingLogs, options: SourceOptions) -> list[BlockingLog]:
-    """Handles of the logs that the options name."""
+    """Open the logs that the options select."""
     selection = options.selection
     names = selection.among(logs.names() if selection.pattern is not None else ())
     if not names:

@@ -1,9 +1,9 @@
-"""The part of a listed range that a task reads, and the entries of it that a scan needs.
+"""The part of a listed range that a task reads, and the entries that a scan needs from it.
 
-A range of a transactional log has an index entry (`RangeIndex`). A ledger of a leader log has none,
-but each of its entries contains the offsets of its rows: the headers of a few entries, found by
-interpolation and bisection in turn, show where a scan begins and ends (`entries_between`). An entry
-is omitted only when none of its rows is within the scan's offsets. Pure except for reading headers.
+A range of a transactional log has an index entry (`RangeIndex`). A ledger of a leader log has no
+index entry, but each of its entries contains the offsets of its rows. `entries_between` finds where
+a scan begins and ends from the headers of a few entries. It alternates interpolation and
+bisection. An entry is omitted only if none of its rows is in the scan.
 """
 
 from __future__ import annotations
@@ -23,29 +23,31 @@ from ledgerlog_spark.protocol.leader.entry import LeaderEntryHeader
 HeaderOf = Callable[[int], LeaderEntryHeader]
 
 OPEN_COST_BYTES = 64 << 10
-"""Cost of one more range for a task, as bytes that it could read in that time."""
+"""Cost for a task to open one more range: the number of bytes that it could read in that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanRange:
-    """Consecutive entries with rows of one listed range, for one task.
+    """Consecutive entries of one listed range, for one task. All of them have rows.
 
     Attributes:
         last_entry_id: Inclusive; never the index entry.
-        rows: Estimated number of rows: exact when the range was not split, or by its index.
-        size_bytes: Estimated payload bytes: exact when the range is read whole, or by its index.
-        range_offset: Offset of the listed range's first row. The first row of an entry counts from
-            there. The offsets after it are those of the scan.
-        commit_times: For each commit with rows in the range, rising: the offset after the commit's
-            last row (the last one at or after `end_offset`), and the time in ms since the epoch,
-            None when the history no longer has it. Empty without a history, and when each entry has
-            its own time.
-        index_entry_id: The entry that shows which entries are needed, and is read first; NO_ENTRY
-            when all are needed.
-        entry_rows: Rows of the listed range that the entries hold, half-open; the task checks it.
-            None when they are unknown before the entries are read.
-        is_searched: In a leader log: first find the entries that hold the rows, by reading a few of
-            their headers.
+        rows: Number of rows. Exact if the range is not split, or is split by its index. Otherwise
+            an estimate.
+        size_bytes: Payload bytes. Exact if the range is read completely, or is split by its index.
+            Otherwise an estimate.
+        range_offset: Offset of the first row of the listed range. An entry counts its first row
+            from there. `start_offset` and `end_offset` are the limits of the scan.
+        commit_times: One pair for each commit with rows in the range, in rising order: the offset
+            after the commit's last row (at least `end_offset` in the last pair), and the time in
+            ms since 1970. The time is None if the history no longer has it. Empty without a
+            history, and if each entry has its own time.
+        index_entry_id: The index entry, which is read first and shows which entries are needed;
+            NO_ENTRY if all entries are needed.
+        entry_rows: Rows of the listed range that the entries hold, half-open. The task checks this
+            value. None if it is not known before the entries are read.
+        is_searched: Whether the task first reads the headers of a few entries to find the entries
+            with the wanted rows. Only for leader logs.
     """
 
     log: str
@@ -70,9 +72,9 @@ class RangeIndex:
     """The index of one listed range.
 
     Attributes:
-        row_edges: First row of each entry, counted from the start of the range, and finally the
-            number of rows.
-        byte_edges: Payload bytes before each entry, then of all of them.
+        row_edges: Number of the first row of each entry, counted from the start of the range. The
+            last element is the number of rows.
+        byte_edges: Payload bytes before each entry. The last element is the sum of all entries.
     """
 
     first_entry_id: int
@@ -81,7 +83,7 @@ class RangeIndex:
 
     @classmethod
     def of(cls, index_entry_id: int, entries: Sequence[IndexedEntry]) -> RangeIndex:
-        """The index of a range, with one value for each of the range's other entries."""
+        """The index of a range. `entries` describes all other entries of the range."""
         if not 0 < len(entries) <= index_entry_id or any(entry.rows < 1 for entry in entries):
             raise WireFormatError(
                 f"index entry {index_entry_id} is not that of a range: it describes "
@@ -94,7 +96,7 @@ class RangeIndex:
         )
 
     def needed(self, scanned: ScanRange) -> ScanRange | None:
-        """The part of `scanned` that holds all its rows; None when it has none."""
+        """The part of `scanned` that holds all its wanted rows; None if it has no wanted row."""
         first = scanned.first_entry_id - self.first_entry_id
         end = scanned.last_entry_id + 1 - self.first_entry_id
         entries = len(self.row_edges) - 1
@@ -111,7 +113,7 @@ class RangeIndex:
         return self.part(scanned, first, end) if first < end else None
 
     def part(self, scanned: ScanRange, first: int, end: int) -> ScanRange:
-        """The entries at the places [first, end) of the listed range, as a part of `scanned`."""
+        """The part of `scanned` with the entries at the places [first, end) of the listed range."""
         rows = self.row_edges[first], self.row_edges[end]
         start_row, end_row = _wanted_rows(scanned)
         return replace(
@@ -126,7 +128,7 @@ class RangeIndex:
 
 
 def _wanted_rows(scanned: ScanRange) -> tuple[int, int]:
-    """The rows of the listed range that are part of the scan, half-open."""
+    """The numbers of the wanted rows in the listed range, half-open."""
     first = scanned.range_offset
     return scanned.start_offset - first, scanned.end_offset - first
 
@@ -137,7 +139,7 @@ class EntrySpan:
 
     Attributes:
         last_entry_id: Inclusive; smaller than the first entry if there is no entry.
-        rows: Their rows in the range, half-open; None if not all borders are known.
+        rows: Rows of the range that the entries hold, half-open; None if a border is unknown.
     """
 
     first_entry_id: int
@@ -148,7 +150,7 @@ class EntrySpan:
 def needed_part(
     scanned: ScanRange, index: RangeIndex | None, span: EntrySpan | None
 ) -> ScanRange | None:
-    """The part of a range that a scan needs, as far as known; None when it needs nothing."""
+    """The part of a range that a scan is known to need; None if it needs no entry."""
     if scanned.is_searched:
         if span is None:
             return scanned
@@ -164,9 +166,9 @@ def needed_part(
 
 
 def entries_between(scanned: ScanRange, header_of: HeaderOf) -> EntrySpan:
-    """The entries of a range, or of a piece of one, that hold the rows between its offsets.
+    """The entries of a range, or of a piece of a range, that hold the rows between its offsets.
 
-    `header_of` is not called twice for one entry.
+    `header_of` is called at most once for each entry.
     """
     header = cache(header_of)
     first, first_header = _find(scanned, scanned.start_offset, header)
@@ -185,7 +187,7 @@ def entries_between(scanned: ScanRange, header_of: HeaderOf) -> EntrySpan:
 def _find(
     scanned: ScanRange, offset: int, header_of: HeaderOf
 ) -> tuple[int, LeaderEntryHeader | None]:
-    """The entry that holds the row, else the first entry after the row, without its header."""
+    """The entry with the row and its header, or the first entry after the row and None."""
     low, end = scanned.first_entry_id, scanned.last_entry_id + 1
     low_offset, end_offset = None, None
     if scanned.entry_rows is not None:

@@ -1,4 +1,4 @@
-"""Reads one ledger of any writer, entry by entry: option `ledgerId`."""
+"""Reads one ledger of any writer, entry by entry, for the option `ledgerId`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RawPartition(InputPartition):
 class RawReader(DataSourceReader):
     """Reads `(ledger_id, entry_id, payload)` up to the last add confirmed at planning time.
 
-    Never fences: a ledger that is being written is read without disturbing its writer.
+    The reader never fences: if the ledger is open, its writer is not disturbed.
     """
 
     def __init__(self, uri: str, options: SourceOptions, schema_json: str) -> None:
@@ -39,7 +39,7 @@ class RawReader(DataSourceReader):
         self._schema_json = schema_json
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Entries of about equal number for each task."""
+        """Cut the ledger into partitions with about equal numbers of entries."""
         reject_unknown_raw_columns(arrow_schema_of(self._schema_json))
         with self._open() as ledger:
             last = ledger.last_add_confirmed
@@ -72,8 +72,8 @@ class RawReader(DataSourceReader):
         payloads: list[bytes] = []
         size_bytes = 0
         with self._open() as ledger:
-            # The driver read them as confirmed, but other bookies may not have received that LAC
-            # yet.
+            # The driver saw that these entries are confirmed, but some bookies may not have
+            # received this LAC yet.
             first, last = partition.first_entry_id, partition.last_entry_id
             for batch in ledger.read_batches(first, last, is_listed=True):
                 for entry in batch:

@@ -1,4 +1,4 @@
-"""The batch reader that Spark sees: plans on the driver, reads in tasks."""
+"""The batch reader that Spark calls: plans on the driver, and reads in tasks."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class LogPartition(InputPartition):
 class BatchReader(DataSourceReader):
     """Reads one or several logs.
 
-    Spark pickles it before `partitions` runs, so the plan travels in the partitions.
+    Spark pickles the reader before it calls `partitions`, so the plan travels in the partitions.
     """
 
     def __init__(
         self, uri: str, options: SourceOptions, schema_json: str, *, parallelism: int = 1
     ) -> None:
-        """`schema_json` is the schema that Spark wants; unknown `parallelism` is 1."""
+        """`schema_json` is the schema that Spark wants. Pass 1 if `parallelism` is unknown."""
         self._parallelism = parallelism
         self._uri = uri
         self._options = options

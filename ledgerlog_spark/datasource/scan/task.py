@@ -1,4 +1,4 @@
-"""One task of a scan: converts entries to batches of exactly the scan's schema."""
+"""One task of a scan: converts entries to batches with exactly the schema of the scan."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from ledgerlog_spark.log.reading.listed_rows import RowCutter, decoded_rows
 from ledgerlog_spark.model import LedgerMetadata
 
 ReadEntries = Callable[[ScanRange], Iterable[Any]]
-"""Entries (`entry_id`, `payload`) of a range, in order, first to last."""
+"""Reads the entries (`entry_id`, `payload`) of a range in order, from the first to the last."""
 
 SMALL_BATCH_ROWS = 16_384
 JOINED_BATCH_ROWS = 32_768
-"""A batch costs about 150 us in Spark: smaller ones are joined up to this size."""
+"""A batch costs about 150 us in Spark, so smaller batches are joined up to this number of rows."""
 
 JOINED_SIZE_BYTES_MAX = 4 << 20
-"""Joined batches are no larger than this: rows may be of any size."""
+"""Maximum size of joined batches, because rows may have any size."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanTask:
-    """All input of a task, sent from the driver; log ids are by the name of the log.
+    """The input of a task, sent from the driver. `log_ids` has the log ids by log name.
 
     Attributes:
-        schemas: Schema messages of the ranges' rows, by log and schema id.
-        ledgers: Records of ledgers that the driver has read, by id. The task reads the others, and
-            reads these again when they are outdated.
+        schemas: Encoded schemas of the ranges' rows, by log name and schema id.
+        ledgers: Metadata of ledgers that the driver has read, by id. The task reads the metadata
+            of other ledgers, and reads outdated metadata again.
     """
 
     ranges: tuple[ScanRange, ...]
@@ -48,7 +48,7 @@ class ScanTask:
 def read_batches(
     task: ScanTask, target: pa.Schema, read_entries: ReadEntries, *, ignores_case: bool = True
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a task, in order, in batches of the schema `target`; errors as of `task_rows`."""
+    """The rows of a task in order, in batches of schema `target`. Errors: see `task_rows`."""
     conformer = Conformer(target, ignores_case=ignores_case)
     return joined(
         conformer.conform(batch)
@@ -58,11 +58,11 @@ def read_batches(
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, small batches joined with their neighbours; empty batches are dropped.
+    """The same rows in fewer batches: small batches are joined, and empty batches are dropped.
 
-    Holds less than 32,768 rows and at most 4 MiB before it passes them on. The held rows are
-    copies: the incoming batches are not kept. Rows before a lost entry are passed on before the
-    DataLossError.
+    Holds less than 32,768 rows and at most 4 MiB before it yields them. The held rows are copies,
+    so the incoming batches are not kept. Before a DataLossError, the rows before the lost entry
+    are yielded.
     """
     waiting: list[pa.RecordBatch] = []
     rows = size_bytes = 0
@@ -93,9 +93,9 @@ def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows in memory of their own: columns without compression point into whole entries.
+    """Copy a batch, because columns without compression keep the memory of whole entries.
 
-    Arrow copies when it joins two batches, and only then. It takes 3 us.
+    Arrow copies only when it joins two batches, so an empty one is joined. This takes 3 us.
     """
     return pa.concat_batches([batch, batch.slice(0, 0)])
 
@@ -135,7 +135,7 @@ def _range_batches(
 
 
 def _contiguous(scanned: ScanRange, entries: Iterable[Any]) -> Iterator[Any]:
-    """The entries; each has to be the next one."""
+    """Yield the entries, and raise an error if an entry is missing or out of order."""
     expected = scanned.first_entry_id
     for entry in entries:
         if entry.entry_id != expected:
@@ -177,7 +177,7 @@ def _with_metadata(
 def _times_of(
     entries: Sequence[tuple[int, int | None]], first: int, scanned: ScanRange
 ) -> pa.Array:
-    """Times of the rows: from the entries, else from the commits since offset `first`."""
+    """Times of the rows. If entries have no times, use the commit times from offset `first` on."""
     kind = pa.timestamp("us", tz="UTC")
     rows = sum(count for count, _ in entries)
     if all(time_ms is not None for _, time_ms in entries):
@@ -194,7 +194,7 @@ def _times_of(
 
 
 def _repeated(runs: Iterable[tuple[int, int]]) -> pa.Array:
-    """Repeats each number the given number of times, without a Python value for each row."""
+    """Repeat each number the given number of times, without a Python object for each row."""
     numbers = array("q")
     for count, number in runs:
         numbers.extend(array("q", (number,)) * count)

@@ -1,6 +1,6 @@
 """Reads the rows of one task: chooses entries, reads ahead, and handles lost entries.
 
-Batch scans and streams read the same way; only the plan differs.
+Batch scans and streams share this code. Only their plans differ.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 RANGES_AHEAD_MAX = 16
 BYTES_AHEAD_MAX = 8 << 20
-"""Payload of the ranges that are read ahead; the next one is read whatever its size."""
+"""Maximum payload of the ranges that are read ahead. One range may exceed this limit."""
 
 
 _logger = logging.getLogger(__name__)
@@ -43,15 +43,17 @@ def task_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a task, in order, in batches of the schema `target`.
 
-    `fail_on_data_loss` False skips the rest of a range after a lost entry, and reports it in the
-    worker's log. `ignores_case` False fails on a column that the log has only in another case.
+    `fail_on_data_loss` False skips the rest of a range after a lost entry, and reports the entry
+    in the worker's log. `ignores_case` False fails on a column that the log has only in another
+    case.
 
     Raises:
-        DataLossError: Listed rows that no bookie has.
-        EntryUnknownError: Some replica could not answer, and none had an entry; retriable.
-        DigestMismatchError: No replica had a good copy of an entry.
-        SchemaMismatchError: Stored rows cannot become the target's.
-        WireFormatError: A ledger is not what the log lists.
+        DataLossError: No bookie has some listed rows.
+        EntryUnknownError: Some bookies did not answer, and the others do not have an entry;
+            retriable.
+        DigestMismatchError: No bookie has a valid copy of an entry.
+        SchemaMismatchError: Stored rows cannot be converted to the target schema.
+        WireFormatError: The content of a ledger differs from the log's list.
     """
     if task.ledgers:
         logs.remember(task.ledgers)
@@ -77,11 +79,11 @@ def _without_lost(
 
 
 class CommittedEntries(Closing):
-    """The entries of a task's ranges; call it with each of them, in order.
+    """Reads the entries of a task's ranges. It is called with each range, in order.
 
     Small ranges are begun ahead, so that a task of many ranges does not wait for ZooKeeper and the
-    bookies for each one. All together hold at most 64 MiB, whatever the sizes of entries. It is a
-    context manager, which drops unread entries at its end.
+    bookies for each range. All ranges together hold at most 64 MiB in memory, whatever the sizes of
+    entries are. The end of the context drops unread entries.
     """
 
     def __init__(self, logs: BlockingLogs, task: ScanTask, password: bytes) -> None:
@@ -93,7 +95,7 @@ class CommittedEntries(Closing):
         self._begun: deque[tuple[ScanRange, BlockingRangeReader]] = deque()
 
     def __call__(self, scanned: ScanRange) -> Iterator[Any]:
-        """The range's entries, first to last, read ahead of the caller."""
+        """The entries of the range from the first to the last, read ahead of the caller."""
         if len(self._begun) <= RANGES_AHEAD_MAX // 2:
             self._begin()
         begun, reader = self._begun.popleft()
