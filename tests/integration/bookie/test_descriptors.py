@@ -29,7 +29,7 @@ from pathlib import Path
 os.fsync = lambda _descriptor: None
 from bookie_server.storage.device import filesystem
 filesystem._fdatasync = lambda _descriptor: None
-from bookie_server.core.requests import ReadRequest
+from bookie_server.core.requests import StoredRead
 from bookie_server.core.settings import StorageSettings
 from bookie_server.ports import Standing
 from bookie_server.storage.ledger_storage import LedgerStorage
@@ -60,7 +60,7 @@ async def main(directory):
         finished = len(list(storage._keeper.finished))
         for number in range(COUNT):
             done = loop.create_future()
-            storage.read(ReadRequest(1, number), lambda *answer: done.set_result(answer))
+            storage.read(StoredRead(1, number), lambda *answer: done.set_result(answer))
             code, data = await done
             assert (code.value, data) == ("ok", entry(1, number, b"%d" % number)), (number, code)
         opened = len(os.listdir("/proc/self/fd"))
