@@ -1,6 +1,6 @@
 """Logs for programs without an event loop, and for Spark's driver and workers.
 
-- `logs`: all logs, and one. `leader`: a log that this program leads. `records`: a log that it
-  reads.
-- `stream`: a stream's tasks and its commit.
+- `logs`: all logs, and one log. `leader`: a log that this program leads. `records`: a log that
+  this program reads.
+- `stream`: the tasks and the commit of a stream.
 """

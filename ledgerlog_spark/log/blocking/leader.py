@@ -1,4 +1,4 @@
-"""The blocking API of a leader: appends from any thread, with one wake-up of the loop for many."""
+"""The blocking API of a leader: any thread appends, and many appends wake up the loop once."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class BlockingLeader(BlockingAppends[Leader]):
-    """Appends to one leader log; a record completes when it is acknowledged on Qa bookies.
+    """Appends to one leader log; an append completes when its records are on Qa bookies.
 
-    Safe to use from several threads of one process. Offsets are dense. Those of one thread are in
-    the order of its calls. `with` closes the leader at its end.
+    Several threads of one process may use it. Offsets have no gaps. The offsets of one thread are
+    in the order of its calls. `with` closes the leader at the end of the block.
 
     Attributes:
         name: The name that the log was opened under.
@@ -46,7 +46,7 @@ class BlockingLeader(BlockingAppends[Leader]):
 
     @documented_by(Leader.append)
     def append(self, record: bytes | bytearray | memoryview) -> Position:
-        """Waits for its future."""
+        """Waits for the future of `append_async`."""
         return self.append_async(record).result()
 
     def append_async(self, record: bytes | bytearray | memoryview) -> AddFuture[Position]:
@@ -55,39 +55,39 @@ class BlockingLeader(BlockingAppends[Leader]):
         Blocks only while the settings' backlog of appends waits to be sent.
 
         Raises:
-            LocalProtocolError: Not bytes, too large, or called in another process than the one
-                that leads the log. Or called by a callback of an append, which cannot wait, while
-                16 times the backlog waits. Nothing was appended.
-            LogKindError: The log takes rows. Nothing was appended.
+            LocalProtocolError: The record is not bytes or too large, or another process leads the
+                log. Or a callback of an append made the call while 16 times the backlog waits,
+                because callbacks cannot wait. Nothing was appended.
+            LogKindError: The log is a log of rows. Nothing was appended.
         """
         return self._append(self._twin.content.record(record))
 
     @documented_by(Leader.append_many)
     def append_many(self, records: Sequence[bytes | bytearray | memoryview]) -> Positions:
-        """Waits for its future."""
+        """Waits for the future of `append_many_async`."""
         return self.append_many_async(records).result()
 
     def append_many_async(
         self, records: Sequence[bytes | bytearray | memoryview]
     ) -> AddFuture[Positions]:
-        """A `concurrent.futures.Future` of the positions; like `append_async`."""
+        """A `concurrent.futures.Future` of the positions, with the limits of `append_async`."""
         return self._append_all(self._twin.content.records(records))
 
     @documented_by(Leader.append_rows)
     def append_rows(self, rows: pa.Table | pa.RecordBatch) -> Positions:
-        """Waits for its future."""
+        """Waits for the future of `append_rows_async`."""
         return self.append_rows_async(rows).result()
 
     def append_rows_async(self, rows: pa.Table | pa.RecordBatch) -> AddFuture[Positions]:
         """A `concurrent.futures.Future` of the positions; its errors are those of `append_rows`.
 
-        Encodes immediately, which takes about 5 ms for each MiB. Then it blocks only while the
-        settings' backlog of appends waits to be sent.
+        Encodes the rows immediately, which takes about 5 ms for each MiB. Then the call blocks only
+        while the settings' backlog of appends waits to be sent.
 
         Raises:
-            LocalProtocolError: No rows, or one is too large; further errors as of `append_async`.
-                Nothing was appended.
-            LogKindError: The log takes records. Nothing was appended.
+            LocalProtocolError: There are no rows, or a row is too large, or for a reason of
+                `append_async`. Nothing was appended.
+            LogKindError: The log is a log of records. Nothing was appended.
             SchemaMismatchError: The rows do not fit the log's schema. Nothing was appended.
         """
         return self._append_all([*self._twin.content.pieces(rows)])

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def _on_loop(client: BlockingClient, cancel: CancelWatch) -> CancelWatch:
-    """The same function, callable on any thread."""
+    """A function that any thread may call, and that calls `cancel` on the client's loop."""
 
     async def cancelled(_: LedgerClient) -> None:
         cancel()
@@ -40,7 +40,7 @@ def _on_loop(client: BlockingClient, cancel: CancelWatch) -> CancelWatch:
 
 
 class BlockingLogs(Blocking[Logs]):
-    """The logs of the cluster that a blocking client is connected to; they end with the client."""
+    """The logs of the cluster of a blocking client, usable until the client is closed."""
 
     def __init__(self, client: BlockingClient) -> None:
         """The logs of the client's cluster."""
@@ -60,12 +60,12 @@ class BlockingLogs(Blocking[Logs]):
 
     @documented_by(Logs.open_by_id)
     def open_by_id(self, name: str, log_id: str) -> BlockingLog:
-        """Here."""
+        """Needs no request, so it runs on the caller's thread."""
         return BlockingLog(self._client, name, log_id)
 
     @documented_by(Logs.watch_names)
     def watch_names(self, on_change: OnChange) -> CancelWatch:
-        """Cancelled from any thread."""
+        """Any thread may cancel the watch."""
 
         async def watched(logs: Logs) -> CancelWatch:
             return logs.watch_names(on_change)
@@ -84,17 +84,17 @@ class BlockingLogs(Blocking[Logs]):
         return self._run(lambda logs: logs.sweeper().sweep_all())
 
     def records(self, ledger_ids: Sequence[int]) -> dict[int, LedgerMetadata]:
-        """Records of ledgers that are at most 60 s old, for `remember` in another process.
+        """Metadata of ledgers, read at most 60 s ago, for `remember` in another process.
 
-        Omits ledgers that do not exist any more, and all records after the first 16 MiB.
+        Omits ledgers that do not exist any more, and all metadata after the first 16 MiB.
 
         Raises:
-            MetadataUnavailableError: A record could not be read.
+            MetadataUnavailableError: The metadata of a ledger could not be read.
         """
         return self._client.run(lambda client: client.recent_records(ledger_ids))
 
     def remember(self, records: Mapping[int, LedgerMetadata]) -> None:
-        """Read listed ranges with these records, which another client has read lately."""
+        """Read listed ranges with this ledger metadata, which another client has just read."""
 
         async def remembered(client: LedgerClient) -> None:
             client.remember(records)
@@ -106,11 +106,11 @@ class BlockingLogs(Blocking[Logs]):
 
 
 class BlockingLog(Blocking[Log]):
-    """One log of either kind; holds no connection of its own and needs no closing.
+    """One log of either kind. It has no connection of its own and need not be closed.
 
     Attributes:
-        name: The name it was opened under.
-        log_id: Its id; a later log of the same name has another id.
+        name: The name that the log was opened under.
+        log_id: The log's id; a later log of the same name has another id.
     """
 
     def __init__(self, client: BlockingClient, name: str, log_id: str) -> None:
@@ -144,7 +144,7 @@ class BlockingLog(Blocking[Log]):
 
     @documented_by(Log.watch_end)
     def watch_end(self, on_change: OnChange) -> CancelWatch:
-        """Cancelled from any thread."""
+        """Any thread may cancel the watch."""
 
         async def watched(log: Log) -> CancelWatch:
             return log.watch_end(on_change)
@@ -155,7 +155,7 @@ class BlockingLog(Blocking[Log]):
     def read_range(
         self, ledger_id: int, first_entry_id: int, last_entry_id: int, *, password: bytes = b""
     ) -> Iterator[Sequence[Any]]:
-        """Begins to read the first entries immediately."""
+        """Begins to read immediately, before the first entries are taken."""
         (reading,) = self.begin_ranges(
             [(ledger_id, first_entry_id, last_entry_id)], password=password
         )
@@ -168,15 +168,15 @@ class BlockingLog(Blocking[Log]):
         password: bytes = b"",
         room: ReadRoom | None = None,
     ) -> list[BlockingRangeReader]:
-        """Readers of listed ranges, whose first entries are being read; take them in order.
+        """Readers of listed ranges. Each begins to read immediately; use them in order.
 
-        Errors are raised when their place in a reader is reached.
+        The error of an entry is raised when a reader reaches this entry.
 
         Args:
-            ranges: Ledger id, first and last entry id, both inclusive.
+            ranges: For each range: ledger id, first and last entry id, both inclusive.
             password: The password of the ledgers.
-            room: Bounds the bytes of these readers and others of the room. Without it, these
-                readers have a limit of 64 MiB of their own.
+            room: Limits the bytes of all readers of the room together. Without it, these readers
+                have a limit of 64 MiB of their own.
 
         Raises:
             LocalProtocolError: The client is closed.
@@ -196,8 +196,8 @@ class BlockingLog(Blocking[Log]):
         """A picture for notebooks: the ranges of the log, and the bookies that store them.
 
         Args:
-            gone: Bookies to mark although they are still registered, which they are for some
-                seconds after a crash.
+            gone: Registered bookies to mark as deleted. A crashed bookie stays registered for some
+                seconds.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -226,9 +226,9 @@ class BlockingLog(Blocking[Log]):
 
 
 class BlockingRangeReader:
-    """One listed range that is being read; iterate once, close it when you stop before its end.
+    """One listed range that is being read. Iterate once, and close it if you stop early.
 
-    Errors, also of entries that were read ahead, are raised when their place is reached.
+    The error of an entry is raised when the iteration reaches the entry, even if it was read ahead.
     """
 
     def __init__(self, client: BlockingClient, reading: BegunRange) -> None:
@@ -246,15 +246,15 @@ class BlockingRangeReader:
                 self.close()
 
     def close(self) -> None:
-        """Drop the entries that were read ahead; closing twice does nothing."""
+        """Drop the entries that were read ahead. A second close does nothing."""
         self._client.run(lambda _: self._reading.aclose())
 
 
 class BlockingRangeWriter(Blocking[RangeWriter]):
-    """The entries of one range, in order.
+    """Writes the entries of one range, in order.
 
-    Several tasks must not use it at the same time. Any error ends it: restart the attempt, or after
-    a fence continue with the result of `cut`.
+    Several tasks must not use one writer at the same time. After any error the writer cannot be
+    used any more. Then the attempt restarts. After a fence, it can continue with `cut`.
 
     Attributes:
         ledger_id: The range's ledger.

@@ -1,4 +1,4 @@
-"""The blocking API of a log that is read without Spark: one thread switch for each batch."""
+"""The blocking API to read a log without Spark, with one thread switch for each batch."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RECORDS_LOOKED_AT = 4
-"""Number of records of a batch whose size is measured. To measure all of them would be too
-expensive."""
+"""Number of records of a batch that are measured to estimate the size of the batch. To measure all
+records would be too expensive."""
 
 
 class BlockingRecordLog(BlockingHandle[RecordLog]):
-    """One log without its writer; from any thread of one process.
+    """One log that is read and not written. Any thread of one process may use it.
 
-    Leader logs are read here: those of records with `read` and `tail`, those of rows with
-    `read_rows` and `tail_rows`. A log that Spark wrote is read with Spark. A read or tail ends
-    when its iterator is closed or its thread is interrupted. At most 8 batches, or 16 MiB and one
-    batch, are read ahead.
+    It reads leader logs: logs of records with `read` and `tail`, logs of rows with `read_rows` and
+    `tail_rows`. Logs that Spark wrote are read with Spark. A read or tail ends when its iterator is
+    closed or its thread is interrupted. At most 8 batches, or 16 MiB and one batch, are read ahead.
 
     Attributes:
-        name: The name it was opened under.
-        log_id: Its id; a later log of the same name has another id.
+        name: The name that the log was opened under.
+        log_id: The log's id; a later log of the same name has another id.
         kind: Kind of its writers: jobs that commit, or one leader at a time.
         content: Rows or records.
     """
@@ -54,13 +53,13 @@ class BlockingRecordLog(BlockingHandle[RecordLog]):
     def read(
         self, start: Position | int | None = None, end: Position | int | None = None
     ) -> Iterator[Record]:
-        """One by one."""
+        """Returns the records of `read_batches`, one by one."""
         for batch in self.read_batches(start, end):
             yield from batch
 
     @documented_by(RecordLog.tail)
     def tail(self, start: Position | int | None = None) -> Iterator[Record]:
-        """One by one."""
+        """Returns the records of `tail_batches`, one by one."""
         for batch in self.tail_batches(start):
             yield from batch
 
@@ -68,24 +67,24 @@ class BlockingRecordLog(BlockingHandle[RecordLog]):
     def read_batches(
         self, start: Position | int | None = None, end: Position | int | None = None
     ) -> Iterator[list[Record]]:
-        """Some ahead."""
+        """Some batches are read ahead."""
         return self._taken(self._twin.read_batches(start, end), _size_bytes_of_records)
 
     @documented_by(RecordLog.tail_batches)
     def tail_batches(self, start: Position | int | None = None) -> Iterator[list[Record]]:
-        """Some ahead."""
+        """Some batches are read ahead."""
         return self._taken(self._twin.tail_batches(start), _size_bytes_of_records)
 
     @documented_by(RecordLog.read_rows)
     def read_rows(
         self, start: Position | int | None = None, end: Position | int | None = None
     ) -> Iterator[RowBatch]:
-        """Some ahead."""
+        """Some batches are read ahead."""
         return self._taken(self._twin.read_rows(start, end), _size_bytes_of_rows)
 
     @documented_by(RecordLog.tail_rows)
     def tail_rows(self, start: Position | int | None = None) -> Iterator[RowBatch]:
-        """Some ahead."""
+        """Some batches are read ahead."""
         return self._taken(self._twin.tail_rows(start), _size_bytes_of_rows)
 
     def _taken(
@@ -107,7 +106,7 @@ class BlockingRecordLog(BlockingHandle[RecordLog]):
 
 
 def _size_bytes_of_records(records: list[Record]) -> int:
-    """Estimated: an entry of many records has at most a MiB, so its first ones represent all."""
+    """Size of the records, estimated from the first ones; an entry of many has at most 1 MiB."""
     looked_at = records[:RECORDS_LOOKED_AT]
     return sum(len(record.value) for record in looked_at) * len(records) // len(looked_at)
 

@@ -27,9 +27,10 @@ _known: WeakKeyDictionary[LedgerClient, KnownLogs] = WeakKeyDictionary()
 
 
 class BlockingStream:
-    """One batch of a stream, in a process that runs a task of it or commits it.
+    """One batch of a stream, in a process that runs a task of the batch or commits the batch.
 
-    Its state for later batches ends with the client; a forked child begins with none.
+    The client keeps the state for later batches until it is closed. A forked child does not have
+    the state of its parent.
     """
 
     def __init__(self, client: BlockingClient, job: Job) -> None:
@@ -46,7 +47,7 @@ class BlockingStream:
         return self._client.run(joined)
 
     def open_range(self) -> BlockingRangeWriter:
-        """The next range of a ledger that is open, else of a new one."""
+        """A writer of the next range of an open ledger, or of a new ledger."""
 
         async def opened(client: LedgerClient) -> RangeWriter:
             return await ledgers_of(client).open_range(self._log(client).commits, self._job)
@@ -54,7 +55,7 @@ class BlockingStream:
         return BlockingRangeWriter(self._client, self._client.run(opened))
 
     def commit(self, ranges: Sequence[StagedRange]) -> CommitResult:
-        """Make the batch visible, once and atomically; durable on return."""
+        """Make the batch visible, once and atomically. The batch is durable when this returns."""
 
         async def committed(client: LedgerClient) -> CommitResult:
             known = _known.setdefault(client, KnownLogs())

@@ -44,20 +44,20 @@ PRODUCERS_MAX = 64
 
 
 class KnownLogs:
-    """State of this process's commits, for later ones of the same producers (LOGS.md#K11).
+    """State that commits leave for later commits of the same producers (LOGS.md#K11).
 
-    By log id and app; the producers that committed longest ago are forgotten first.
+    The keys are log id and app. The producers that committed longest ago are forgotten first.
     """
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], KnownLog] = OrderedDict()
 
     def take(self, log_id: str, app: str) -> KnownLog | None:
-        """Remove and return the state: a commit that fails leaves nothing."""
+        """Remove and return the state of a producer, so that a commit that fails leaves nothing."""
         return self._known.pop((log_id, app), None)
 
     def put(self, log_id: str, app: str, known: KnownLog | None) -> None:
-        """Keep the state after a commit; None for nothing."""
+        """Keep the state of a producer after a commit; None keeps nothing."""
         if known is not None:
             self._known[log_id, app] = known
         while len(self._known) > PRODUCERS_MAX:
@@ -65,9 +65,9 @@ class KnownLogs:
 
 
 class LogCommits:
-    """Begins jobs, writes their ranges, and commits them.
+    """Begins jobs, writes the ranges of jobs, and commits jobs.
 
-    Called on the client's event loop.
+    All methods run on the client's event loop.
     """
 
     def __init__(self, host: LogHost) -> None:
@@ -93,25 +93,25 @@ class LogCommits:
     ) -> Job:
         """Determine the data for the tasks and the commit of a batch, and take over its producer.
 
-        Called once for each job, before its tasks; the result is sent to them.
+        A job calls this once, before its tasks, and sends the result to the tasks.
 
         Args:
-            schema: Schema of the rows, as an Arrow schema message; decided by the caller.
+            schema: Schema of the rows, as an Arrow schema message. The caller decides on it.
             mode: Append or overwrite.
-            app: The producer; None creates a UUID, so that the batch is certainly committed.
-            batch_id: At least 0.
+            app: The producer. None creates a UUID, so the batch is never skipped as a duplicate.
+            batch_id: Number of the batch, at least 0.
             run: The query run; None creates a UUID.
-            kind: Whether an app's older batch is skipped (batch) or an error (stream).
+            kind: Whether an older batch of the app is skipped (batch) or is an error (stream).
             overwrite_if_changed: Overwrite also rows that others commit after this call.
-            password: Password of the new ledgers; it must be the log's if the log has rows. It
-                prevents mistakes only.
-            planned: The state that `schema` was decided on; None reads it now. If others change
-                the schema after it, the commit fails.
+            password: Password of the new ledgers. If the log has rows, it must be the password of
+                the log. Passwords prevent mistakes only.
+            planned: The state of the log for which the caller decided on `schema`; None reads the
+                state now. If others change the schema after this state, the commit fails.
 
         Raises:
-            ConfigurationError: A bad app or batch id, or a password that is too long.
-            StaleCheckpointError: A stream whose batch id went back.
-            ProducerFencedError: A later run took over.
+            ConfigurationError: The app or batch id is not valid, or the password is too long.
+            StaleCheckpointError: The batch id of a stream is lower than before.
+            ProducerFencedError: A later run of the producer took over.
             UnauthorizedError: The log has another password.
         """
         app = f"{JOB_APP_PREFIX}{uuid.uuid4()}" if app is None else checked_app(app)
@@ -133,15 +133,15 @@ class LogCommits:
         return replace(job, is_replay=(await self.take_over(job)).is_replay)
 
     async def open_range(self, job: Job, schema_message: bytes | None = None) -> RangeWriter:
-        """A range in a new ledger, which is closed when the range is finished.
+        """A writer of a range in a new ledger. The ledger is closed when the range is finished.
 
         Args:
-            job: As `begin` made it.
-            schema_message: Entry 0; None for the job's own schema.
+            job: The result of `begin`.
+            schema_message: Entry 0 of the ledger; None for the job's own schema.
 
         Raises:
             ProducerFencedError: A later run took over; the job cannot commit any more.
-            NotEnoughBookiesError: Fewer writable bookies than the log's ensemble size.
+            NotEnoughBookiesError: Fewer bookies are writable than the log's ensemble has.
             MetadataUnavailableError: The metadata store cannot be reached.
         """
         ledger = await self.open_ledger(job, schema_message)
@@ -156,8 +156,8 @@ class LogCommits:
     ) -> StagedLedger:
         """A new ledger, registered for the job; its schema message is being sent.
 
-        `ledger_id` is from `new_ledger_ids`, each once; None takes a new one. Other arguments and
-        errors as of `open_range`.
+        `ledger_id` comes from `new_ledger_ids` and is used once; None takes a new id. The other
+        arguments and the errors are those of `open_range`.
         """
         properties = LogProperties.from_mapping(job.properties)
 
@@ -177,16 +177,19 @@ class LogCommits:
         return ledger
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        """1 to 64 rising ids for `open_ledger`, unique in the cluster; each is used once."""
+        """1 to 64 rising ids for `open_ledger`, unique in the cluster. Each id is used once."""
         return await self._ledgers.new_ledger_ids(count)
 
     async def join(self, job: Job) -> Joined:
-        """Take over as the producer of a stream's job, or find that its run has done so."""
+        """Make the run of a stream's job the producer's current run, if it is not yet."""
         checked_app(job.app)
         return await self.take_over(job)
 
     async def seal_before(self, app: str, epoch: int) -> int:
-        """Seal the producer's open ledgers of epochs before `epoch`; counts them (LOGS.md#P6)."""
+        """Seal the producer's open ledgers of epochs before `epoch` (LOGS.md#P6).
+
+        Returns the number of sealed ledgers.
+        """
         older = await self._producers.registered_before(self._log_id, app, epoch)
         return (await seal_open(older, self._host)).sealed
 
@@ -199,15 +202,15 @@ class LogCommits:
         is_last: bool = False,
         timeout_ms: int = CHANGE_TIMEOUT_MS,
     ) -> CommitResult:
-        """Make the batch visible, once and atomically; durable on return.
+        """Make the batch visible, once and atomically. The batch is durable when this returns.
 
         Args:
-            job: As `begin` made it.
-            ranges: Of all tasks, by partition id.
-            known: State of this process after its last commits; this commit updates it.
+            job: The result of `begin`.
+            ranges: The ranges of all tasks, sorted by partition id.
+            known: State that the last commits of this process left; this commit updates it.
             is_last: After this call the caller neither commits the job again nor writes for it. So
                 a generated producer is deleted, with one more request.
-            timeout_ms: Time limit of the call, including its turn among other writers.
+            timeout_ms: Time limit of the call, including the wait in the queue of writers.
 
         Raises:
             ConcurrentCommitError: Another commit conflicts with this batch.
@@ -215,9 +218,10 @@ class LogCommits:
             SchemaMismatchError: The schema cannot be stored.
             UnauthorizedError: The log has another password than the job.
             LogNotFoundError: The log was deleted.
-            LogTimeoutError: It took longer than `timeout_ms`, and nothing was committed; retriable.
-            CommitUnknownError: The commit was sent, and took too long or got no answer. Not
-                definite; a retry is safe.
+            LogTimeoutError: The call took longer than `timeout_ms`. Nothing was committed;
+                retriable.
+            CommitUnknownError: The commit was sent, but took too long or got no answer. The error
+                is not definite; a retry is safe.
         """
         request = CommitRequest(
             app=job.app,
@@ -250,25 +254,25 @@ class LogCommits:
         return result
 
     async def abort(self, job: Job) -> None:
-        """Does nothing: Spark also calls it after a successful commit.
+        """Does nothing, because Spark also calls `abort` after a successful commit.
 
-        The ledgers of the job were never listed, or stay listed. The sweeper determines which.
+        The sweeper later deletes the ledgers of the job that are not listed.
         """
 
     async def switch(self, job: Job, replaced: Sequence[Item], staged: StagedRange) -> CommitResult:
-        """List one range in place of others that hold the same rows (LOGS.md#U13).
+        """List one range in place of several ranges with the same rows (LOGS.md#U13).
 
         Args:
-            job: The job of the merge, begun only for it.
-            replaced: As listed when their rows were read.
-            staged: A range in a ledger of the job.
+            job: The job of the merge, which has no other purpose.
+            replaced: The items of the replaced ranges when their rows were read.
+            staged: The new range, in a ledger of the job.
 
         Raises:
             ConcurrentCommitError: The log no longer lists exactly these ranges. Nothing was
                 changed.
             ProducerFencedError: The job took longer than stagingTtlMs. Nothing was changed.
             UnauthorizedError: The log has another password than the job. Nothing was changed.
-            CommitUnknownError: Not definite.
+            CommitUnknownError: The outcome is unknown.
         """
         request = MergeRequest(job.app, job.run, tuple(replaced), staged, job.password)
         machine = MergeMachine(self._name, request, token=uuid.uuid4().hex)
@@ -279,10 +283,10 @@ class LogCommits:
     async def release(self, job: Job) -> None:
         """Delete the generated producer of a job; the job can then commit nothing more.
 
-        Its unlisted ledgers are left to the sweeper, which need not wait for them.
+        The sweeper deletes the unlisted ledgers of the job, and need not wait `stagingTtlMs`.
 
         Raises:
-            MetadataError: The store failed; the sweeper does it after `stagingTtlMs`.
+            MetadataError: The store failed. The sweeper deletes the producer after `stagingTtlMs`.
         """
         assert job.app.startswith(JOB_APP_PREFIX), job.app
         await self._store.sync()
@@ -300,7 +304,7 @@ class LogCommits:
     async def take_over(
         self, job: Job, *, may_create: bool = True, syncs_first: bool = True
     ) -> Joined:
-        """Make the job's run the producer's current one."""
+        """Make the job's run the producer's current run."""
         machine = EpochMachine(
             self._name,
             app=job.app,
@@ -339,8 +343,8 @@ class LogCommits:
     async def forget_job(self, app: str, commit: CommitMachine, listed: frozenset[int]) -> None:
         """Delete the generated producer of a job whose commit has just ended.
 
-        This takes one request, because the commit left the needed state, or two if it wrote
-        nothing. The sweeper deletes the rest after `stagingTtlMs` (LOGS.md#W9).
+        This takes one request, because the commit left the needed state, or two if the commit wrote
+        nothing. After a failure, the sweeper does the same after `stagingTtlMs` (LOGS.md#W9).
         """
         if not app.startswith(JOB_APP_PREFIX):
             return
@@ -366,7 +370,7 @@ class LogCommits:
 
 
 def _apart(ledger_ids: Sequence[int], listed: frozenset[int]) -> tuple[list[int], list[int]]:
-    """The unlisted ledgers, and the listed ones."""
+    """Two lists: the unlisted ledgers of `ledger_ids`, and the listed ledgers."""
     return (
         [ledger_id for ledger_id in ledger_ids if ledger_id not in listed],
         [ledger_id for ledger_id in ledger_ids if ledger_id in listed],

@@ -1,4 +1,4 @@
-"""The data that the tasks and the commit of a batch share; Spark sends it between processes."""
+"""Data that the tasks and the commit of a batch share. Spark sends this data to the processes."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ APP_SIZE_BYTES_MAX = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """The part of a job that does not depend on its producer. Pickles.
+    """The part of a job that does not depend on its producer. It can be pickled.
 
     Attributes:
         log: Name of the log.
         log_id: Id of the log.
         mode: Append or overwrite.
         schema: Schema of the rows, as an Arrow schema message.
-        schema_id: Its id in the log, None if the log does not have it yet.
+        schema_id: Id of the schema in the log, None if the log does not have the schema yet.
         base_schema_id: The log's current schema when the job was planned.
         planned_version: The log's version when the job was planned.
-        overwrite_if_changed: Overwrite also rows that were committed since then.
+        overwrite_if_changed: Overwrite also rows that were committed after `planned_version`.
         properties: Properties of the log, as stored.
-        password: Password of the ledgers that the job makes.
+        password: Password of the ledgers that the job creates.
         since_offset: The first offset at which rows of the job may be listed.
     """
 
@@ -56,14 +56,15 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job(JobPlan):
-    """One batch of one producer, as `Log.begin` fixed it. Pickles.
+    """One batch of one producer, made by `Log.begin`. It can be pickled.
 
     Attributes:
-        app: The producer; a UUID if the caller gave none.
+        app: The producer; a UUID if the caller gave no name.
         run: The query run; unique for each start of a job.
-        batch_id: Number of the batch; the same app and batch id are committed once.
-        kind: What a batch id committed before means.
-        is_replay: The batch is in the log already: tasks need not write, the commit is a no-op.
+        batch_id: Number of the batch. The same app and batch id are committed once.
+        kind: Decides what happens if a batch with this id was committed before.
+        is_replay: The batch is in the log already, so tasks need not write and the commit does
+            nothing.
     """
 
     app: str
@@ -81,7 +82,7 @@ def plan_job(
     overwrite_if_changed: bool = False,
     password: bytes = b"",
 ) -> JobPlan:
-    """The plan of a batch of rows of `schema`, which was decided on with `state`."""
+    """The plan of a batch of rows of `schema`; `state` is the log's state when it was planned."""
     return JobPlan(
         log=state.head.name,
         log_id=state.head.log_id,
@@ -98,7 +99,7 @@ def plan_job(
 
 
 def checked_app(app: str) -> str:
-    """The name of a producer, checked."""
+    """Check the name of a producer, and return it."""
     if not 1 <= len(app.encode()) <= APP_SIZE_BYTES_MAX or not app.isprintable():
         raise ConfigurationError(
             f"txnAppId must have 1 to {APP_SIZE_BYTES_MAX} bytes of printable text, got {app!r}",

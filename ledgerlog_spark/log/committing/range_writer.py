@@ -1,7 +1,7 @@
 """Writes one range of rows (LOGS.md#K1, LOGS.md#K4, LOGS.md#K12).
 
-A range belongs to one attempt of one task. The sweeper deletes ranges that are never committed, so
-an attempt that fails simply stops.
+A range belongs to one attempt of one task. An attempt that fails simply stops, because the sweeper
+deletes ranges that are never committed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     Payload = bytes | bytearray | memoryview
 
 PENDING_SIZE_BYTES_MAX = 32 << 20
-"""Payload bytes appended and not acknowledged before `append` waits."""
+"""`append` waits while more payload bytes than this are appended and not acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """An entry that is perhaps not on its ack quorum yet; the index entry has no rows."""
+    """An entry that may not be on its ack quorum yet. The index entry has 0 rows."""
 
     payload: Payload
     rows: int
@@ -40,21 +40,21 @@ class _Sent:
 
 
 class RangeWriter:
-    """The entries of one range, in order.
+    """Writes the entries of one range, in order.
 
-    Several tasks must not use it at the same time. Any error ends it: restart the attempt, or after
-    a fence continue with the result of `cut`.
+    Several tasks must not use one writer at the same time. After any error the writer cannot be
+    used any more. Then the attempt restarts. After a fence, it can continue with `cut`.
 
     Attributes:
         ledger_id: The range's ledger.
-        rows: Appended so far.
+        rows: Number of rows appended so far.
         size_bytes: Payload appended so far.
     """
 
     def __init__(
         self, ledger: StagedLedger, on_finished: Callable[[RangeWriter], Awaitable[None]]
     ) -> None:
-        """The next range of `ledger`; `on_finished` closes the ledger, or keeps it."""
+        """Writes the next range of `ledger`; `on_finished` closes the ledger, or keeps it open."""
         self.ledger_id = ledger.ledger_id
         self.rows = 0
         self.size_bytes = 0
@@ -75,19 +75,19 @@ class RangeWriter:
         return self._ledger.is_full
 
     async def append(self, payload: Payload, rows: int) -> None:
-        """Append one record batch; returns when it was sent, not when it is acknowledged.
+        """Append one record batch. Returns when the batch was sent, before it is acknowledged.
 
         Waits while more than 32 MiB are not acknowledged.
 
         Args:
-            payload: The entry; must not change until `finish` returned.
+            payload: The entry. Its bytes must not change until `finish` returned.
             rows: Number of rows in the entry, at least 1.
 
         Raises:
             LedgerFencedError: Another client recovers the ledger; `cut` returns the safe part.
-            LedgerClosedError: Another client closed it; the same.
+            LedgerClosedError: Another client closed the ledger; `cut` returns the safe part.
             LedgerError: The ledger cannot be written any more. The attempt has failed.
-            QuorumError: The same.
+            QuorumError: Too few bookies can store entries. The attempt has failed.
         """
         if self._is_finished or rows < 1:
             raise LocalProtocolError(
@@ -105,20 +105,20 @@ class RangeWriter:
     async def finish(
         self, index: bytes | None = None, *, statistics: bytes = b""
     ) -> StagedRange | None:
-        """The range, every entry of it on its ack quorum.
+        """Wait until every entry of the range is on its ack quorum, and return the range.
 
         Args:
-            index: The range's index entry, appended last; None for none.
-            statistics: As `log_statistics.encode_statistics` made them.
+            index: The range's index entry, which is appended last; None for no index entry.
+            statistics: The result of `log_statistics.encode_statistics`.
 
         Returns:
             None when no row was appended.
 
         Raises:
             LedgerFencedError: Not everything was acknowledged; `cut` returns the safe part.
-            LedgerClosedError: The same.
+            LedgerClosedError: Not everything was acknowledged; `cut` returns the safe part.
             LedgerError: Not everything was acknowledged. The attempt has failed.
-            QuorumError: The same.
+            QuorumError: Not everything was acknowledged. The attempt has failed.
         """
         self._is_finished = True
         if index is not None and self.rows:
@@ -130,11 +130,11 @@ class RangeWriter:
         return self._confirmed(statistics)
 
     async def cut(self) -> tuple[StagedRange | None, tuple[Payload, ...]]:
-        """Split a range whose ledger was fenced in the middle (LOGS.md#K12).
+        """Split a range after its ledger was fenced in the middle of the range (LOGS.md#K12).
 
         Returns:
-            The acknowledged entries as a range of their own (None for none), and the entries that
-            must be written to another ledger, in order.
+            A range of the acknowledged entries (None if no entry was acknowledged). Also the
+            entries that must be written to another ledger, in order.
         """
         self._is_finished = True
         if self._pending:
@@ -147,7 +147,7 @@ class RangeWriter:
         return self._confirmed(b""), again
 
     def abandon(self) -> None:
-        """Stop immediately, and drop the ledger; nothing of this range will be listed."""
+        """Stop immediately, and abandon the ledger. No entry of this range will be listed."""
         self._is_finished = True
         for sent in self._pending:
             sent.future.cancel()
@@ -161,7 +161,7 @@ class RangeWriter:
         self.size_bytes += len(payload)
 
     async def _acknowledged(self) -> None:
-        """Wait for the oldest pending entry; an unexpected id is a bug of ledgerlog."""
+        """Wait for the oldest pending entry. An unexpected entry id is a bug of ledgerlog."""
         sent = self._pending[0]
         entry_id = await forever(sent.future, PENDING_ENDS)
         assert entry_id == sent.entry_id, (self.ledger_id, entry_id, sent.entry_id)

@@ -1,7 +1,8 @@
 """State that one process keeps between tasks of streams.
 
-It has the runs that the process joined, and ledgers that stay open for the next batch. All of it is
-an optimisation (LOGS.md#K13): a process may die at any moment, or never run a second task.
+The state has the runs that the process joined, and the ledgers that stay open for the next batch.
+It is only an optimisation (LOGS.md#K13), because a process may die at any moment, or never run a
+second task.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ IDLE_SECONDS_MAX = 30.0
 RUNS_MAX = 64
 IDS_FIRST = 8
 IDS_MAX = 64
-"""Maximum number of ledger ids drawn from the store at once, with two requests. It begins
-with few, since a process may not live long, and doubles each time."""
+"""Maximum number of ledger ids that a process takes from the store at once, with two requests. The
+first number is small, because a process may not live long. The number doubles each time."""
 
 _logger = logging.getLogger(__name__)
 
 
 class _Key(NamedTuple):
-    """What two batches must have in common to use one ledger."""
+    """The properties that two batches must have in common to use one ledger."""
 
     log_id: str
     app: str
@@ -71,7 +72,7 @@ def log_deleted(log: str) -> LogNotFoundError:
 
 
 def log_made_again(log: str) -> LogNotFoundError:
-    """The error of a query whose log is not the one that it wrote before."""
+    """The error of a query whose log was deleted and created again."""
     return LogNotFoundError(
         f"log {log!r} was deleted and created again while the query ran: start the query again to "
         "write to the new log",
@@ -80,10 +81,10 @@ def log_made_again(log: str) -> LogNotFoundError:
 
 
 class StreamLedgers:
-    """Joined runs and open ledgers of one process; on the thread of the client's loop.
+    """The joined runs and open ledgers of one process, used on the thread of the client's loop.
 
-    A ledger whose range is being written is not in here. So a failed range needs no cleanup here:
-    only a finished range is returned.
+    A ledger is not in this object while a range of it is being written. Only a finished range puts
+    the ledger back, so a failed range needs no cleanup here.
     """
 
     def __init__(self) -> None:
@@ -99,9 +100,9 @@ class StreamLedgers:
         return len(self._idle)
 
     async def join(self, commits: LogCommits, job: Job) -> Joined:
-        """As `LogCommits.join`, with one request to the store for each run and process.
+        """Does the same as `LogCommits.join`, but only once for each run and process.
 
-        The first process of a new run seals the older runs' ledgers in the background.
+        The first process of a new run seals the ledgers of older runs in the background.
         """
         key = (job.log, job.app, job.run)
         known = self._runs.get(key)
@@ -117,7 +118,7 @@ class StreamLedgers:
         return known.joined
 
     async def open_range(self, commits: LogCommits, job: Job) -> RangeWriter:
-        """The next range of a ledger that is open, else of a new one."""
+        """A writer of the next range of an open ledger, or of a new ledger."""
         key = _key_of(job)
         ledger = self._taken(key)
         if ledger is not None and (
@@ -138,7 +139,7 @@ class StreamLedgers:
         return RangeWriter(kept, keep)
 
     async def close(self) -> None:
-        """Close all waiting ledgers, and wait for those that are being closed."""
+        """Close all ledgers that wait for a range, and wait until all closes have ended."""
         for key in list(self._idle):
             self._close_idle(key)
         while self._tasks:
@@ -166,7 +167,7 @@ class StreamLedgers:
             self._begin(ledger.close())
 
     def _begin(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run it in the background; nothing depends on its result."""
+        """Run `work` in the background; nothing depends on its result."""
         task = asyncio.get_running_loop().create_task(_quietly(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

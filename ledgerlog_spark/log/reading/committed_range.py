@@ -1,8 +1,8 @@
 """Reads listed ranges (LOGS.md#R1, LOGS.md#R2, LOGS.md#R3).
 
-A committed range is its own proof: its entries are on their ack quorum, whatever the ledger's state
-and its last add confirmed are. So nothing waits for either. An absent entry is read again with
-fresh metadata before it counts as lost.
+All entries of a committed range are on their ack quorum. So a read needs neither the state of the
+ledger nor its last add confirmed. An absent entry is read again with fresh metadata before it
+counts as lost.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ async def read_range(
     password: bytes = b"",
     place: ReadPlace | None = None,
 ) -> AsyncGenerator[Sequence[Any], None]:
-    """Entries of a listed range from first to last, both inclusive, in batches and in order.
+    """Read entries of a listed range, both ends inclusive, in batches and in order.
 
     Args:
         ledger_id: The ledger.
-        first_entry_id: At least the listed range's first.
-        last_entry_id: At most the listed range's last.
+        first_entry_id: The first entry to read, not below the first entry of the range.
+        last_entry_id: The last entry to read, not above the last entry of the range.
         password: The ledger's password.
-        place: Limits the memory of this and other reads together; None for 64 MiB of its own.
+        place: Limits the memory of this and other reads together; None limits this read to 64 MiB.
 
     Raises:
-        DataLossError: Every replica reported twice that it does not have an entry, the second time
-            with metadata that was read after a sync and had not changed since; or the ledger was
-            closed below the range's end; or it does not exist.
-        EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
-        DigestMismatchError: No replica had a good copy.
+        DataLossError: Twice, every replica reported that it does not have an entry, and a sync
+            showed that the metadata did not change. Or the ledger was closed below the range's
+            end, or does not exist.
+        EntryUnknownError: Some replica could not answer, and no replica had the entry; retriable.
+        DigestMismatchError: No replica had a good copy of an entry.
     """
     log = host.name
     next_entry_id = first_entry_id
@@ -80,24 +80,24 @@ async def read_range(
 
 
 class BegunRange:
-    """Batches of a range; the first is read from the start.
+    """Batches of a range. The first batch is read in the background before it is taken.
 
-    Call all methods on the event loop that it was made on.
+    All methods must run on the event loop that the object was made on.
     """
 
     def __init__(
         self, batches: AsyncGenerator[Sequence[Any], None], place: ReadPlace | None = None
     ) -> None:
-        """Begins to read; call `aclose` or read all batches in any case.
+        """Begins to read. The caller must take all batches, or call `aclose`.
 
-        `place` bounds the bytes of this and other ranges; the range leaves it at its end.
+        `place` limits the bytes of this and other ranges. It is given back at the end of the range.
         """
         self._batches = batches
         self._place = place
         self._first: asyncio.Task[Sequence[Any] | None] | None = asyncio.ensure_future(self._next())
 
     async def following(self) -> Sequence[Any] | None:
-        """The next batch, None at the end; raises the errors of the read."""
+        """The next batch, or None at the end. Raises the errors of the read."""
         if self._place is not None:
             self._place.take_turn()
         first, self._first = self._first, None
@@ -107,7 +107,7 @@ class BegunRange:
         return batch
 
     async def aclose(self) -> None:
-        """Drop entries that are being read, and their errors; closing twice does nothing."""
+        """Drop entries that are being read, and their errors. A second close does nothing."""
         first, self._first = self._first, None
         if first is not None:
             first.cancel()
@@ -136,7 +136,7 @@ async def _metadata(host: LogHost, ledger_id: int) -> LedgerMetadata | None:
 def _loss_shown(
     metadata: LedgerMetadata | None, seen: LedgerMetadata | None, last_entry_id: int
 ) -> str:
-    """The reason why entries that no bookie has are lost; empty when they need a second look."""
+    """Why entries that no bookie has are lost; empty when the entries must be read once more."""
     if metadata is None:
         return "the ledger does not exist"
     if metadata.is_closed and metadata.last_entry_id < last_entry_id:

@@ -1,8 +1,8 @@
 """Notifies when a log may have more rows, without polling.
 
-A transactional log's end moves with its head: one watch of the head. A leader log's end also moves
-with its open ledgers: besides the head, the record and the last add confirmed of each of them are
-watched, the latter on one bookie.
+The end of a transactional log moves only when its head changes, so only the head is watched. The
+end of a leader log also moves with its open ledgers. So the metadata of each open ledger is watched
+too, and one bookie is watched for its last add confirmed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EndWatch:
     """One watch of one log's end, until it is cancelled or its client is closed."""
 
     def __init__(self, host: LogHost, on_change: OnChange) -> None:
-        """Begins to watch; needs a running event loop, on which `on_change` is called."""
+        """Begins to watch. `on_change` is called on the running event loop."""
         self._host = host
         self._on_change = on_change
         self._followed: dict[int, LedgerReaderHandle] = {}
@@ -43,7 +43,7 @@ class EndWatch:
         self._refresh_soon()
 
     def cancel(self) -> None:
-        """End the watch and its calls; cancelling twice does nothing."""
+        """End the watch and the calls of `on_change`. A second `cancel` does nothing."""
         if self._is_cancelled:
             return
         self._is_cancelled = True
@@ -81,7 +81,7 @@ class EndWatch:
         return bool(self._followed) if self._is_cancelled else self._is_stale
 
     async def _refresh(self) -> None:
-        """Follow exactly the open ledgers that the head lists, as soon as that can be done."""
+        """Follow the open ledgers that the head lists and no others; retry after a failure."""
         pauses_ms = ENDLESS.pauses_ms()
         while self._is_stale and not self._is_cancelled:
             self._is_stale = False

@@ -1,4 +1,4 @@
-"""Entries of leader logs, decoded in order from some offset on."""
+"""Decodes entries of leader logs in order, beginning at an offset."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ T = TypeVar("T")
 
 
 async def entry_holding(handle: LedgerReaderHandle, offset: int, end_entry_id: int) -> int:
-    """The first of the entries [0, end_entry_id) that ends after `offset`, else `end_entry_id`.
+    """The first of the entries [0, end_entry_id) that ends after `offset`.
 
-    Reads a few entries, at most as many as the logarithm of their number.
+    Returns `end_entry_id` if no entry ends after it. This is a binary search, so it reads few
+    entries.
     """
     low, high = 0, end_entry_id
     while low < high:
@@ -38,10 +39,10 @@ async def entry_holding(handle: LedgerReaderHandle, offset: int, end_entry_id: i
 
 
 class EntryCursor(ABC, Generic[T]):
-    """Decodes entries in order, from an offset on, and checks that nothing is missing.
+    """Decodes entries in order, beginning at an offset, and checks that no record is missing.
 
-    It skips everything before `next_offset`, and returns nothing from `end_offset` on; None is no
-    end.
+    It skips the records before `next_offset`, and the records from `end_offset` on. If `end_offset`
+    is None, there is no end.
     """
 
     def __init__(
@@ -59,10 +60,10 @@ class EntryCursor(ABC, Generic[T]):
 
     @abstractmethod
     def take(self, ledger_id: int, entry: Any) -> list[T]:
-        """The records or rows of the ledger's next entry, without skipped ones."""
+        """The records or rows of the ledger's next entry, without the skipped ones."""
 
     def _kept(self, header: LeaderEntryHeader, ledger_id: int, entry_id: int) -> range:
-        """The entry's records or rows to return, counted from its first."""
+        """The places of the entry's records or rows that are returned; the first place is 0."""
         first = header.first_offset
         skipped = self.next_offset - first
         if skipped < 0:
@@ -81,7 +82,7 @@ class EntryCursor(ABC, Generic[T]):
 
 
 class RecordCursor(EntryCursor[Record]):
-    """Decodes entries to records; an `EntryCursor`."""
+    """An `EntryCursor` that decodes entries to records."""
 
     def take(self, ledger_id: int, entry: Any) -> list[Record]:
         """Implements `EntryCursor.take`."""
@@ -99,9 +100,9 @@ class RecordCursor(EntryCursor[Record]):
             repeat(ledger_id),
             repeat(entry_id),
             repeat(self._log_id),
-            strict=False,  # the repeated ones have no end
+            strict=False,  # `repeat` has no end
         )
-        # Half the cost of calling the class.
+        # This costs half as much as calling the class.
         records: list[Record] = list(map(tuple.__new__, repeat(Record), columns))
         self.next_offset = first + len(records)
         return records

@@ -1,4 +1,4 @@
-"""Rows of a listed range: decoded, compared with the list, and cut to the wanted ones.
+"""Decodes the rows of a listed range, compares them with the list, and selects the wanted rows.
 
 Scans, merging and `ledgerlog logs read` read listed ranges through this module.
 """
@@ -23,7 +23,7 @@ class EntryForm(StrEnum):
     """The form of the entries of a range."""
 
     ARROW_STREAM = "arrow stream"
-    """Record batches, the schema is entry 0 of the ledger: transactional logs."""
+    """Record batches of a transactional log; the schema is entry 0 of the ledger."""
     LEADER_RECORDS = "leader records"
     LEADER_ROWS = "leader rows"
 
@@ -40,10 +40,10 @@ class DecodedRows(NamedTuple):
 
     Attributes:
         batch: The rows.
-        first_row: Place of the first row in the listed range; negative where a foreign writer
-            wrote the entry.
-        entries: For each entry its number of rows and the time when they were appended, in ms since
-            the epoch; None if the range has their commit times.
+        first_row: Place of the first row in the listed range. It can be negative if a foreign
+            writer wrote the entry.
+        entries: For each entry, the number of its rows and the time when they were appended, in ms
+            since the epoch. None if the list has the commit times of the range.
     """
 
     batch: pa.RecordBatch
@@ -59,9 +59,9 @@ def decoded_rows(
     range_offset: int,
     columns: Sequence[str] | None = None,
 ) -> Iterator[DecodedRows]:
-    """The rows of a range's entries, decoded by `decode_entries` or its counterparts.
+    """Decode the rows of a range's entries.
 
-    `payloads` are those of the entries, in order. `range_offset` is the offset of the listed
+    `payloads` are the payloads of the entries, in order. `range_offset` is the offset of the listed
     range's first row.
     """
     if form is EntryForm.ARROW_STREAM:
@@ -78,7 +78,7 @@ def decoded_rows(
 
 
 class RowCutter:
-    """Cuts the rows of a range's entries to the wanted ones; pass the entries in order.
+    """Selects the wanted rows of a range's entries. The entries must be passed in order.
 
     Attributes:
         next_entry_id: The entry of the next rows.
@@ -120,10 +120,10 @@ class RowCutter:
         return cls(log, item.ledger_id, entry_ids, range_offset=offset, rows=rows, wanted=wanted)
 
     def take(self, first_row: int, rows: int, entries: int = 1) -> range:
-        """Places of the wanted rows among the next ones.
+        """Places of the wanted rows among the next `rows` rows.
 
-        `first_row` is the place of the first one in the listed range. Raises WireFormatError if
-        they are not the rows that follow.
+        `first_row` is the place of the first of these rows in the listed range. Raises
+        WireFormatError if these rows do not directly follow the rows before.
         """
         if first_row < 0 or self._next_row not in {None, first_row}:
             expected = (
@@ -154,7 +154,7 @@ class RowCutter:
 
     @property
     def _fields(self) -> dict[str, Any]:
-        """Fields of an error."""
+        """The fields of an error about this range."""
         return {
             "log": self._log,
             "ledger_id": self._ledger_id,

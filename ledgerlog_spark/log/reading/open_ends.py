@@ -1,11 +1,11 @@
 """The present rows of a log, and the readable entries of open ledgers (LOGS.md#G9).
 
-The head lists open ledgers without an end, because only their bookies have it. Here each one ends
-at its present last add confirmed, and becomes an item like any other. A ledger after one that still
-gets appends is not read, so the result never has a gap.
+The head lists open ledgers without an end, because only their bookies have the end. Here each open
+ledger ends at its present last add confirmed, and becomes an item. If a ledger still gets appends,
+the ledgers after it are not read, so the result never has a gap.
 
-A reader that saw the log end at an offset proves that everything before it was acknowledged. The
-bookies that answer may not have that LAC yet, so the entries up to there are read from them.
+If a reader saw the log end at an offset, all records before this offset were acknowledged. The
+bookies that answer may not have this LAC yet. Then the entries up to the offset are read from them.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 LISTINGS_MAX = 5
-"""Reads of a list because a ledger of the list before was deleted."""
+"""Maximum number of reads of the list while ledgers of the list are deleted."""
 
 ENTRIES_FIRST = 64
 ENTRIES_MAX = 4_096
-"""Entries after the last add confirmed that are read in one step: more each time."""
+"""Maximum number of entries after the last add confirmed that are read in one step."""
 
 T = TypeVar("T")
 
@@ -52,18 +52,20 @@ async def view(
     known_schemas: Collection[int] = (),
     is_fresh: bool = True,
 ) -> LogView:
-    """All retained rows from an offset on, for a reader that follows. Errors as of `Log.state`.
+    """All retained rows from an offset on, for a reader that follows the log.
+
+    The errors are those of `Log.state`.
 
     Args:
         first_offset: The first row that may be read.
-        seen_offset: The known end of the log, also from another process. A fresh view of an open
-            ledger reaches that offset, even if the bookies that answer do not have the newest LAC
-            yet. It ends before it only if records are lost.
-        known_version: The newest version that the caller has; None to read as many versions as the
-            commit times of those rows need.
+        seen_offset: An end of the log that any process saw. A fresh view reaches this offset, even
+            if the bookies that answer do not have the newest LAC yet. It ends before this offset
+            only if records are lost.
+        known_version: The newest version that the caller has; None to read all versions that the
+            commit times of the rows need.
         known_schemas: Ids of the schemas that the caller has.
-        is_fresh: Whether the view must be current; otherwise it needs one request less, and may
-            lack existing rows.
+        is_fresh: Whether the view must be current. If false, the view needs one request less, and
+            existing rows may be missing.
     """
 
     async def viewed() -> LogView:
@@ -77,7 +79,7 @@ async def view(
         found = await host.run(machine)
         if found.kind is not LogKind.LEADER:
             return found
-        # A list that may be older than `seen_offset` proves nothing about its open ledgers.
+        # If the list may be older than `seen_offset`, its open ledgers may have been closed since.
         seen = seen_offset if is_fresh else 0
         return await _with_open_ends(found, host.ledgers, first_offset, seen)
 
@@ -87,7 +89,7 @@ async def view(
 async def _with_open_ends(
     view: LogView, ledgers: Ledgers, first_offset: int, seen_offset: int
 ) -> LogView:
-    """Reads the ends of open ledgers from their bookies, which alone have them."""
+    """Read the ends of open ledgers from their bookies, because only bookies have these ends."""
     end_offset, items = await open_items(
         ledgers,
         view.open_ledgers,
@@ -107,10 +109,10 @@ async def _with_open_ends(
 
 
 async def with_open_ends(snapshot: LogSnapshot, ledgers: Ledgers) -> LogSnapshot:
-    """The snapshot with an item for each open ledger that has entries, and its new end.
+    """The snapshot with an item for each open ledger that has entries, and with the new end.
 
-    Its commit time is that of the last entry, if that is later than the head's. Errors as of
-    `open_items`.
+    If the last entry is newer than the head, its time is the commit time of the snapshot. The
+    errors are those of `open_items`.
     """
     interval = snapshot.interval
     end_offset, items = await open_items(
@@ -141,18 +143,18 @@ async def open_items(
     log: str,
     seen_offset: int = 0,
 ) -> tuple[int, list[Item]]:
-    """The end of the readable records, and the items of open ledgers up to there.
+    """The end of the readable records, and the items of open ledgers up to this end.
 
-    `open_ledgers` begins with the oldest, which begins at `end_offset`. `seen_offset` is an earlier
-    end of the log that any reader saw; the log does not end before it. The list and the records of
-    the ledgers must be younger than that: entries of a ledger that was closed by then are not the
-    log's.
+    `open_ledgers` begins with the oldest open ledger, which begins at `end_offset`. `seen_offset`
+    is an end of the log that any reader saw, so the log does not end before it. The list and the
+    ledger metadata must have been read after that. Otherwise a ledger may have been closed, and
+    its last entries may not belong to the log.
 
     Raises:
-        LedgerNotFoundError: A ledger was deleted: the head has moved, so read it once more.
-        EntryUnknownError: Too few bookies answered to find how far a ledger is confirmed, or an
-            entry before `seen_offset` could not be read; retriable.
-        DataLossError: A ledger ends before the listed entries before it.
+        LedgerNotFoundError: A ledger was deleted, so the head has changed and must be read again.
+        EntryUnknownError: Too few bookies answered to find the last add confirmed of a ledger, or
+            an entry before `seen_offset` could not be read; retriable.
+        DataLossError: A ledger ends at an offset before its first offset in the list.
     """
     items: list[Item] = []
     for ledger in open_ledgers:
@@ -171,7 +173,7 @@ async def open_items(
 
 
 async def while_ledgers_go(read: Callable[[], Awaitable[T]]) -> T:
-    """The result of `read`, retried while ledgers of its list are deleted."""
+    """Call `read` and return its result; retry while ledgers of the list are deleted."""
     for _ in range(LISTINGS_MAX - 1):
         with contextlib.suppress(LedgerNotFoundError):
             return await read()
@@ -179,14 +181,14 @@ async def while_ledgers_go(read: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _last_entry(handle: LedgerReaderHandle, end_offset: int, seen_offset: int) -> Any:
-    """The last entry that is acknowledged for certain, None when there is none."""
+    """The last entry that is certainly acknowledged, None when there is no such entry."""
     last, last_entry_id = None, handle.last_add_confirmed
     if last_entry_id != NO_ENTRY:
         last = await read_one(handle, last_entry_id)
         end_offset = decode_entry_header(last.payload).end_offset
     count = ENTRIES_FIRST
     while end_offset < seen_offset and not handle.is_closed:
-        # An entry has one record or more, so at most as many entries as records are missing.
+        # An entry has one or more records, so the missing records are in at most as many entries.
         first = last_entry_id + 1
         last_entry_id += min(count, seen_offset - end_offset)
         batches = handle.read_batches(first, last_entry_id, is_listed=True)
@@ -198,13 +200,13 @@ async def _last_entry(handle: LedgerReaderHandle, end_offset: int, seen_offset: 
                         if end_offset >= seen_offset:
                             return last
         except EntryNotFoundError:
-            break  # the seen entries are lost, and the present end of the log shows it
+            break  # the seen entries are lost, so the log ends before `seen_offset`
         count = min(2 * count, ENTRIES_MAX)
     return last
 
 
 def _item_of(ledger_id: int, last: Any, first_offset: int, schema_id: int, log: str) -> Item:
-    """A ledger's readable entries, of which there is one at least, as an item."""
+    """An item with the readable entries of an open ledger; `last` is the last of these entries."""
     header = decode_entry_header(last.payload)
     if header.end_offset <= first_offset:
         raise DataLossError(
@@ -227,7 +229,7 @@ def _item_of(ledger_id: int, last: Any, first_offset: int, schema_id: int, log: 
 
 
 async def read_one(handle: LedgerReaderHandle, entry_id: int) -> Any:
-    """One entry that is known to be acknowledged; errors as of `read_batches`."""
+    """Read one acknowledged entry. Raises the errors of `read_batches`."""
     batches = handle.read_batches(entry_id, entry_id, is_listed=True)
     async with contextlib.aclosing(batches):
         async for batch in batches:

@@ -27,14 +27,14 @@ T = TypeVar("T")
 
 
 class RecordLog:
-    """One log without its writer; all methods on the client's event loop.
+    """One log that is read and not written. All methods run on the client's event loop.
 
-    Leader logs are read here: those of records with `read` and `tail`, those of rows with
-    `read_rows` and `tail_rows`. A log that Spark wrote is read with Spark.
+    It reads leader logs: logs of records with `read` and `tail`, logs of rows with `read_rows` and
+    `tail_rows`. Logs that Spark wrote are read with Spark.
 
     Attributes:
-        name: The name it was opened under.
-        log_id: Its id; a later log of the same name has another id.
+        name: The name that the log was opened under.
+        log_id: The log's id; a later log of the same name has another id.
         kind: Kind of its writers: jobs that commit, or one leader at a time.
         content: Rows or records.
     """
@@ -42,7 +42,7 @@ class RecordLog:
     def __init__(
         self, log: Log, kind: LogKind, content: LogContent, schema: bytes | None = None
     ) -> None:
-        """An open log; `schema` is its schema record, None while it has none."""
+        """An open log; `schema` is its schema record, None while the log has no schema."""
         self.name = log.name
         self.log_id = log.log_id
         self.kind = kind
@@ -60,12 +60,12 @@ class RecordLog:
         return decode_schema(self._schema)
 
     async def state(self) -> LogState:
-        """The present head and schemas.
+        """The present head and schemas of the log.
 
         Raises:
             LogNotFoundError: The log was deleted.
-            MetadataFormatError: A later ledgerlog wrote it.
-            MetadataUnavailableError: It could not be read.
+            MetadataFormatError: A later release of ledgerlog wrote the log.
+            MetadataUnavailableError: The log could not be read.
         """
         return await self._log.state()
 
@@ -88,37 +88,38 @@ class RecordLog:
 
         Args:
             start: A position or an offset; None for the oldest record.
-            end: The same; None for the present end.
+            end: A position or an offset; None for the present end.
 
         Raises:
-            PositionNotAvailableError: `start` was truncated, or the next record was truncated
-                before the caller took it; or one of them is after the present end. Has
-                `oldest_offset` and `end_offset`.
-            LogKindError: A log of rows, or one that Spark wrote.
+            PositionNotAvailableError: `start` or the next record was truncated, or `start` or `end`
+                is after the present end. The error has `oldest_offset` and `end_offset`.
+            LogKindError: The log is a log of rows, or Spark wrote it.
             DataLossError: A listed record cannot be found.
-            EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
+            EntryUnknownError: Some replica could not answer, and no replica had the entry;
+                retriable.
         """
         async with contextlib.aclosing(_each(self.read_batches(start, end))) as records:
             async for record in records:
                 yield record
 
     async def tail(self, start: Position | int | None = None) -> AsyncGenerator[Record, None]:
-        """All records from `start` on, and each later one soon after it was acknowledged.
+        """All records from `start` on, and each new record soon after it was acknowledged.
 
-        Waits by watches; ends with an error or when closed. A record is delivered within 100 ms of
-        its acknowledgement, also when nothing is appended after it.
+        Waits by watches, and ends with an error or when it is closed. A record is delivered within
+        100 ms of its acknowledgement, even if no record is appended after it.
 
         Args:
-            start: A position or an offset; one after the end is waited for. None for the present
-                end.
+            start: A position or an offset, which may be after the present end. None for the
+                present end.
 
         Raises:
             PositionNotAvailableError: `start` was truncated, or the next record was truncated
-                before the caller took it; has `oldest_offset`.
+                before the caller took it. The error has `oldest_offset`.
             LogNotFoundError: The log was deleted.
-            LogKindError: A log of rows, or one that Spark wrote.
+            LogKindError: The log is a log of rows, or Spark wrote it.
             DataLossError: A listed record cannot be found.
-            EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
+            EntryUnknownError: Some replica could not answer, and no replica had the entry;
+                retriable.
         """
         async with contextlib.aclosing(_each(self.tail_batches(start))) as records:
             async for record in records:
@@ -127,30 +128,31 @@ class RecordLog:
     def read_rows(
         self, start: Position | int | None = None, end: Position | int | None = None
     ) -> AsyncGenerator[RowBatch, None]:
-        """The rows from `start` (inclusive) to `end` (exclusive), in order, cut to the row.
+        """The rows from `start` (inclusive) to `end` (exclusive), in order.
 
-        A batch has the rows of one entry. Arguments and errors as of `read`, for a log of rows.
+        A batch has rows of one entry, and no rows outside `start` and `end`. The arguments and
+        errors are those of `read`, for a log of rows.
         """
         return _each(self._row_reader().read(self._offset(start), self._offset(end)))
 
     def tail_rows(self, start: Position | int | None = None) -> AsyncGenerator[RowBatch, None]:
-        """All rows from `start` on, and each later one soon after it was acknowledged.
+        """All rows from `start` on, and each new row soon after it was acknowledged.
 
-        Waits by watches; ends with an error or when closed. Arguments and errors as of `tail`, for
-        a log of rows.
+        Waits by watches, and ends with an error or when it is closed. The arguments and errors are
+        those of `tail`, for a log of rows.
         """
         return _each(self._row_reader().tail(self._offset(start)))
 
     def read_batches(
         self, start: Position | int | None = None, end: Position | int | None = None
     ) -> AsyncGenerator[list[Record], None]:
-        """The same as `read`, in batches; arguments and errors as of `read`."""
+        """Does the same as `read`, in batches. The arguments and errors are those of `read`."""
         return self._reader().read(self._offset(start), self._offset(end))
 
     def tail_batches(
         self, start: Position | int | None = None
     ) -> AsyncGenerator[list[Record], None]:
-        """The same as `tail`, in batches; arguments and errors as of `tail`."""
+        """Does the same as `tail`, in batches. The arguments and errors are those of `tail`."""
         return self._reader().tail(self._offset(start))
 
     def _reader(self) -> RecordReader[Record]:
@@ -161,7 +163,7 @@ class RecordLog:
         check_holds(self.name, self.kind, self.content, LogContent.ROWS)
         from ledgerlog_spark.log.reading.row_cursor import RowCursor
 
-        # A log without a schema has no entries either.
+        # A log without a schema has no entries.
         return RecordReader(self._log.host, partial(RowCursor, self._schema or b""))
 
     def _offset(self, place: Position | int | None) -> int | None:

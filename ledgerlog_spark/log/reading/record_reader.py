@@ -1,8 +1,8 @@
-"""Reads the records or rows of a leader log: a part of it, or without end.
+"""Reads the records or rows of a leader log: a part of the log, or without end.
 
-Closed ledgers are read as listed. An open one is read up to its last add confirmed and followed
-until it is closed. The ledger after it is not read before that, so that records come in order and
-without a gap, whatever leaders do (LOGS.md#J13).
+Closed ledgers are read as listed. An open ledger is read up to its last add confirmed, and followed
+until it is closed. Only then is the next ledger read, so that the records are in order and without
+a gap (LOGS.md#J13).
 """
 
 from __future__ import annotations
@@ -38,20 +38,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NOTIFIED_SIZE_BYTES_MAX = 64 << 10
-"""Bytes of new entries in a notification, which saves a request for a single record."""
+"""Maximum bytes of new entries in a notification. It saves a request for a single record."""
 
 ABOVE_ANY_VERSION = 1 << 62
-"""A reader that has this version needs no history."""
+"""A version after all others: a reader that has it needs no history."""
 
 LISTINGS_MAX = 5
-"""Reads of a list without a record in between, because its ledgers were deleted."""
+"""Maximum number of reads of the list without a new record, while its ledgers are deleted."""
 
 
 class _Changes:
     """The changes that a tail waits for.
 
-    The list may have changed since it was last read, or the log been deleted since it was last
-    seen.
+    The list may have changed, or the log may have been deleted, since the list was read.
     """
 
     def __init__(self, ledgers: Ledgers) -> None:
@@ -70,16 +69,16 @@ class _Changes:
         self._changed.set()
 
     async def following(self) -> None:
-        """Wait for a change after the previous wait."""
+        """Wait for a change since the previous wait."""
         await forever(self._changed.wait(), "a tail waits for the next record")
         self._changed.clear()
         self._ledgers.check_open()
 
 
 class RecordReader(Generic[T]):
-    """Reads one leader log, of records or of batches of rows: here both are called records.
+    """Reads one leader log of records or rows. In this module, batches of rows are records too.
 
-    `cursor_of` makes the cursor that decodes its entries.
+    `cursor_of` makes the cursor that decodes the entries of the log.
     """
 
     def __init__(self, host: LogHost, cursor_of: Callable[..., EntryCursor[T]]) -> None:
@@ -91,7 +90,7 @@ class RecordReader(Generic[T]):
     async def read(self, start: int | None, end: int | None) -> AsyncGenerator[list[T], None]:
         """The records from `start` (inclusive) to `end` (exclusive), in batches and in order.
 
-        Errors as of `RecordLog.read`.
+        The errors are those of `RecordLog.read`.
         """
         view = await self._ended(start or 0)
         first = view.start_offset if start is None else start
@@ -120,10 +119,10 @@ class RecordReader(Generic[T]):
             raise
 
     async def tail(self, start: int | None) -> AsyncGenerator[list[T], None]:
-        """All records from `start` on, and each later one soon after it was acknowledged.
+        """All records from `start` on, and each new record soon after it was acknowledged.
 
-        Waits by watches, and ends only with an error or when it is closed. While nothing is
-        appended it sends no request (LOGS.md#H5). Errors as of `RecordLog.tail`.
+        Waits by watches, and ends only with an error or when it is closed. While no record is
+        appended, it sends no request (LOGS.md#H5). The errors are those of `RecordLog.tail`.
         """
         cursor = self._cursor((await self._ended(0)).end_offset if start is None else start)
         changes = _Changes(self._ledgers)
@@ -148,12 +147,12 @@ class RecordReader(Generic[T]):
                     while not changes.is_list_stale:
                         await changes.following()
                 except MetadataUnavailableError:
-                    pass  # it returns, and a watch notifies of changes in between
+                    pass  # the store will return, and a watch then reports the missed changes
                 except DataLossError:
                     self._check_is_kept(cursor, await self._relisted(cursor))
                     raise
                 except LedgerNotFoundError as error:
-                    # If it was truncated, the list shows that: read it once more.
+                    # The ledger may have been truncated: the list is read once more.
                     listings = 1 if cursor.next_offset > before else listings + 1
                     if listings > LISTINGS_MAX:
                         raise self._loss(error, cursor) from error
@@ -164,17 +163,17 @@ class RecordReader(Generic[T]):
                 cancel()
 
     async def _listed(self, first_offset: int) -> LogView:
-        """The list from an offset on, without the ends of open ledgers."""
+        """The list of the log from an offset on, without the ends of open ledgers."""
         return await self._host.run(
             ViewMachine(self._name, first_offset=first_offset, known_version=ABOVE_ANY_VERSION)
         )
 
     async def _ended(self, first_offset: int) -> LogView:
-        """The same, with the open ledgers as items that end at their present ends."""
+        """The list of the log from an offset on, with an item for each open ledger."""
         return await open_ends.view(self._host, first_offset, known_version=ABOVE_ANY_VERSION)
 
     async def _relisted(self, cursor: EntryCursor[T]) -> LogView:
-        """The present list, as soon as the metadata store answers."""
+        """The present list of the log, as soon as the metadata store answers."""
         pauses_ms = ENDLESS.pauses_ms()
         while True:
             self._ledgers.check_open()
@@ -186,7 +185,7 @@ class RecordReader(Generic[T]):
     async def _forward(
         self, view: LogView, cursor: EntryCursor[T], finished: set[int], changes: _Changes
     ) -> AsyncGenerator[list[T], None]:
-        """All listed records; ends when each ledger is closed and read to its end."""
+        """All listed records. Ends when each listed ledger is closed and read to its end."""
         for item in view.items:
             if item.end_offset > cursor.next_offset:
                 async with contextlib.aclosing(self._records_of(item, cursor)) as batches:
@@ -229,7 +228,7 @@ class RecordReader(Generic[T]):
     async def _range(
         self, ledger_id: int, first_entry_id: int, last_entry_id: int, cursor: EntryCursor[T]
     ) -> AsyncGenerator[list[T], None]:
-        """Entries that are certainly acknowledged; missing ones are read twice."""
+        """Records of entries that are certainly acknowledged. Missing entries are read twice."""
         batches = read_range(self._host, ledger_id, first_entry_id, last_entry_id)
         async with contextlib.aclosing(batches):
             async for batch in batches:
@@ -275,7 +274,7 @@ class RecordReader(Generic[T]):
     async def _acknowledged(
         self, handle: LedgerReaderHandle, first: int, last: int, cursor: EntryCursor[T]
     ) -> AsyncGenerator[list[T], None]:
-        """Entries of the followed ledger, by its own handle as long as that has them."""
+        """The records of entries of the followed ledger, from its handle as long as it has them."""
         next_entry_id = first
         for entry in handle.watched_entries(first, last):
             next_entry_id = entry.entry_id + 1
@@ -304,7 +303,7 @@ class RecordReader(Generic[T]):
         )
 
     def _check_is_kept(self, cursor: EntryCursor[T], view: LogView) -> None:
-        """A record that was not found is lost only if a list that was read later still has it."""
+        """Raise PositionNotAvailableError if `view` shows that the next record was truncated."""
         if cursor.next_offset < view.start_offset:
             raise self._not_available(cursor.next_offset, view)
 

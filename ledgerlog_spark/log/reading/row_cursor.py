@@ -1,4 +1,4 @@
-"""Entries of a leader log of rows, decoded in order from some offset on."""
+"""Decodes entries of a leader log of rows in order, beginning at an offset."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 class RowBatch(NamedTuple):
-    """Consecutive rows of a leader log, of one entry.
+    """Consecutive rows of one entry of a leader log.
 
     Attributes:
-        offset: Offset of the first row; the others follow without a gap. Dense, never reused.
+        offset: Offset of the first row. The offsets of the rows have no gaps and are never reused.
         rows: The appended rows, with the columns of the log.
-        append_time_ms: When their leader accepted them, by the store's clock, ms since the epoch;
-            never falls from one batch to the next.
-        ledger_id: The ledger that stores them.
-        entry_id: The entry that stores them, perhaps with others.
+        append_time_ms: When the leader accepted the rows, by the store's clock, in ms since the
+            epoch. A later batch never has an earlier time.
+        ledger_id: The ledger that stores the rows.
+        entry_id: The entry that stores the rows, perhaps together with other rows.
         log_id: Id of the log.
     """
 
@@ -35,7 +35,7 @@ class RowBatch(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last row: where the next read begins."""
+        """The offset after the last row, where the next read begins."""
         return self.offset + int(self.rows.num_rows)
 
     @property
@@ -45,7 +45,7 @@ class RowBatch(NamedTuple):
 
 
 class RowCursor(EntryCursor[RowBatch]):
-    """Decodes entries to batches of rows; an `EntryCursor`."""
+    """An `EntryCursor` that decodes entries to batches of rows."""
 
     def __init__(
         self,
@@ -56,14 +56,14 @@ class RowCursor(EntryCursor[RowBatch]):
         next_offset: int,
         end_offset: int | None = None,
     ) -> None:
-        """A cursor over rows of the schema in that schema record."""
+        """A cursor over rows; `schema` is the schema record of the log."""
         super().__init__(log, log_id, next_offset=next_offset, end_offset=end_offset)
-        # One stream for all entries: a new one for each costs three times the decoding.
+        # One stream for all entries. A new stream for each entry costs three times the decoding.
         self._payloads: list[Any] = []
         self._decoded = decode_row_entries(schema, iter(self._payloads.pop, None))
 
     def take(self, ledger_id: int, entry: Any) -> list[RowBatch]:
-        """Implements `EntryCursor.take`; one batch at most."""
+        """Implements `EntryCursor.take`; returns at most one batch."""
         header = decode_entry_header(entry.payload)
         kept = self._kept(header, ledger_id, entry.entry_id)
         if not kept:

@@ -1,4 +1,4 @@
-"""Which version was the newest at a given time (LOGS.md#Q6)."""
+"""Finds the version that was the newest at a given time (LOGS.md#Q6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def version_at(log: str, history: Sequence[VersionInterval], timestamp_ms: int) -> VersionInterval:
-    """The version that was the newest at `timestamp_ms`; the present one for a future time.
+    """The version that was the newest at `timestamp_ms`. For a future time, the present version.
 
     `history` begins with the oldest retained version.
     """
