@@ -1,6 +1,6 @@
 """Hosts the machine of a leader log.
 
-- `leader`: appends, with a position for each record. `host`: the machine's effects and events.
+- `leader`: appends records and returns their positions. `host`: the machine's effects and events.
 - `ledger_writer`: one ledger that the leader writes. `entries_in_flight`: entries that are not
   acknowledged yet. `content`, `rows`: the appended records, or tables and record batches.
 """

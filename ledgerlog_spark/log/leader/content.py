@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log.read.versions import LogState
 
 ENTRY_SIZE_BYTES_MAX = 256 << 10
-"""Maximum bytes of records in an entry; a larger record has its own entry (LOGS.md#H1)."""
+"""Maximum bytes of the records in an entry. A larger record has its own entry (LOGS.md#H1)."""
 
 
 class LeaderRecords:
-    """Records, which are bytes.
+    """The content of a log of records, which are bytes.
 
-    Checks appends on any thread, and encodes them as entries on the leader's thread. `LeaderRows`
-    has the same methods. Those of the other content fail (LOGS.md#H9).
+    Checks appends on any thread, and encodes appends as entries on the leader's thread.
+    `LeaderRows` has the same methods. The methods for the other content fail (LOGS.md#H9).
     """
 
     schema = None
     entry_size_bytes_max = ENTRY_SIZE_BYTES_MAX
 
     def __init__(self, log: str) -> None:
-        """Records of the log of that name."""
+        """The content of the log with the name `log`."""
         self._log = log
 
     def record(self, record: object) -> Payload:
@@ -53,12 +53,12 @@ class LeaderRecords:
         )
 
     def encode(self, gathered: Gathered) -> EncodedBody:
-        """The entry of the gathered appends."""
+        """Encode the gathered appends as an entry."""
         return encode_body(gathered.payloads)
 
 
 def content_of(log: str, state: LogState, schema: bytes | None) -> LeaderRecords | LeaderRows:
-    """The content of a leader log; `schema` is that of the rows to append, None for the log's."""
+    """The content of a leader log. `schema` describes the appended rows; None for the log's own."""
     if schema is None and state.head.content is LogContent.RECORDS:
         return LeaderRecords(log)
     from ledgerlog_spark.log.leader.rows import rows_of  # imports pyarrow

@@ -1,4 +1,4 @@
-"""Entries that a leader sent and that are not acknowledged, with the waiters of their records."""
+"""Entries that a leader sent and bookies did not acknowledge yet, with the waiters of records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Sent:
-    """One entry; its bytes are fixed as soon as it has an offset and a time."""
+    """One sent entry. Its bytes are fixed as soon as it has an offset and a time."""
 
     __slots__ = ("body", "entry", "first_offset")
 
@@ -29,15 +29,16 @@ class _Sent:
 
 
 class EntriesInFlight:
-    """Numbered from 0 in the order in which they were sent, as the machine counts appends.
+    """Entries in flight, numbered from 0 in the order of sending, as the machine counts appends.
 
-    `first` is the number of the oldest. `cut` has the entries of the batch that continues in it.
+    `first` is the number of the oldest entry. If a batch began in earlier entries and continues in
+    this entry, `cut` has these earlier entries.
     """
 
     def __init__(
         self, log_id: str, encode: Callable[[Gathered], EncodedBody], queue: AppendQueue
     ) -> None:
-        """Nothing in flight; `encode` builds an entry of the appends that `queue` gathered."""
+        """No entries yet. `encode` builds an entry from the appends that `queue` gathered."""
         self.first = 0
         self.cut: list[RecordEntry] = []
         self._log_id = log_id
@@ -46,18 +47,18 @@ class EntriesInFlight:
 
     @property
     def records(self) -> int:
-        """Number of records in all of them."""
+        """Number of records in all entries in flight."""
         return sum(gathered.body.body.count for gathered in self._queue.in_flight)
 
     def add(self, gathered: Gathered) -> EncodedBody:
-        """Add the records of the next entry; returns their encoded body."""
+        """Add the records of the next entry, and return the encoded body."""
         body = self._encode(gathered)
         gathered.payloads = []  # the body has them now
         gathered.body = _Sent(body)
         return body
 
     def entry_of(self, order: AppendEntry) -> bytes:
-        """The entry to store; the same each time that the machine orders it."""
+        """The entry to store. The entry is the same each time that the machine requests it."""
         sent: _Sent = self._queue.in_flight[order.append - self.first].body
         if sent.entry is None:
             sent.first_offset = order.first_offset
@@ -104,7 +105,7 @@ class EntriesInFlight:
 
 
 def error_of_append(error: LedgerLogError, *, is_definite: bool) -> LedgerLogError:
-    """The error of an append, which is certainly not in the log or may be in it."""
+    """The error of an append. If it is definite, the records are certainly not in the log."""
     found = copy.copy(error)
     found.definite = is_definite
     found.retriable = False  # this leader takes no more appends

@@ -1,7 +1,7 @@
-"""Hosts the machine of a leader log: effects become calls, answers become events.
+"""Hosts the machine of a leader log: effects become calls, and answers become events.
 
 Events pass through a queue, and each request is answered once. The owner handles the machine's
-indications. It has the bytes of the entries that the machine orders.
+indications. The owner also has the bytes of the entries that the machine appends.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ class Owner(Protocol):
     """The object that a host works for."""
 
     def entry_of(self, order: AppendEntry) -> Payload:
-        """The entry to store; the same each time that the append is ordered."""
+        """The entry to store. The entry is the same each time that the machine requests it."""
 
     def on_indication(self, indication: Any) -> None:
         """Handle an indication of the machine."""
 
     def on_crash(self, crash: LedgerLogError) -> None:
-        """The machine failed, and gives no more indications."""
+        """Handle a bug of the machine, which then gives no more indications."""
 
     def on_settled(self) -> None:
-        """The machine handled all waiting events."""
+        """Called after the machine handled all waiting events."""
 
 
 class LeaderHost(EventQueue[LeaderEvent]):
-    """Drives one machine, on the event loop's thread."""
+    """Hosts one machine, on the event loop's thread."""
 
     def __init__(self, machine: LeaderLog, log: LogHost, owner: Owner) -> None:
-        """A host that has not called the machine yet; only this host calls its `handle`.
+        """A host that has not called the machine yet. Only this host calls the machine's `handle`.
 
         `log` runs the machine's requests for the log's records.
         """
@@ -90,17 +90,17 @@ class LeaderHost(EventQueue[LeaderEvent]):
         }
 
     def start(self) -> None:
-        """Begin; watches the head first, so that no change of it is missed."""
+        """Start the machine. The head is watched first, so that no change of the head is missed."""
         self._cancel_watch = self._log.watch_head(lambda: self.post(HeadChanged()))
         self.post(Start())
 
     def stop(self) -> None:
-        """Drop the machine and stop writing; ledgers are not changed."""
+        """Drop the machine and stop writing, without a change of any ledger."""
         super().stop()
         self.retire()
 
     def retire(self) -> None:
-        """Stop writing; the machine has ended, and only drops ledgers that are created too late."""
+        """Stop writing. The machine has ended, and only drops ledgers that are created too late."""
         self._cancel_timers()
         if self._cancel_watch is not None:
             self._cancel_watch()
@@ -110,7 +110,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
         self._written.clear()
 
     async def finish(self) -> None:
-        """Wait for running work, such as the deletion of a ledger that was not needed."""
+        """Wait for work in the background, such as the deletion of a ledger that was not needed."""
         while self._tasks:
             await forever(asyncio.wait(self._tasks), "requests end by their deadlines")
 
@@ -192,7 +192,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
         )
 
     def _close(self, effect: CloseLedger) -> Coroutine[Any, Any, Any]:
-        # It is looked up now, because writing may have stopped when the task begins.
+        # The ledger is looked up now, because writing may have stopped when the task begins.
         return self._closed(effect, self._written[effect.ledger_id])
 
     async def _closed(self, effect: CloseLedger, ledger: LeaderWriter) -> Any:

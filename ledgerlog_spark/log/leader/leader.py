@@ -1,8 +1,8 @@
-"""The leader of a log: appends, with a position for each record (LOGS.md#J1-J12).
+"""The leader of a log: appends records and returns their positions (LOGS.md#J1-J12).
 
-Records are gathered into entries: by size, by count, and by a linger that ends as soon as the pipe
-is empty, so that a lone append is sent immediately. An entry is compressed once. The machine gives
-it its offset and its ledger, and another ledger if the first one fails.
+Records are gathered into entries: by size, by count, and by a linger. The linger ends as soon as no
+entry is in flight, so that a lone append is sent immediately. An entry is compressed once. The
+machine gives the entry an offset and a ledger, and another ledger if the first ledger fails.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ REQUESTS_END = "the machine ends: each of its requests does, by its own deadline
 
 
 class Leader:
-    """Appends to one leader log, each record acknowledged on Qa bookies before it completes.
+    """Appends to one leader log. An append completes when its records are on Qa bookies.
 
-    Call every method on the thread of the client's event loop. Offsets are dense and in the order
-    of the calls. Cancelling the future of an append stops the waiting, not the append.
+    All methods must run on the thread of the client's event loop. Offsets have no gaps and are in
+    the order of the calls. If the future of an append is cancelled, the append still happens.
 
     Attributes:
         name: Name of the log.
@@ -75,9 +75,9 @@ class Leader:
         content: LeaderRecords | LeaderRows,
         truncate: Callable[[int], Awaitable[object]],
     ) -> None:
-        """A leader that does not lead yet; `open` comes first.
+        """A leader that does not lead before `open`.
 
-        `log` runs requests for the log's records. Linger and backlog in `settings` are those of
+        `log` runs requests for the log's nodes. `settings` has the same linger and backlog as for
         ledgers. `truncate` truncates the list of the log at an offset.
         """
         self.name = log.name
@@ -118,7 +118,7 @@ class Leader:
 
     @property
     def is_leading(self) -> bool:
-        """Whether appends are accepted: no failure so far, and no close."""
+        """Whether appends are accepted: the leader did not fail and was not closed."""
         return self.queue.refusal is None
 
     @property
@@ -128,22 +128,22 @@ class Leader:
 
     @property
     def records_pending(self) -> int:
-        """Number of unacknowledged records or rows; unsent rows are counted in pieces."""
+        """Number of unacknowledged records or rows. Unsent rows are counted in pieces."""
         return self.queue.entries + self._sent.records
 
     async def open(self) -> None:
-        """Become the leader: seal the open ledgers of an earlier one, list a ledger, then serve.
+        """Become the leader: seal the open ledgers of an earlier leader, and list a new ledger.
 
         Takes at most `open_timeout_ms` of the settings, 120 s by default.
 
         Raises:
-            LeaderTimeoutError: It took longer; retriable. Definite unless this client may lead,
-                because its ledger may be on the list. The next opening then finds it there.
-            LogKindError: It is no leader log.
-            LogNotFoundError: It was deleted.
-            ConcurrentCommitError: Others kept taking over; retriable.
+            LeaderTimeoutError: The opening took longer; retriable. Not definite if the list may
+                have the new ledger, so that this client may lead.
+            LogKindError: The log is not a leader log.
+            LogNotFoundError: The log was deleted.
+            ConcurrentCommitError: Other leaders took over again and again; retriable.
             LedgerRecoveryError: An earlier leader's ledger could not be sealed; retriable.
-            NotEnoughBookiesError: Too few bookies for a ledger; retriable.
+            NotEnoughBookiesError: There are too few bookies for a ledger; retriable.
             MetadataUnavailableError: The list cannot be read or changed; retriable.
         """
         self._log.ledgers.ends_first(self)
@@ -153,39 +153,42 @@ class Leader:
         except LedgerLogError:
             self._host.retire()
             raise
-        except BaseException:  # no caller is left to lead
+        except BaseException:  # the caller does not get the leader
             self.abandon()
             raise
 
     async def append(self, record: bytes | bytearray | memoryview) -> Position:
-        """The record's position, once it is on the disks of Qa bookies.
+        """Append a record. Returns its position when the record is on the disks of Qa bookies.
 
         Args:
-            record: A little less than 5 MiB at most. A read-only view must not change until this
-                returns.
+            record: The bytes, a little less than 5 MiB at most. A read-only view must not change
+                until this returns.
 
         Raises:
-            LocalProtocolError: Not bytes, too large, or the leader was closed; definite.
+            LocalProtocolError: The record is not bytes or too large, or the leader was closed;
+                definite.
             LeaderDeposedError: Another leader took over. Definite if the record was never sent;
                 `end_offset` is the end of the safe records.
             LogNotFoundError: The log was deleted. Definite if the record was never sent.
-            LedgerLogError: The log cannot be written any more, for the reason named.
+            LedgerLogError: The log cannot be written any more. The error has the reason.
         """
         future = self.queue.append(self.content.record(record), at_once=True)
         return await forever(future, REQUESTS_END)
 
     def append_async(self, record: bytes | bytearray | memoryview) -> asyncio.Future[Position]:
-        """A future of the position, admitted in order; errors as of `append`.
+        """Append a record. Returns a future of its position; the errors are those of `append`.
 
-        Never blocks: await `drain` now and then. It fails with LocalProtocolError, definite, while
-        16 times the settings' backlog waits to be sent.
+        Records are appended in the order of the calls. The call never blocks, so `drain` must be
+        awaited from time to time. While 16 times the settings' backlog waits to be sent, the call
+        fails with a definite LocalProtocolError.
         """
         return self.queue.append(self.content.record(record))
 
     async def append_many(self, records: Sequence[bytes | bytearray | memoryview]) -> Positions:
-        """The positions of all records, dense and in order, each on the disks of Qa bookies.
+        """Append records. Returns their positions when all records are on the disks of Qa bookies.
 
-        If it fails, a prefix of the records may be in the log. Errors as of `append`.
+        The positions are in order, without gaps. If the call fails, the first records may be in the
+        log. The errors are those of `append`.
         """
         future = self.queue.append_batch(self.content.records(records), at_once=True)
         return await forever(future, REQUESTS_END)
@@ -193,33 +196,35 @@ class Leader:
     def append_many_async(
         self, records: Sequence[bytes | bytearray | memoryview]
     ) -> asyncio.Future[Positions]:
-        """A future of the positions, admitted in order; like `append_many`."""
+        """Append records in the order of the calls. Returns a future of `append_many`'s result."""
         return self.queue.append_batch(self.content.records(records))
 
     async def append_rows(self, rows: pa.Table | pa.RecordBatch) -> Positions:
-        """The positions of all rows, dense and in order, each on the disks of Qa bookies.
+        """Append rows. Returns their positions when all rows are on the disks of Qa bookies.
 
-        `.offsets` is their half-open range. If it fails, a prefix of the rows may be in the log.
+        The positions are in order, without gaps; `.offsets` is the half-open range of the offsets.
+        If the call fails, the first rows may be in the log.
 
         Args:
-            rows: With some or all columns of the log; missing columns are null. The memory of the
-                rows must not change until this returns. An encoded row must be a little smaller
-                than 5 MiB.
+            rows: Rows with some or all columns of the log; missing columns become null. The memory
+                of the rows must not change until this returns. An encoded row must be a little
+                smaller than 5 MiB.
 
         Raises:
-            LogKindError: A log of records; definite.
-            SchemaMismatchError: A column is not the log's, or has values that cannot become the
-                log's; definite, nothing was appended.
-            LocalProtocolError: No rows, one too large, or the leader was closed; definite.
-            LedgerLogError: As of `append`.
+            LogKindError: The log is a log of records; definite.
+            SchemaMismatchError: The log does not have a column, or values cannot be converted to
+                the type of the log's column. Definite; nothing was appended.
+            LocalProtocolError: There are no rows, a row is too large, or the leader was closed;
+                definite.
+            LedgerLogError: The errors of `append`.
         """
         future = self.queue.append_batch(self.content.pieces(rows), at_once=True)
         return await forever(future, REQUESTS_END)
 
     def append_rows_async(self, rows: pa.Table | pa.RecordBatch) -> asyncio.Future[Positions]:
-        """A future of the positions, admitted in order; like `append_rows`.
+        """Append rows in the order of the calls. Returns a future of `append_rows`'s result.
 
-        Encodes rows with an entry of their own immediately: about 5 ms for each MiB.
+        Encodes the rows of a large append immediately, which takes about 5 ms for each MiB.
         """
         return self.queue.append_batch(self.content.pieces(rows))
 
@@ -228,19 +233,19 @@ class Leader:
         await self.queue.drain()
 
     async def flush(self) -> None:
-        """Wait until nothing is pending: each append so far was acknowledged or failed."""
+        """Wait until each earlier append was acknowledged or failed."""
         await self.queue.flush()
 
     async def roll(self) -> None:
-        """Continue in a new ledger; on return the earlier one is closed and listed.
+        """Continue in a new ledger. When this returns, the earlier ledger is closed and listed.
 
-        Nothing happens while the ledger in use is empty. The close and the change of the list have
-        `close_timeout_ms` of the settings, 30 s by default. Errors as of `append`, and:
+        Does nothing if the ledger in use is empty. The close and the change of the list take at
+        most `close_timeout_ms` of the settings, 30 s by default. Raises the errors of `append` too.
 
         Raises:
-            LeaderTimeoutError: It took longer, and continues in the background; retriable. Names
-                the unfinished step; its cause is the reason, if that failed. Appends are still
-                accepted.
+            LeaderTimeoutError: The roll took longer, and continues in the background; retriable.
+                The error names the unfinished step, and its cause if the step failed. Appends are
+                still accepted.
         """
         await self.flush()
         left = self._ledger_id
@@ -248,7 +253,7 @@ class Leader:
             raise self._refusal()
         assert self._head is not None
         if self._is_ledger_empty:
-            # During a roll, the list may still have the earlier ledger as open.
+            # During a roll, the list may still have the earlier ledger as an open ledger.
             left = self._head.open_ledgers[0].ledger_id
             if left == self._ledger_id:
                 return
@@ -265,20 +270,21 @@ class Leader:
         return not_rolled(self.name, left, step.value, error, timeout_ms=self._roll_timeout_ms)
 
     async def truncate(self, position: Position | int) -> None:
-        """Delete every record before `position`; durable on return.
+        """Delete every record before `position`. The change is durable when this returns.
 
-        Ledgers are deleted after `deletedRetentionMs`, so that running readers finish. Rolls when
-        `position` is in the ledger in use.
+        Ledgers are deleted after `deletedRetentionMs`, so that running readers finish. If
+        `position` is in the ledger in use, the leader rolls first.
 
         Args:
             position: The first record that stays, or its offset; at most the log's end.
 
         Raises:
-            ConfigurationError: Not a position of this log, or after its end; nothing was changed.
-            LeaderTimeoutError: The ledger in use was not rolled in time; nothing was truncated;
-                retriable. Errors as of `roll`.
+            ConfigurationError: `position` is not in this log, or is after its end; nothing was
+                changed.
+            LeaderTimeoutError: The ledger in use was not rolled in time, so nothing was truncated;
+                retriable. The other errors of `roll` are possible too.
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: Others change the list all the time; retriable.
+            ConcurrentCommitError: Others changed the list too often; retriable.
             MetadataUnknownError: The outcome is unknown; a retry is safe.
         """
         offset = offset_of(position, self.log_id, self.name)
@@ -288,14 +294,16 @@ class Leader:
         await self._truncate(offset)
 
     async def close(self) -> int:
-        """The log's end; everything appended before is in the log, every ledger closed and listed.
+        """Close the leader, and return the end of the log.
 
-        Closing twice gives the same result.
+        All earlier appends are then in the log, and every ledger is closed and listed. A second
+        close has the same result.
 
         Raises:
             LeaderDeposedError: Another leader took over; `end_offset` is the end of the safe
                 records.
-            LedgerLogError: Not closed, for the reason named; the next leader seals open ledgers.
+            LedgerLogError: The ledgers were not closed. The error has the reason, and the next
+                leader seals open ledgers.
         """
         if self.is_leading:
             await self.flush()
@@ -305,7 +313,7 @@ class Leader:
         if self._error is not None:
             raise self._error
         assert self._head is not None
-        return self._head.end_offset  # another leader may have taken over since this one ended
+        return self._head.end_offset  # another leader may have taken over after this leader ended
 
     def _begin_to_close(self) -> None:
         if self.is_leading:
@@ -313,14 +321,14 @@ class Leader:
             self._host.post(CloseRequested())
 
     def abandon(self) -> None:
-        """Stop without closing: pending appends fail, their outcome unknown.
+        """Stop without closing: pending appends fail, and their outcome is unknown.
 
         A ledger that no attempt can list any more is deleted.
         """
         self._host.post(GiveUp(left(self.name, end_offset=self.end_offset)))
 
     async def leave(self) -> None:
-        """Like `abandon`, before the client is closed; returns when no work of it is running."""
+        """Abandon the leader before the client is closed, and wait for work in the background."""
         self.abandon()
         try:
             await self._host.finish()
@@ -328,7 +336,7 @@ class Leader:
             self._host.stop()
 
     def send_now(self) -> None:
-        """Send appends, as far as window and batching allow."""
+        """Send waiting appends, as far as the window and the batching allow."""
         self.queue.send_now()
 
     def _send(self, gathered: Gathered) -> None:
@@ -340,12 +348,12 @@ class Leader:
     # --- indications of the machine ---
 
     def entry_of(self, order: AppendEntry) -> bytes:
-        """The bytes of an entry that the machine orders. The host of this leader calls it."""
+        """The bytes of an entry that the machine appends. The host of this leader calls this."""
         self._is_ledger_empty = False
         return self._sent.entry_of(order)
 
     def on_indication(self, indication: Any) -> None:
-        """Handle an indication of the machine. The host of this leader calls it."""
+        """Handle an indication of the machine. The host of this leader calls this."""
         kind = type(indication)
         if kind is AppendsAcknowledged:
             self.queue.complete(self._sent.acknowledged(indication))
@@ -369,11 +377,11 @@ class Leader:
         self._wake()
 
     def on_crash(self, crash: LedgerLogError) -> None:
-        """End with this error, which the machine raised. The host of this leader calls it."""
+        """End with the error that the machine raised. The host of this leader calls this."""
         self._end(crash, 0, len(self.queue.in_flight))
 
     def on_settled(self) -> None:
-        """Send waiting appends after the machine's effects. The host of this leader calls it."""
+        """Send waiting appends after the machine's effects. The host of this leader calls this."""
         self.queue.send_now()
 
     def _on_stopped(self, stopped: LeaderStopped) -> None:
@@ -384,7 +392,7 @@ class Leader:
         self._host.retire()
 
     def _end(self, error: LedgerLogError, first_unknown: int, first_unsent: int) -> None:
-        """Fail all pending appends: sent ones with `error`, the others with a definite error."""
+        """Fail sent appends with `error`, and unsent appends with a definite error."""
         self._error = error
         self.queue.refusal = partial(error_of_append, error, is_definite=True)
         self._sent.cut = []
@@ -408,7 +416,7 @@ class Leader:
         )
 
     def _lists(self, ledger_id: int) -> bool:
-        """Whether the list has the ledger as an open one."""
+        """Whether the list has the ledger as an open ledger."""
         assert self._head is not None
         return any(ledger.ledger_id == ledger_id for ledger in self._head.open_ledgers)
 

@@ -1,4 +1,4 @@
-"""One ledger that a leader writes: takes its orders, and reports their results."""
+"""One ledger that a leader writes: appends the leader's entries, and reports the results."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.ledger.messages import Payload
 
 LOST = (LedgerFencedError, LedgerClosedError, LedgerNotFoundError)
-"""Another client recovered, closed or deleted the ledger."""
+"""Errors that mean that another client recovered, closed or deleted the ledger."""
 
 
 class LeaderWriter:
-    """The listener of a write handle, and the one waiter of all its appends.
+    """The listener of a write handle, and the only waiter of all appends of the handle.
 
-    The handle confirms runs of entries in order and calls `complete` once for each. The first
-    failure withdraws all pending entries; later results are not passed on. A handle that fails
-    between two appends reports that too.
+    The handle confirms runs of entries in order, and calls `complete` once for each run. After the
+    first failure all pending entries are withdrawn, and later results are ignored. A failure
+    between two appends is reported too.
     """
 
     def __init__(self, report: Callable[[EntriesConfirmed | LedgerBroken], None]) -> None:
@@ -52,16 +52,16 @@ class LeaderWriter:
         self._handle.queue.add(entry, self)
 
     def send_now(self) -> None:
-        """Send the ordered entries, in this turn of the loop; unless the handle is calling.
+        """Send the appended entries immediately, unless the handle is calling this listener.
 
-        In that case its own queue is not empty, and it sends by itself later.
+        In a call of the handle, the queue of the handle is not empty, and the handle sends later.
         """
         if not self._is_broken and not self._is_reporting:
             assert self._handle is not None
             self._handle.queue.send_now()
 
     async def close(self, request: int) -> CloseAnswered:
-        """The response to a `CloseLedger`."""
+        """Close the ledger, and return the answer to the `CloseLedger` with the id `request`."""
         assert self._handle is not None
         try:
             metadata = await self._handle.close()
@@ -84,10 +84,10 @@ class LeaderWriter:
     # --- calls of the handle, to its listener and to the waiter of its appends ---
 
     def on_sent(self, entries: int, size_bytes: int) -> None:
-        """Does nothing: the leader bounds the entries in flight."""
+        """Does nothing, because the leader limits the entries in flight."""
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
-        """Entries were confirmed, up to the last one here."""
+        """Report that all entries up to the last entry in `results` are confirmed."""
         assert self._handle is not None
         if self._is_broken:
             return
@@ -98,7 +98,7 @@ class LeaderWriter:
             self._is_reporting = False
 
     def done(self) -> bool:
-        """Whether there is nothing more to report."""
+        """Whether no more events will be reported."""
         return self._is_broken
 
     def set_result(self, result: Any, /) -> None:
@@ -106,7 +106,7 @@ class LeaderWriter:
         raise AssertionError(result)
 
     def set_exception(self, exception: Any, /) -> None:
-        """The handle failed, or accepts no more entries."""
+        """Report that the handle failed, or accepts no more entries."""
         if not self._is_broken:
             assert self._handle is not None
             self._is_broken = True

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class LeaderRows:
-    """Rows of one schema; the methods are those of `LeaderRecords`."""
+    """The content of a log of rows with one schema. It has the methods of `LeaderRecords`."""
 
     entry_size_bytes_max = PIECE_SIZE_BYTES_MAX
 
     def __init__(self, log: str, schema: bytes) -> None:
-        """Rows of the log of that name and schema record."""
+        """The content of the log with this name and schema record."""
         self._log = log
         self._splitter = RowSplitter(log, schema)
 
@@ -37,7 +37,7 @@ class LeaderRows:
         return self._splitter.schema
 
     def check(self, schema: bytes) -> None:
-        """Raise SchemaMismatchError unless rows of that schema record can be added (LOGS.md#H8)."""
+        """Raise SchemaMismatchError unless rows of `schema` can be appended (LOGS.md#H8)."""
         self._splitter.check(decode_schema(schema))
 
     def record(self, record: object) -> NoReturn:
@@ -54,11 +54,11 @@ class LeaderRows:
         self.record(records)
 
     def pieces(self, rows: object) -> Sequence[Any]:
-        """The pieces of an append of rows, in order; none for no rows."""
+        """Split the rows of an append into pieces, in order. Without rows, there are no pieces."""
         return self._splitter.split(rows)
 
     def encode(self, gathered: Gathered) -> EncodedBody:
-        """The entry of the gathered appends; waiters for pieces wait for rows from here on."""
+        """Encode the gathered appends as an entry. Their waiters then count rows, not pieces."""
         pieces: list[Any] = gathered.payloads
         ends = list(accumulate(piece.rows for piece in pieces))
         gathered.waiters = [
@@ -69,7 +69,7 @@ class LeaderRows:
 
 
 def rows_of(log: str, state: LogState, schema: bytes | None) -> LeaderRows:
-    """The rows of a leader log, for appends with the schema of that record."""
+    """The content of a leader log of rows, for appends of rows of `schema`."""
     if state.head.content is LogContent.RECORDS:
         raise LogKindError(
             f"log {log!r} is a leader log of records, which have no schema: open it without one, "

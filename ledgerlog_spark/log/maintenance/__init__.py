@@ -1,4 +1,4 @@
-"""Keeps a log small, and checks it.
+"""Keeps a log small, and checks the log.
 
 - `log_maintenance`: retention, truncation, merging, restoring. `check`: replicas and orphaned
   ledgers.

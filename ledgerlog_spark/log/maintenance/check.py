@@ -1,8 +1,8 @@
 """Checks that all listed entries exist, and finds the owner of every ledger (LOGS.md#U17).
 
-Changes nothing. The order of reads is ledgers, then registrations and ledgers of leaders, then the
-list, then marks. With it, concurrent work is not mistaken for damage. A fault of a ledger counts
-only if a list that was read after the ledger still has the same ranges of it.
+A check changes nothing. It reads first ledgers, then registrations and ledgers of leaders, then the
+list, then marks. In this order, concurrent work does not look like damage. A fault of a ledger
+counts only if the list, read again after the ledger, still has the same ranges of the ledger.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 AT_ONCE = 64
 YOUNG_MS = 60_000
 LOOKS_MAX = 5
-"""Maximum number of reads of a ledger whose ranges change at the same time; the last one counts."""
+"""Maximum number of reads of a ledger while its ranges change. The last read counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class CheckedLedger:
 
     Attributes:
         ledger_id: The ledger.
-        state: State of its record; `missing` when there is none.
-        ranges: Number of its ranges in the list.
-        last_entry_id: The highest listed entry, inclusive; NO_ENTRY of an open ledger of a
-            leader log, of which nothing is listed yet.
+        state: State of the ledger in its metadata; `missing` without metadata.
+        ranges: Number of the ledger's ranges in the list.
+        last_entry_id: The highest listed entry, inclusive. NO_ENTRY for an open ledger of a leader
+            log, because its entries are not listed yet.
         entries: Number of entries that were checked.
-        copies: Copies of the entry that has the fewest.
+        copies: Number of copies of the entry that has the fewest copies.
         copies_wanted: The write quorum.
-        is_damaged: Listed rows cannot be read, or not by all readers.
+        is_damaged: Some or all readers cannot read listed rows.
         finding: The fault, or empty.
     """
 
@@ -62,12 +62,13 @@ class LogCheck:
     """The result of a check of one log.
 
     Attributes:
-        log: Its name.
-        ledgers: Every listed ledger, rising.
-        staged: Ledgers of jobs that are not committed, and ledgers of leaders that are not listed.
+        log: Name of the log.
+        ledgers: Every listed ledger, in rising order of ids.
+        staged: Ledgers of uncommitted jobs, and unlisted ledgers of leaders.
         marked: Ledgers that no version lists and that will be deleted.
-        orphans: Ledgers of the log, by their records, that the log has no trace of. Ledgers of
-            the last minute are omitted, because their makers may be about to list them.
+        orphans: Ledgers with the id of this log in their metadata, but without a listing, a
+            registration or a mark. Ledgers of the last minute are omitted, because their makers
+            may be about to list them.
     """
 
     log: str
@@ -83,13 +84,13 @@ class LogCheck:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether listed rows are missing, or on fewer bookies than were to acknowledge them."""
+        """Whether listed rows are missing, or are on fewer bookies than the ack quorum."""
         return any(ledger.is_damaged for ledger in self.ledgers)
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The states of the log's ledgers; `strangers` belong to the log and have no state."""
+    """The log's ledgers by state. `strangers` belong to the log but have no state."""
 
     listed: Mapping[int, Sequence[Item]]
     staged: set[int]
@@ -130,7 +131,7 @@ class LogChecker:
         )
 
     async def orphans(self) -> tuple[int, ...]:
-        """The orphans of `LogCheck`, without a check of listed ledgers."""
+        """The same orphans as in `LogCheck`, without a check of listed ledgers."""
         return await self.older((await self._known()).strangers, YOUNG_MS)
 
     async def older(self, ledger_ids: Sequence[int], age_ms: int) -> tuple[int, ...]:
@@ -157,7 +158,7 @@ class LogChecker:
         return _Known(listed, staged, marked, strangers)
 
     async def _listed(self) -> dict[int, list[Item]]:
-        """Every listed ledger with its ranges; an open ledger has none yet."""
+        """Every listed ledger with its ranges. An open ledger has no ranges yet."""
         state = await self._host.run(StateMachine(self._name))
         items = await self._host.run(ListingMachine(self._name))
         listed: dict[int, list[Item]] = {o.ledger_id: [] for o in state.head.open_ledgers}
@@ -171,10 +172,11 @@ class LogChecker:
         listed: Mapping[int, Sequence[Item]],
         every_entry: bool,
     ) -> None:
-        """Read faulty ledgers once more while their ranges change: a ledger is deleted after them.
+        """Read faulty ledgers once more while their ranges in the list change.
 
-        A leader deletes an empty ledger immediately. A sweeper deletes a ledger whose ranges were
-        truncated, replaced or expired longer ago than the grace, and a check may take longer.
+        A ledger without ranges may be deleted, which is no fault. A leader deletes an empty ledger
+        immediately. A sweeper deletes a ledger when its ranges left the list longer ago than the
+        grace, and a check may take longer than the grace.
         """
         suspects = {
             ledger_id: listed[ledger_id] for ledger_id in checked if checked[ledger_id].finding
@@ -195,7 +197,7 @@ class LogChecker:
                     suspects[ledger_id] = newer[ledger_id]
 
     async def own_ledgers(self) -> set[int]:
-        """Ledgers whose records name this log; reads those of all ledgers of the cluster."""
+        """Ledgers with this log in their metadata. Reads the metadata of all ledgers."""
         ids = [ledger_id async for ledger_id in self._ledgers.list_ledgers()]
         own = self._log_id.encode()
         found = set()
@@ -215,7 +217,7 @@ class LogChecker:
         return found
 
     async def _metadata(self, ledger_id: int) -> LedgerMetadata | None:
-        """The record; None when there is none, or it cannot be read."""
+        """The metadata of a ledger; None when it does not exist or cannot be read."""
         try:
             return await self._ledgers.ledger_metadata(ledger_id)
         except (LedgerNotFoundError, MetadataFormatError):
@@ -254,7 +256,7 @@ class LogChecker:
     async def _copies(
         self, ledger_id: int, metadata: LedgerMetadata, entry_ids: Sequence[int]
     ) -> tuple[int, str]:
-        """Copies of the entry that has the fewest, and the fault or an empty text."""
+        """The number of copies of the entry with the fewest copies, and the fault or no text."""
         wanted = metadata.quorum.write_quorum
         fewest, finding = wanted, ""
         for first in range(0, len(entry_ids), AT_ONCE):

@@ -1,7 +1,7 @@
 """Keeps a log small, and restores older versions (LOGS.md#upkeep).
 
-All methods are coroutines on the client's event loop; `log/blocking/maintenance.py` has the same
-without `await`.
+All methods are coroutines on the client's event loop; `log/blocking/` derives the blocking methods
+from them.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ CopyRows = Callable[[Job, CutRange], Awaitable[StagedRange]]
 """Copies the rows of a part of a range into a ledger of the job."""
 
 OnProgress = Callable[[int, int], None]
-"""Called with the finished number and the total."""
+"""Called with the number of finished ledgers and of all ledgers."""
 
 RESTORE_ATTEMPTS_MAX = 5
 DELETE_ATTEMPTS_MAX = 20
 STEP_ATTEMPTS_MAX = 20
-"""Number of attempts of one step of a truncation or of retention; the sweeper does the rest."""
+"""Maximum attempts of one step of a truncation or of retention. Then the sweeper continues."""
 
 
 def no_progress(_done: int, _total: int) -> None:
@@ -80,11 +80,12 @@ class LogMaintenance:
         self._commits = commits
 
     async def version_at(self, timestamp_ms: int) -> VersionInterval:
-        """The version that was the newest at that wall time, in ms since the epoch.
+        """The version that was the newest at a wall time, in ms since the epoch.
 
         Raises:
-            VersionNotAvailableError: It cannot be read any more, or never existed; has `oldest`.
-            LogKindError: A leader log has no versions.
+            VersionNotAvailableError: The version cannot be read any more, or never existed. The
+                error has `oldest`.
+            LogKindError: The log is a leader log, which has no versions.
         """
         await self._require_versions()
         history = await self._host.run(HistoryMachine(self._name))
@@ -93,21 +94,21 @@ class LogMaintenance:
     async def truncate(
         self, position: Position | int, *, on_progress: OnProgress = no_progress
     ) -> Truncated:
-        """Delete all rows below an offset, and end every version that begins below it.
+        """Delete all rows below an offset, and end every version that begins below the offset.
 
         After this call, no reader begins below the offset. Ledgers are deleted after
-        `deletedRetentionMs`, so that readers that planned before finish.
+        `deletedRetentionMs`, so that earlier readers can finish.
 
         Args:
-            position: The first row that stays, or its offset; at most the end, or in a leader log
-                the begin of its open ledgers.
+            position: The first row that stays, or its offset. At most the end of the log. In a
+                leader log, at most the first offset of its open ledgers.
             on_progress: Called with the number of deleted ledgers.
 
         Raises:
             ConfigurationError: The log does not have that offset. Nothing was changed.
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: Other changes were faster. Not definite when the log begins at
-                the offset already, and the sweeper has to delete the rows below.
+            ConcurrentCommitError: Other changes were faster. Not definite if the log begins at the
+                offset already, and the sweeper will delete the rows below the offset.
             MetadataUnknownError: The error is not definite; a retry is safe.
             LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
         """
@@ -131,16 +132,16 @@ class LogMaintenance:
         """Delete the rows that `retentionMs` and `retentionBytes` do not keep.
 
         Args:
-            page_sizes: From earlier calls for this log; it saves requests.
-            untimed_to: From an earlier call; it saves requests too.
+            page_sizes: Page sizes from earlier calls for this log, which save requests.
+            untimed_to: The value of an earlier call, which also saves requests.
 
         Returns:
-            With `is_more_due` when more than about 8,000 ranges had to be deleted. Not complete
-            when other changes were faster: the sweeper deletes the rest.
+            A result with `is_more_due` if more than about 8,000 ranges had to be deleted. It is not
+            complete if other changes were faster; then the sweeper deletes the rest.
 
         Raises:
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: Others changed the log all the time; retriable.
+            ConcurrentCommitError: Others changed the log too often; retriable.
             MetadataUnknownError: The error is not definite; a retry is safe.
             LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
         """
@@ -170,42 +171,45 @@ class LogMaintenance:
     ) -> CommitResult:
         """Make the rows of an older version the newest again, at new offsets.
 
-        Its ranges are listed again, so no data is copied. There is one exception: where a merge
-        joined its rows with others, a part of a range is copied, at its start and at its end.
+        The ranges of the version are listed again, so no data is copied. There is one exception: if
+        a merge joined the first or last rows of the version with other rows, these rows are copied.
 
         Args:
             version: The version.
-            copy: A coroutine function that copies such a part into a ledger of the job that it
-                gets; the command `ledgerlog logs restore` has one. None if no part is to be copied.
+            copy: A coroutine function that copies these rows into a ledger of the job that it
+                gets, as the command `ledgerlog logs restore` does. None if copies are not allowed.
             overwrite_if_changed: Replace also rows that others commit during this call.
 
         Raises:
-            VersionNotAvailableError: It cannot be read any more, or never existed; has `oldest`.
-            ConcurrentCommitError: Others committed meanwhile. Nothing was changed.
-            LocalProtocolError: A part has to be copied, and there is no `copy`.
-            LogKindError: A leader log has no versions.
-            CommitUnknownError: Not definite; look at the log's history.
+            VersionNotAvailableError: The version cannot be read any more, or never existed. The
+                error has `oldest`.
+            ConcurrentCommitError: Others committed during this call. Nothing was changed.
+            LocalProtocolError: Rows have to be copied, and there is no `copy`.
+            LogKindError: The log is a leader log, which has no versions.
+            CommitUnknownError: The outcome is unknown; the log's history shows it.
         """
         await self._require_versions()
         for attempt in range(1, RESTORE_ATTEMPTS_MAX + 1):
             try:
                 return await self._restore(version, copy, overwrite_if_changed)
             except ConcurrentCommitError as error:
-                # Retriable when a merge happened in between, which changed no row.
+                # The error is retriable if only a merge happened in between: it changed no row.
                 if not error.retriable or attempt == RESTORE_ATTEMPTS_MAX:
                     raise
         raise AssertionError(RESTORE_ATTEMPTS_MAX)
 
     async def set_properties(self, changes: Mapping[str, str | None]) -> dict[str, str]:
-        """All properties that differ from their defaults, after a change; makes no version.
+        """Change properties of the log, without a new version.
 
-        Ensemble, quorums and digest are those of ledgers made from now on.
+        Returns all properties that differ from their defaults. A change of the ensemble, the
+        quorums or the digest applies to ledgers that are made later.
 
         Args:
-            changes: By option name, in any case; None brings back the default.
+            changes: New values by option name, in upper or lower case; None sets the default.
 
         Raises:
-            ConfigurationError: An unknown or fixed name, or invalid values. Nothing was changed.
+            ConfigurationError: A name is unknown or a property cannot be changed, or a value is not
+                valid. Nothing was changed.
             LogNotFoundError: The log was deleted.
             MetadataUnknownError: The error is not definite; a retry is safe.
             LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
@@ -229,10 +233,10 @@ class LogMaintenance:
         return await LogChecker(self._host).check(every_entry=every_entry, on_progress=on_progress)
 
     async def delete_orphans(self) -> tuple[int, ...]:
-        """Mark the log's orphans that are older than `stagingTtlMs`; returns the marked ledgers.
+        """Mark the log's orphans that are older than `stagingTtlMs`, and return these ledgers.
 
         A leader that died between making and listing a ledger leaves an orphan. The sweeper seals
-        and deletes them after `deletedRetentionMs`, if nothing lists them by then.
+        and deletes the marked ledgers after `deletedRetentionMs`, if they are still not listed.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -255,7 +259,7 @@ class LogMaintenance:
         """Delete the log. Its name is free immediately; its ledgers stay for `deletedRetentionMs`.
 
         Raises:
-            LogNotFoundError: It is deleted already.
+            LogNotFoundError: The log is deleted already.
             MetadataUnknownError: The error is not definite; a retry is safe.
             LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
         """
@@ -280,7 +284,7 @@ class LogMaintenance:
         return await self._host.run(StateMachine(self._name))
 
     async def _drop(self, machine: TruncateMachine, on_progress: OnProgress) -> Truncated:
-        """Further steps of 1,000 items, until none is left or other changes are faster."""
+        """Run steps of 1,000 items until no item is left or other changes are faster."""
         done = await self._host.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
         unlisted = list(done.unlisted)
         is_complete = done.is_complete
@@ -295,7 +299,7 @@ class LogMaintenance:
         return replace(done, unlisted=tuple(unlisted), is_complete=is_complete)
 
     async def _step_on(self) -> Expired:
-        """One more step; unchanged and not complete when other changes were faster."""
+        """Run one more step. If other changes were faster, the result is not complete."""
         step = Expired(is_changed=False, is_complete=False)
         async with self._host.retries() as retries:
             for attempt in range(1, STEP_ATTEMPTS_MAX + 1):
@@ -367,7 +371,7 @@ class LogMaintenance:
         return result
 
     async def _password_of(self, copies: Iterable[StagedRange]) -> bytes:
-        """The password of the ledgers of the copies; empty without any."""
+        """The password of the ledgers of the copies; empty without copies."""
         ledger_ids = {copied.ledger_id for copied in copies}
         found = {(await self._ledgers.ledger_metadata(i)).password for i in ledger_ids}
         if len(found) > 1:

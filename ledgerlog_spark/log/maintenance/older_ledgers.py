@@ -1,7 +1,7 @@
 """Seals open ledgers of replaced query runs (LOGS.md#P6).
 
-A replaced run cannot commit any more. Once its ledgers are sealed, no append of it can be
-acknowledged either. Sealing never closes a ledger below the entries that the log lists.
+A replaced run cannot commit any more. After its ledgers are sealed, no append of the run can be
+acknowledged. A seal never closes a ledger below the entries that the log lists.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 class Sealed(NamedTuple):
     """The result of sealing ledgers.
 
-    `sealed` were open and are sealed now; `left` may still be open.
+    `sealed` is the number of open ledgers that are sealed now. `left` ledgers may still be open.
     """
 
     sealed: int = 0
@@ -35,10 +35,10 @@ class Sealed(NamedTuple):
 
 
 async def seal_open(ledger_ids: Sequence[int], host: LogHost) -> Sealed:
-    """Seal the open ones of these ledgers of a transactional log.
+    """Seal those of the ledgers of a transactional log that are open.
 
-    A ledger that cannot be sealed now is left for another time, with a warning. Raises
-    MetadataError if the list of the log could not be read.
+    A ledger that cannot be sealed now stays open, with a warning. Raises MetadataError if the list
+    of the log could not be read.
     """
     gate = asyncio.Semaphore(SEALS_AT_ONCE)
     found: dict[int, LedgerMetadata] = {}

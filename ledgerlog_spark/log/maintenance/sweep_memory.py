@@ -1,12 +1,12 @@
 """Findings of earlier passes in a process, so that an idle pass needs few requests.
 
-A pass over a log finds when the next work there is due: a registration that becomes too old, a mark
-whose grace ends, a version that expires. Later changes are younger, so they are due later than the
-pass plus their grace. Until then the log need not be read. All times are those of the store's
-clock. A change of properties clears the findings.
+A pass over a log finds the time when its next work is due, for example when a version expires or
+the grace of a mark ends. A change after the pass is due later than the pass plus the grace of the
+change. Until then the log need not be read. All times are times of the store's clock. A change of
+properties clears the findings.
 
-Events that others may cause at any time, such as a mark without a grace or a replaced run, are
-looked for once in `LOOK_AGAIN_MS`.
+Work that may become due at any time, for example a mark without a grace or a replaced run, is
+searched for once in `LOOK_AGAIN_MS`.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log.state.records import LogHead
 
 LOOK_AGAIN_MS = 3_600_000
-"""Longest time between two searches for work that is not due, except for registrations."""
+"""Maximum time between two searches for work that may become due at any time."""
 
 
 @dataclass(slots=True)
 class LogDue:
-    """When each kind of work on one log is due next, ms; 0 is now.
+    """When each kind of work on one log is due next, in ms of the store's clock; 0 is now.
 
     Attributes:
-        properties: Properties of the head that the rest was concluded from.
-        starts: First version and row of that head: a truncation moves them, and may have to be
-            finished.
-        versions: Versions expire.
-        registrations: Registrations end.
-        marks: Marked ledgers are deleted.
-        pages: Pages that nothing names are deleted.
-        producers: Replaced runs' ledgers are sealed, records shrink, jobs are forgotten.
-        removal: A deleted log's last records go.
-        rows: Retention drops rows, or merging may find more closed ledgers.
+        properties: Properties of the head from which the times were calculated.
+        starts: First version and first row of that head. If a truncation changed them, it may have
+            to be finished.
+        versions: When versions expire.
+        registrations: When registrations end.
+        marks: When marked ledgers are deleted.
+        pages: When pages that no head names are deleted.
+        producers: When ledgers of replaced runs are sealed, and producer records shrink or are
+            deleted.
+        removal: When the last nodes of a deleted log are deleted.
+        rows: When retention deletes rows, or merging may find more closed ledgers.
         rows_head: The head in which retention and merging found nothing to do.
-        page_sizes: Payload bytes of the ranges in each page of its list, for retention by size.
+        page_sizes: Payload bytes of the ranges in each page of the list, for retention by size.
         untimed_to: The times of rows before this offset are unknown.
-        sealed: For each producer, the epoch before which no ledger is open.
+        sealed: For each producer, an epoch. Ledgers of earlier epochs are not open.
         seen_ms: The store's clock at the last read of the log.
     """
 
@@ -66,22 +67,22 @@ class LogDue:
     seen_ms: int = 0
 
     def see(self, now_ms: int) -> None:
-        """Set the store's clock. If it was set back, all conclusions are cleared."""
+        """Note the time of the store's clock. If the clock was set back, clear all findings."""
         if now_ms < self.seen_ms - LOOK_AGAIN_MS:
             self.versions = self.registrations = self.marks = self.pages = 0
             self.producers = self.removal = self.rows = 0
         self.seen_ms = now_ms
 
     def has_rows_due(self, head: Version, now_ms: int) -> bool:
-        """Whether retention and merging may find something to do in that head."""
+        """Whether retention and merging may find work in the head with this version."""
         return head != self.rows_head or now_ms >= self.rows
 
 
 class SweepMemory:
-    """The due work of each log: a small record for each log, and a number for each of its pages."""
+    """The due work of each log: one small object for each log, and one number for each page."""
 
     def __init__(self) -> None:
-        """Everything is due."""
+        """A memory without findings, so all work is due."""
         self._due: dict[str, LogDue] = {}
 
     def of(self, log_id: str, head: LogHead) -> LogDue:
@@ -96,16 +97,16 @@ class SweepMemory:
         return due
 
     def forget_all_but(self, log_ids: Collection[str]) -> None:
-        """Forget all other logs, which were deleted."""
+        """Forget all logs but `log_ids`, because the other logs were deleted."""
         for gone in self._due.keys() - set(log_ids):
             del self._due[gone]
 
 
 class PassClock:
-    """The store's clock at the first read of a pass; one write for the whole pass.
+    """A clock for one pass, which reads the store's clock only once, with one write.
 
-    It does not advance during the pass, so nothing counts as older than it is, and nothing is
-    deleted too early.
+    It does not advance during the pass. So no age is overestimated, and nothing is deleted too
+    early.
     """
 
     def __init__(self, store: LogStore) -> None:
@@ -114,7 +115,7 @@ class PassClock:
         self._now_ms: int | None = None
 
     async def now_ms(self, log_id: str) -> int:
-        """The store's time; it is read through that log, if it was not read yet."""
+        """The store's time at the first call, which reads it through the log `log_id`."""
         if self._now_ms is None:
             self._now_ms = await self._store.now_ms(log_id)
         return self._now_ms

@@ -1,7 +1,7 @@
 """Deletes ledgers, versions and pages that no version of a log lists, in steps (LOGS.md#W1-W7).
 
-It may run at any time, several times in parallel, and may be killed at any moment, because due work
-is recorded before anything is deleted.
+The sweeper may run at any time and several times in parallel. It may be killed at any moment,
+because due work is stored before anything is deleted.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ PAGES_GRACE_MS = 3_600_000
 PAGES_AT_ONCE = 100
 
 FAILED_SEALS_MAX = 64
-"""Ledgers of a deleted log that a pass fails to seal before it tries no more."""
+"""After this number of ledgers of a deleted log that cannot be sealed, a pass seals no more."""
 
 _logger = logging.getLogger(__name__)
 
 EXPIRY_STEPS_MAX = 100
-"""Maximum number of steps in a pass over a log; the next pass continues."""
+"""Maximum number of steps in a pass over a log. The next pass continues."""
 
 ATTEMPTS_MAX = 20
-"""Attempts of a step: a stream with a commit every few milliseconds conflicts with most."""
+"""Maximum attempts of a step. Most attempts conflict with a stream of very frequent commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,10 @@ class Swept:
         unlisted: Ledgers that no retained version lists from now on.
         deregistered: Staged ledgers that can never be committed any more.
         ledgers_deleted: Ledgers sealed and deleted.
-        pages_deleted: Tokens of which pages were deleted.
-        is_removed: The log was deleted long enough ago, and now its last record is deleted.
-        ledgers_kept: Ledgers of a deleted log, which ends once these are sealed and deleted.
+        pages_deleted: Tokens with deleted pages.
+        is_removed: The log was deleted long enough ago, and now its last node is deleted.
+        ledgers_kept: Ledgers of a deleted log that must be sealed and deleted before the log is
+            removed.
     """
 
     log_id: str
@@ -84,7 +85,7 @@ class Swept:
 
 
 class Sweeper:
-    """One pass at a time; run it from time to time."""
+    """Sweeps the logs of one cluster, one pass at a time. It runs from time to time."""
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class Sweeper:
         self._random = random
 
     async def sweep_all(self) -> tuple[list[Swept], list[LedgerLogError]]:
-        """Results of one pass over every log, and the errors of those that could not be swept."""
+        """Run one pass over every log. Returns the results, and the errors of failed logs."""
         swept, errors = [], []
         for log_id in await self._store.ids():
             try:
@@ -119,9 +120,9 @@ class Sweeper:
         return swept, errors
 
     async def sweep(self, log_id: str, head: Versioned[LogHead] | None = None) -> Swept:
-        """One pass over one log; `head` was read recently, None reads it.
+        """Run one pass over one log. `head` was read recently; None reads the head.
 
-        If the store fails, the earlier changes are kept.
+        If the store fails, the earlier changes of the pass are kept.
         """
         found = head or await self._store.read_head(log_id)
         if found is None:
@@ -142,9 +143,9 @@ class Sweeper:
         return await work.sweep(self._pages_grace_ms)
 
     async def _remove_rest(self, log_id: str) -> Swept:
-        """Remove a log without a head: an earlier removal was begun and not finished.
+        """Remove a log without a head, because an earlier removal did not finish.
 
-        Another pass may have marked a ledger at that moment; it is deleted first.
+        Another pass may have marked a ledger during that removal; this ledger is deleted first.
         """
         await self._store.sync()
         if await self._store.read_head(log_id) is not None:
@@ -173,7 +174,7 @@ class _LogSweep:
         self._properties = LogProperties.from_mapping(head.properties)
 
     async def sweep(self, pages_grace_ms: int) -> Swept:
-        """Do the due work; finds when more is due."""
+        """Do the due work, and find when more work is due."""
         due, now_ms = self._due, await self._clock.now_ms(self._log_id)
         due.see(now_ms)
         unlisted = deregistered = deleted = pages = 0
@@ -210,7 +211,7 @@ class _LogSweep:
         return unlisted
 
     async def _sweep_staged(self, now_ms: int) -> int:
-        """End registrations that are too old; only present ones can be due early."""
+        """End registrations that are too old, and find when the next registration is too old."""
         ttl_ms = self._properties.staging_ttl_ms
         deregistered, next_due_ms = 0, now_ms + ttl_ms + 1
         for app in await self._producers.names(self._log_id):
@@ -265,7 +266,7 @@ class _LogSweep:
         return deleted
 
     async def _claimed(self, now_ms: int, ttl_ms: int) -> Sequence[MarkedLedger]:
-        """The marks, after no leader can list older ledgers any more (LOGS.md#W11)."""
+        """Claim old ledgers so that no leader can list them; return the marks (LOGS.md#W11)."""
         marked = await self._producers.marked(self._log_id)
         late = [mark for mark in marked if mark.is_made and now_ms - mark.marked_ms > ttl_ms]
         for mark in late:
@@ -300,7 +301,7 @@ class _LogSweep:
         self._due.producers = now_ms + LOOK_AGAIN_MS
 
     async def _are_older_closed(self, app: str, epoch: int) -> bool:
-        """Close open ledgers of replaced runs, in case no other process could (LOGS.md#P6)."""
+        """Seal open ledgers of replaced runs; returns whether all are sealed (LOGS.md#P6)."""
         if epoch == 1 or self._due.sealed.get(app) == epoch:
             return True
         older = await self._producers.registered_before(self._log_id, app, epoch)
@@ -310,9 +311,9 @@ class _LogSweep:
         return await seal_open(ledger_ids, self._host)
 
     async def _shrink(self, app: str, found: Versioned[ProducerRecord], now_ms: int) -> None:
-        """After `txnRetentionMs` delete replaced runs; keep the last run and the last batch id.
+        """Delete replaced runs after `txnRetentionMs`; keep the last run and the last batch id.
 
-        The last run identifies the query of these batches (LOGS.md#P4).
+        The last run identifies the query of the producer's batches (LOGS.md#P4).
         """
         idle_ms = now_ms - found.value.time_ms
         is_due = idle_ms > self._properties.txn_retention_ms
@@ -321,7 +322,7 @@ class _LogSweep:
         if await self._producers.registered(self._log_id, app):
             return
         shrunk = replace(found.value, runs=found.value.runs[-1:])
-        with contextlib.suppress(MetadataVersionError):  # it started again
+        with contextlib.suppress(MetadataVersionError):  # the query started again
             await self._producers.write(self._log_id, app, shrunk, found.version)
 
     async def _forget_job(self, app: str, found: Versioned[ProducerRecord], now_ms: int) -> None:
@@ -329,12 +330,12 @@ class _LogSweep:
         is_job = app.startswith(JOB_APP_PREFIX)
         if not is_job or now_ms - found.value.time_ms <= self._properties.staging_ttl_ms:
             return
-        # The store refuses this while a ledger is registered, because the job may still be running.
+        # The store refuses this while a ledger is registered: the job may still be running.
         with contextlib.suppress(MetadataVersionError):
             await self._producers.delete(self._log_id, app, found.version)
 
     async def sweep_deleted(self) -> Swept:
-        """Delete the ledgers, then the records (LOGS.md#W10); no commit can succeed any more."""
+        """Delete the ledgers of a deleted log, then its nodes (LOGS.md#W10)."""
         # This does not use a node of the log, because a process may have died while it removed the
         # log's nodes.
         log_id, now_ms = self._log_id, await self._store.recent_ms()
@@ -366,14 +367,14 @@ class _LogSweep:
             self._due.removal = now_ms + LOOK_AGAIN_MS
             return Swept(log_id, ledgers_deleted=deleted, ledgers_kept=tuple(sorted(kept)))
         if not await self._store.remove_log(log_id):
-            # Another pass, which failed to seal a ledger, has just marked it: the next pass handles
-            # it.
+            # Another pass failed to seal a ledger and has just marked it. The next pass handles
+            # this ledger.
             self._due.removal = now_ms
             return Swept(log_id, ledgers_deleted=deleted)
         return Swept(log_id, ledgers_deleted=deleted, is_removed=True)
 
     async def _keep_marked(self, ledger_ids: Sequence[int]) -> None:
-        """Mark the remaining ledgers of a deleted log: the next pass reads marks, not the list."""
+        """Mark the remaining ledgers of a deleted log, because the next pass reads only marks."""
         _logger.warning(
             "deleted log %s still has ledgers that could not be sealed (%s, such as ledger %s): "
             "start their bookies, or run `ledgerlog ledgers delete`",
@@ -417,7 +418,7 @@ class _LogSweep:
 
 
 def due_ledgers(marked: Sequence[MarkedLedger], now_ms: int, grace_ms: int) -> dict[int, int]:
-    """Ledgers whose grace is over, with the time of their marks; one never listed needs none."""
+    """Ledgers to delete, with the times of their marks. Never listed ledgers have no grace."""
     return {
         mark.ledger_id: mark.marked_ms
         for mark in marked
