@@ -348,12 +348,12 @@ class Leader:
     # --- indications of the machine ---
 
     def entry_of(self, order: AppendEntry) -> bytes:
-        """The bytes of an entry that the machine appends. The host of this leader calls this."""
+        """The bytes of an entry that the machine appends. The host of this leader calls it."""
         self._is_ledger_empty = False
         return self._sent.entry_of(order)
 
     def on_indication(self, indication: Any) -> None:
-        """Handle an indication of the machine. The host of this leader calls this."""
+        """Handle an indication of the machine. The host of this leader calls it."""
         kind = type(indication)
         if kind is AppendsAcknowledged:
             self.queue.complete(self._sent.acknowledged(indication))
@@ -377,11 +377,11 @@ class Leader:
         self._wake()
 
     def on_crash(self, crash: LedgerLogError) -> None:
-        """End with the error that the machine raised. The host of this leader calls this."""
+        """End with the error that the machine raised. The host of this leader calls it."""
         self._end(crash, 0, len(self.queue.in_flight))
 
     def on_settled(self) -> None:
-        """Send waiting appends after the machine's effects. The host of this leader calls this."""
+        """Send waiting appends after the machine's effects. The host of this leader calls it."""
         self.queue.send_now()
 
     def _on_stopped(self, stopped: LeaderStopped) -> None:
