@@ -1,6 +1,6 @@
-"""Makes `format("ledger")` known: Spark imports every `pyspark_*` module in a look-up process.
+"""Makes `format("ledger")` known to Spark, which imports every `pyspark_*` module to find sources.
 
-An import error here would hide all sources found this way, so nothing heavy is imported.
+An import error here would hide all such sources, so this module imports nothing heavy.
 """
 
 from ledgerlog_spark.datasource.source import LedgerDataSource as DefaultSource

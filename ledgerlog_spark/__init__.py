@@ -9,7 +9,7 @@
         with client.open_log("orders", lead=True) as log:
             position = log.append(b"record")
 
-Names are imported when they are used, so that importing the package costs nothing.
+A name is imported when it is first used, so that the import of the package itself is fast.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The public name, imported now and kept."""
+    """Import a public name at its first use, and keep the name."""
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _WHERE:

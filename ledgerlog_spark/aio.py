@@ -10,17 +10,17 @@ __all__ = ["connect"]
 
 
 async def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -> LogClient:
-    """A client of the cluster at `uri`, on the running event loop.
+    """Return a client of the cluster at `uri`, on the running event loop.
 
-    Close it, or use it in an `async with` statement.
+    The caller closes the client, or uses it in an `async with` statement.
 
     Args:
-        uri: Such as `zk://127.0.0.1:2181/ledgers`; None means the environment variable
-            `LEDGERLOG_METADATA_SERVICE_URI`, or `zk://localhost:2181/ledgers` if it is not set.
-        settings: Time-outs and limits; None for the defaults.
+        uri: For example `zk://127.0.0.1:2181/ledgers`. None means the value of the environment
+            variable `LEDGERLOG_METADATA_SERVICE_URI`, or `zk://localhost:2181/ledgers` without it.
+        settings: Time-outs and limits; None means the defaults.
 
     Raises:
-        ConfigurationError: The URI is wrong, before any I/O.
+        ConfigurationError: The URI is wrong. No I/O was done.
         MetadataUnavailableError: ZooKeeper did not answer within `connect_timeout_ms`.
     """
     return await open_client(uri, settings)

@@ -1,8 +1,8 @@
-"""Calls of functions that belong to a user or another part, such as a user's `on_change`.
+"""Calls a function of a user or of another component, such as a user's `on_change`.
 
-An exception of such a function is a mistake of its owner. It must neither stop the caller nor be
-lost: it is reported to the event loop's exception handler, as for asyncio's own callbacks. The
-    default handler logs it.
+An exception in that function must not stop the caller, and must not be lost. So the exception is
+reported to the event loop's exception handler, like an exception in a callback of asyncio. The
+default handler logs the exception.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def notify(callback: Callable[..., object], *arguments: Any) -> None:
-    """Call back on the event loop's thread; an exception is reported, and nothing is raised."""
+    """Call `callback`, and report its exception to the event loop. This function raises nothing.
+
+    Must be called on the event loop's thread.
+    """
     try:
         callback(*arguments)
     except Exception as error:  # noqa: BLE001 - a callback may raise anything; its owner has to handle it

@@ -18,10 +18,10 @@ from ledgerlog_spark.transport.v2.transport import V2Transport
 
 
 def service_uri(*given: str | None) -> str:
-    """The metadata service URI: the first given one, or that of the environment, or the default.
+    """Return the first URI in `given`; without one, the URI in the environment, or the default.
 
-    Only the environment of this process is used. A variable that was set after the JVM started does
-    not exist in Spark's Python processes.
+    Only the environment of this process is used. Spark's Python processes do not have a variable
+    that was set after the JVM started.
     """
     return next(filter(None, (*given, os.environ.get(SERVICE_URI_VARIABLE), SERVICE_URI_DEFAULT)))
 
@@ -36,7 +36,7 @@ async def _open_stores(uri: str | None, settings: ClientSettings) -> MetadataSto
 
 
 async def open_client(uri: str | None = None, settings: ClientSettings | None = None) -> LogClient:
-    """A client of the cluster at `uri`, on the running event loop."""
+    """Return a client of the cluster at `uri`, on the running event loop."""
     settings = settings or ClientSettings()
     stores = await _open_stores(uri, settings)
     transport = V2Transport(stores.registration.info)
@@ -53,25 +53,27 @@ async def open_client(uri: str | None = None, settings: ClientSettings | None = 
 
 
 def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -> BlockingLogClient:
-    """A blocking client of the cluster at `uri`; close it, or use it in a `with` statement.
+    """Return a blocking client of the cluster at `uri`.
+
+    The caller closes the client, or uses it in a `with` statement.
 
     Args:
-        uri: Such as `zk://127.0.0.1:2181/ledgers`; None means the environment variable
-            `LEDGERLOG_METADATA_SERVICE_URI`, or `zk://localhost:2181/ledgers` if it is not set.
-        settings: Timeouts and limits.
+        uri: For example `zk://127.0.0.1:2181/ledgers`. None means the value of the environment
+            variable `LEDGERLOG_METADATA_SERVICE_URI`, or `zk://localhost:2181/ledgers` without it.
+        settings: Time-outs and limits; None means the defaults.
 
     Raises:
-        ConfigurationError: The URI is wrong, before any I/O.
+        ConfigurationError: The URI is wrong. No I/O was done.
         MetadataUnavailableError: ZooKeeper did not answer within `connect_timeout_ms`.
     """
-    # Resolved once: a forked child connects to the same cluster as its parent.
+    # The URI is resolved once, so that a forked child connects to the cluster of its parent.
     resolved = str(parse_service_uri(service_uri(uri)))
     return BlockingLogClient(lambda: open_client(resolved, settings))
 
 
 @contextlib.asynccontextmanager
 async def registration(uri: str | None = None) -> AsyncIterator[Registration]:
-    """The registration of the cluster at `uri`, for as long as the block lasts."""
+    """The registration of the cluster at `uri`. It is closed at the end of the `async with`."""
     stores = await _open_stores(uri, ClientSettings())
     try:
         yield stores.registration

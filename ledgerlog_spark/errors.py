@@ -10,24 +10,24 @@
     │   ├── LedgerExistsError
     │   ├── LedgerClosedError
     │   ├── LedgerFencedError          outcome of pending appends is unknown: treat like a timeout
-    │   ├── LedgerRecoveryError        an entry could be shown neither present nor absent
+    │   ├── LedgerRecoveryError        it is unknown whether an entry exists
     │   ├── NeedsOperatorError         closing would lose listed or possibly acknowledged entries
     │   └── UnauthorizedError          wrong password
     ├── EntryError                     .ledger_id .entry_id
-    │   ├── EntryNotFoundError         every replica reported it absent; never a guess
-    │   ├── EntryUnknownError          present or absent could not be shown
+    │   ├── EntryNotFoundError         every replica reported that it does not have the entry
+    │   ├── EntryUnknownError          it is unknown whether the entry exists
     │   └── DigestMismatchError        every replica that answered had a bad digest
     ├── QuorumError
     │   ├── NotEnoughBookiesError      .wanted .available
     │   └── AddTimeoutError            no ack quorum in time; the entry may still exist
     ├── MetadataError
     │   ├── MetadataVersionError       lost the compare-and-swap
-    │   ├── MetadataFormatError        a record that this version cannot read
+    │   ├── MetadataFormatError        a node that this release cannot read
     │   ├── MetadataUnavailableError   ZooKeeper cannot be reached
     │   └── MetadataUnknownError       a write was sent and its outcome is unknown
     ├── BookieError                    .bookie_id
     │   ├── BookieUnavailableError
-    │   └── StartupError               a bookie refuses to start; .reason .path where there is one
+    │   └── StartupError               a bookie refuses to start; .reason, sometimes .path
     ├── LogError                       .log
     │   ├── LogNotFoundError  LogExistsError  LogKindError  ConcurrentCommitError
     │   ├── CommitUnknownError  ProducerFencedError  StaleCheckpointError  LeaderDeposedError
@@ -38,8 +38,9 @@
     └── InternalError                  a bug of ledgerlog
 
 `retriable`: the same call may succeed later, unchanged. `definite`: the operation certainly did
-not happen; when it is false the effect may still appear. Both are class attributes that an
-instance may override. All errors pickle: Spark sends them between processes.
+not happen. If `definite` is false, the operation may have happened or may still happen. Both are
+class attributes that an instance may override. All errors can be pickled, because Spark sends them
+between processes.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class LedgerLogError(Exception):
     Attributes:
         retriable: The same call may succeed later without any change by the caller.
         definite: The operation certainly did not happen.
-        fields: Values in the message, by name.
+        fields: The values in the message, by name.
     """
 
     retriable: bool = False
@@ -77,7 +78,7 @@ class LedgerLogError(Exception):
             self.definite = definite
 
     def __getattr__(self, name: str) -> Any:
-        """Fields read as attributes: `error.ledger_id`."""
+        """Return a field as an attribute, for example `error.ledger_id`."""
         fields = self.__dict__.get("fields", {})
         if name in fields:
             return fields[name]
@@ -103,7 +104,7 @@ class ConfigurationError(LedgerLogError, ValueError):
 
 
 class LocalProtocolError(LedgerLogError):
-    """The caller broke a contract; nothing was changed."""
+    """The caller used the API wrongly; nothing was changed."""
 
 
 class RemoteProtocolError(LedgerLogError):
@@ -111,7 +112,7 @@ class RemoteProtocolError(LedgerLogError):
 
 
 class WireFormatError(RemoteProtocolError, ValueError):
-    """Bytes that do not match the format. The only error that decoders raise."""
+    """Bytes do not match their format. Decoders raise no other error."""
 
 
 class LedgerError(LedgerLogError):
@@ -119,25 +120,25 @@ class LedgerError(LedgerLogError):
 
 
 class LedgerNotFoundError(LedgerError):
-    """The ledger does not exist in the metadata store, read after a sync where that matters."""
+    """The ledger does not exist in the metadata store."""
 
 
 class LedgerExistsError(LedgerError):
-    """The ledger id is taken."""
+    """The ledger id is already used."""
 
 
 class LedgerClosedError(LedgerError):
-    """The ledger is closed. Definite for the append that failed with it."""
+    """The ledger is closed. Unless `definite` is false, the refused append was not stored."""
 
 
 class LedgerFencedError(LedgerError):
-    """Another client is recovering the ledger. Pending appends may or may not survive."""
+    """Another client is recovering the ledger, which may or may not keep the pending appends."""
 
     definite = False
 
 
 class LedgerRecoveryError(LedgerError):
-    """Recovery could show an entry neither present nor absent; the ledger stays as it was."""
+    """Recovery could not find out whether an entry exists, so the ledger is not closed."""
 
     retriable = True
 
@@ -147,7 +148,7 @@ class NeedsOperatorError(LedgerError):
 
 
 class UnauthorizedError(LedgerError):
-    """The password does not match the ledger's."""
+    """The password is not the one that the ledger was created with."""
 
 
 class EntryError(LedgerLogError):
@@ -155,11 +156,11 @@ class EntryError(LedgerLogError):
 
 
 class EntryNotFoundError(EntryError):
-    """Every member of the entry's write set reported that it does not have it."""
+    """Every bookie of the entry's write set reported that it does not have the entry."""
 
 
 class EntryUnknownError(EntryError):
-    """Some replica could not answer, and none had the entry: it may exist."""
+    """The entry may exist: no replica that answered had the entry, and some did not answer."""
 
     retriable = True
 
@@ -169,17 +170,17 @@ class DigestMismatchError(EntryError):
 
 
 class QuorumError(LedgerLogError):
-    """Too few bookies did their part."""
+    """An operation failed because too few bookies were available or answered."""
 
 
 class NotEnoughBookiesError(QuorumError):
-    """Fewer bookies than the ensemble needs; has `wanted` and `available`."""
+    """There are fewer bookies than the ensemble needs; has `wanted` and `available`."""
 
     retriable = True
 
 
 class AddTimeoutError(QuorumError):
-    """An append had no ack quorum in time. It may still appear."""
+    """An append did not reach its ack quorum in time. Its entry may still appear in the ledger."""
 
     definite = False
 
@@ -189,13 +190,13 @@ class MetadataError(LedgerLogError):
 
 
 class MetadataVersionError(MetadataError):
-    """Another client changed the record first; read it and decide once more."""
+    """Another client changed the node first. The caller has to read the node and decide again."""
 
     retriable = True
 
 
 class MetadataFormatError(MetadataError):
-    """A record in a format that this version cannot read; it is not changed."""
+    """The format of a node is unknown to this release. The node is not changed."""
 
 
 class MetadataUnavailableError(MetadataError):
@@ -205,7 +206,7 @@ class MetadataUnavailableError(MetadataError):
 
 
 class MetadataUnknownError(MetadataError):
-    """A write was sent and the connection was lost: it may have happened."""
+    """A write was sent, and then the connection was lost. The write may have happened."""
 
     retriable = True
     definite = False
@@ -235,15 +236,15 @@ class LogNotFoundError(LogError):
 
 
 class LogExistsError(LogError):
-    """The name is taken."""
+    """A log of this name already exists."""
 
 
 class LogKindError(LogError):
-    """A leader log was used as a transactional one, or a transactional one as a leader log."""
+    """A leader log was used as a transactional log, or a transactional log as a leader log."""
 
 
 class ConcurrentCommitError(LogError):
-    """Another producer committed since the job was planned."""
+    """Another producer made a commit after the job was planned."""
 
 
 class CommitUnknownError(LogError):
@@ -254,7 +255,7 @@ class CommitUnknownError(LogError):
 
 
 class ProducerFencedError(LogError):
-    """A later run of the same producer took over; this one can commit nothing."""
+    """A later run of the same producer took over, so this run can commit nothing more."""
 
 
 class LeaderTimeoutError(LogError):
@@ -264,17 +265,17 @@ class LeaderTimeoutError(LogError):
 
 
 class LogTimeoutError(LogError):
-    """A log was not changed in time; this call makes no more changes.
+    """A log was not changed in time. The call that failed makes no more changes.
 
-    Nothing was changed, unless `definite` is false. A commit that may have succeeded raises
-    `CommitUnknownError`.
+    Unless `definite` is false, nothing was changed. A commit that may have succeeded raises
+    `CommitUnknownError` instead.
     """
 
     retriable = True
 
 
 class LeaderDeposedError(LogError):
-    """Another leader took over the log; records before `end_offset` are safe, others unknown."""
+    """Another leader took over the log. Records from `end_offset` on may be in the log or not."""
 
     definite = False
 
@@ -284,11 +285,11 @@ class StaleCheckpointError(LogError):
 
 
 class SchemaMismatchError(LogError):
-    """Rows that cannot be stored in the log; names column, expected and got."""
+    """Rows do not fit the schema of the log. The message names the column and both types."""
 
 
 class VersionNotAvailableError(LogError):
-    """The version was truncated or its history expired; has `oldest`."""
+    """The version was truncated, or its history expired; has `oldest`, the oldest version."""
 
 
 class PositionNotAvailableError(LogError):
@@ -296,7 +297,7 @@ class PositionNotAvailableError(LogError):
 
 
 class DataLossError(LogError):
-    """Listed rows that no bookie has; names ledger and entries."""
+    """No bookie has rows that the log lists. The message names the ledger and the entries."""
 
 
 class InternalError(LedgerLogError):

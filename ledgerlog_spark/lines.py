@@ -14,28 +14,29 @@ if TYPE_CHECKING:
 
 WAITING_BYTES_MAX: Final = 1 << 20
 LINE_BYTES_MAX: Final = 1 << 16
-"""A longer line is cut."""
+"""Maximum size of a line; a longer line is cut."""
 LINE_COST_BYTES: Final = 100
-"""Counted for a line beside its bytes."""
+"""Memory that is counted for each waiting line in addition to its bytes."""
 DRAIN_SECONDS: Final = 1.0
-"""How long the end of a process waits for lines that are not written."""
+"""How long a process waits at its end for lines that are not written yet."""
 
 
 class LogLines(io.TextIOBase):
     """A text stream whose `write` never waits: the event loop may use it.
 
-    A pipe that is not read, a terminal that is stopped and a slow disk block the thread of this
-    object and nothing else. At most `WAITING_BYTES_MAX` wait for it. Further lines are dropped,
-    and the next line that is written is preceded by one with their number. Lines that cannot be
-    written, because the pipe has no reader or the disk is full, are dropped as well.
+    A pipe that is not read, a terminal that is stopped and a slow disk block only the thread of
+    this object. At most `WAITING_BYTES_MAX` bytes of lines wait for the thread. Further lines are
+    dropped. Before it writes the next line, the thread writes a line with the number of dropped
+    lines. A line is also dropped if the pipe has no reader or the disk is full.
 
     Args:
-        descriptor: Where the lines go. It may be blocking or not, and is never closed.
+        descriptor: The file descriptor that lines are written to, blocking or non-blocking. It is
+            never closed.
         report: Creates the line with the number of dropped lines.
 
     Attributes:
-        dropped: Lines that were dropped so far.
-        has_no_reader: The other end of their pipe was closed.
+        dropped: Number of lines that were dropped so far.
+        has_no_reader: Whether the other end of the pipe was closed.
     """
 
     def __init__(self, descriptor: int, report: Callable[[int], str]) -> None:
@@ -45,14 +46,14 @@ class LogLines(io.TextIOBase):
         self._waiting_bytes = 0
         self._is_writing = False
         self._reported = 0
-        # Reentrant: a finalizer that runs in `write` may write a line as well.
+        # The lock is reentrant, because a finalizer that runs during `write` may write a line too.
         self._changed = threading.Condition(threading.RLock())
         self.dropped = 0
         self.has_no_reader = False
         threading.Thread(target=self._run, name="log lines", daemon=True).start()
 
     def write(self, text: str) -> int:
-        """Have a line written, or drop it."""
+        """Queue a line for the thread. If too many bytes wait, the line is dropped."""
         line = text.encode(errors="backslashreplace")
         if len(line) > LINE_BYTES_MAX:
             line = line[: LINE_BYTES_MAX - 1] + b"\n"
@@ -71,11 +72,11 @@ class LogLines(io.TextIOBase):
         return True
 
     def fileno(self) -> int:
-        """Where the lines go."""
+        """Return the file descriptor that the lines are written to."""
         return self._descriptor
 
     def drain(self, timeout_seconds: float | None = DRAIN_SECONDS) -> bool:
-        """Wait until all lines are written; False after the timeout, which may be None."""
+        """Wait until all lines are written. Returns False after the timeout; None is no limit."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: not self._waiting and not self._is_writing, timeout_seconds
@@ -105,7 +106,7 @@ class LogLines(io.TextIOBase):
             try:
                 left = left[os.write(self._descriptor, left) :]
             except BlockingIOError:
-                # Another process that has the same file made it non-blocking.
+                # The descriptor is non-blocking, perhaps because of a process that shares it.
                 poll = select.poll()
                 poll.register(self._descriptor, select.POLLOUT)
                 poll.poll()

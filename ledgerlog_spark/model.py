@@ -1,6 +1,7 @@
 """The values that every layer uses: quorums, fragments, ledger metadata, outcome codes.
 
-Frozen, standard library only, no behaviour except results of the fields.
+The values are frozen, and their methods only compute results from the fields. This module imports
+only the standard library.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NO_ENTRY = -1
-"""In place of an entry id: an empty ledger's last entry, a LAC before the first add."""
+"""Used in place of an entry id: the last entry of an empty ledger, or a LAC before the first add.
+"""
 
 SERVICE_URI_VARIABLE = "LEDGERLOG_METADATA_SERVICE_URI"
 """The environment variable that names a cluster's ZooKeeper."""
@@ -30,15 +32,18 @@ FRAME_SIZE_BYTES_MAX = 5_253_120
 RUN_ENTRIES_MAX = 4_096
 RUN_SIZE_BYTES_MAX = 1 << 20
 PASSWORD_SIZE_BYTES_MAX = 1_024
-"""Longest password of new ledgers, since each record contains it. Other programs may use longer."""
+"""Maximum size of a new ledger's password, because the metadata contains the password.
+
+Ledgers of other programs may have longer passwords."""
 
 
 class Code(Enum):
     """The outcome of one request to one bookie, for the protocol.
 
-    `OK`, `NO_ENTRY` and `NO_LEDGER` are knowledge. `FENCED`, `UNAUTHORIZED`, `READ_ONLY` and
-    `BAD_REQUEST` are refusals: the request changed nothing. All others are *unknown*: the request
-    may or may not have been carried out, and nothing may be concluded about an entry.
+    `OK`, `NO_ENTRY` and `NO_LEDGER` say what the bookie has. `FENCED`, `UNAUTHORIZED`, `READ_ONLY`
+    and `BAD_REQUEST` are refusals: the request changed nothing. After every other code the result
+    is *unknown*: the bookie may have carried out the request or not, and a caller may conclude
+    nothing about an entry.
     """
 
     OK = "ok"
@@ -57,12 +62,12 @@ class Code(Enum):
 
     @property
     def is_absent(self) -> bool:
-        """Whether this is an explicit report of absence."""
+        """Whether the bookie reported that it does not have the entry or the ledger."""
         return self in (Code.NO_ENTRY, Code.NO_LEDGER)
 
 
 class DigestType(IntEnum):
-    """Digest of an entry; the values are those of BookKeeper's metadata record."""
+    """Digest of an entry. The numbers are the ones in BookKeeper's ledger metadata."""
 
     CRC32 = 1
     HMAC = 2
@@ -71,7 +76,7 @@ class DigestType(IntEnum):
 
 
 class LedgerState(IntEnum):
-    """State in the metadata record; moves only from OPEN over IN_RECOVERY to CLOSED."""
+    """State of a ledger in its metadata. It only changes from a lower to a higher number."""
 
     OPEN = 1
     IN_RECOVERY = 2
@@ -79,10 +84,10 @@ class LedgerState(IntEnum):
 
 
 def check_type(name: str, value: object, kind: type) -> None:
-    """Raise unless `value` has that type; a bool is not an int.
+    """Raise an error if `value` is not of the type `kind`. A bool does not count as an int.
 
     Raises:
-        ConfigurationError: It has another type; the message has the name and the value.
+        ConfigurationError: The type is another one. The message has the name and the value.
     """
     if not isinstance(value, kind) or isinstance(value, bool):
         raise ConfigurationError(
@@ -92,10 +97,10 @@ def check_type(name: str, value: object, kind: type) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """E, Qw and Qa, counts of bookies with E >= Qw >= Qa >= 1.
+    """E, Qw and Qa: three numbers of bookies with E >= Qw >= Qa >= 1.
 
     Raises:
-        ConfigurationError: If they are not in that order, or not int.
+        ConfigurationError: The numbers are not in this order, or are not int.
     """
 
     ensemble_size: int
@@ -122,9 +127,9 @@ class Quorum:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Entries from `first_entry_id` (inclusive) up to the next fragment, on one ensemble.
+    """The entries from `first_entry_id` (inclusive) to the next fragment, stored on one ensemble.
 
-    `ensemble` is ordered; the place of a bookie in it is its *index*.
+    The order of `ensemble` matters: the place of a bookie in `ensemble` is its *index*.
     """
 
     first_entry_id: int
@@ -133,18 +138,18 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class LedgerMetadata:
-    """One ledger's record, as BookKeeper's format 3 has it.
+    """The metadata of one ledger, with the fields of BookKeeper's format 3.
 
     Attributes:
-        fragments: In rising order of `first_entry_id`; the first starts at 0.
-        last_entry_id: Inclusive; NO_ENTRY unless CLOSED, and when closed empty.
-        length: Payload bytes of the whole ledger; 0 unless CLOSED.
-        password: In the clear, as in BookKeeper: a guard against mistakes.
-        created_ms: Wall time, ms since the epoch.
-        custom: Custom metadata, name to bytes.
-        token: Random number by which a creator recognises its own record.
-        format_version: As read; 3 is written.
-        unknown_fields: Encoded fields of a newer BookKeeper, kept and written back as they were.
+        fragments: Fragments in rising order of `first_entry_id`; the first one starts at entry 0.
+        last_entry_id: Id of the last entry. NO_ENTRY if the ledger is not CLOSED, or is empty.
+        length: Payload bytes of the whole ledger; 0 if the ledger is not CLOSED.
+        password: The password in the clear, as in BookKeeper. It only prevents mistakes.
+        created_ms: Time of creation, in ms since 1970.
+        custom: Custom metadata: bytes by name.
+        token: Random number by which a creator recognises the metadata that it wrote.
+        format_version: The format that was read. New metadata is always written in format 3.
+        unknown_fields: Encoded fields of a newer BookKeeper, which are written back unchanged.
     """
 
     quorum: Quorum
@@ -181,15 +186,15 @@ class LedgerMetadata:
         return owner
 
     def in_recovery(self) -> LedgerMetadata:
-        """The same record, IN_RECOVERY."""
+        """The same metadata in the state IN_RECOVERY."""
         return replace(self, state=LedgerState.IN_RECOVERY)
 
     def closed(self, *, last_entry_id: int, length: int) -> LedgerMetadata:
-        """The same record, CLOSED at `last_entry_id` (inclusive) with `length` payload bytes."""
+        """The same metadata, CLOSED at `last_entry_id` (inclusive) with `length` payload bytes."""
         return replace(self, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length)
 
     def with_fragments(self, fragments: tuple[Fragment, ...]) -> LedgerMetadata:
-        """The same record with other fragments."""
+        """The same metadata with other fragments."""
         return replace(self, fragments=fragments)
 
     def _repr_html_(self) -> str:
@@ -216,10 +221,10 @@ class Position:
 
     Attributes:
         log_id: Id of the log; a later log of the same name has another id.
-        offset: Offset of the record; dense, never reused.
-        ledger_id: The ledger in which the record was stored. The place does not identify the
-            record, so this and `entry_id` are not compared.
-        entry_id: The entry that holds it.
+        offset: Offset of the record. Offsets have no gaps, and are never reused.
+        ledger_id: The ledger in which the record was stored. A merge may move the record, so
+            comparisons ignore `ledger_id` and `entry_id`.
+        entry_id: The entry that contains the record.
     """
 
     log_id: str
@@ -228,7 +233,7 @@ class Position:
     entry_id: int = field(default=NO_ENTRY, compare=False)
 
     def __lt__(self, other: object) -> bool:
-        """Whether it is before `other`; positions of different logs cannot be compared."""
+        """Whether this position is before `other`. Both must belong to the same log."""
         if not isinstance(other, Position) or other.log_id != self.log_id:
             return NotImplemented
         return self.offset < other.offset
@@ -239,11 +244,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Opaque version of a record; never equal across a deletion and a new creation.
+    """Opaque version of a node. A node that is deleted and re-created never gets an equal version.
 
     Attributes:
-        incarnation: Identifies one life of the path (ZooKeeper's creation transaction id).
-        number: Counts the writes of that life.
+        incarnation: Id of the transaction that created the node in ZooKeeper.
+        number: Number of writes since that creation.
     """
 
     incarnation: int
@@ -252,7 +257,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Versioned(Generic[T]):
-    """A record as it was read or written, and the version to compare-and-swap against."""
+    """The value of a node as it was read or written, with its version for a compare-and-swap."""
 
     value: T
     version: Version
@@ -260,13 +265,14 @@ class Versioned(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class BookieInfo:
-    """The addresses of a bookie, from its registration record.
+    """The addresses of a bookie, from its registration.
 
     Attributes:
         host: IP address or name of the v2 endpoint.
         port: TCP port of the v2 endpoint.
-        grpc_port: Port of the control service, None for an Apache bookie.
-        properties: All properties of the registration, `ledgerlog.ops` among them.
+        grpc_port: TCP port of the control service; None for an Apache bookie, which has no such
+            service.
+        properties: All properties of the registration, including `ledgerlog.ops`.
     """
 
     bookie_id: str

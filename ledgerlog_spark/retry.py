@@ -1,4 +1,4 @@
-"""How often an operation is attempted, and the pauses between its attempts."""
+"""Limits of the attempts of an operation, and the pauses between these attempts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 NO_LIMIT: Final = sys.maxsize
-"""Number of attempts of an operation that continues until its caller ends it."""
+"""Number of attempts of an operation that is repeated until its caller ends it."""
 
 _DOUBLINGS_MAX: Final = 30
 
@@ -20,13 +20,13 @@ _DOUBLINGS_MAX: Final = 30
 class RetryPolicy:
     """Limits of repeated attempts, and pauses that double up to a limit.
 
-    A caller counts the failures in a row. It also measures the time if there is a time limit.
+    The caller counts the failures in a row, and measures the time if there is a time limit.
 
     Attributes:
-        first_delay_ms: Before the second attempt.
-        delay_max_ms: No delay is longer (before the host's jitter).
-        attempts_max: All attempts, the first included; at least 1.
-        time_max_ms: From the first attempt to the beginning of the last one.
+        first_delay_ms: Delay before the second attempt.
+        delay_max_ms: Maximum delay. The host may add jitter to the delay.
+        attempts_max: Maximum number of attempts, including the first one; at least 1.
+        time_max_ms: Maximum time from the first attempt to the beginning of the last one.
     """
 
     first_delay_ms: int = 50
@@ -35,21 +35,21 @@ class RetryPolicy:
     time_max_ms: float = math.inf
 
     def pause_ms(self, failures: int) -> int:
-        """The delay after this number of failures (at least 1), whatever the limits are."""
+        """The delay after this number of failures (at least 1), without the limits of attempts."""
         return min(self.delay_max_ms, self.first_delay_ms << min(failures - 1, _DOUBLINGS_MAX))
 
     def delay_ms(self, failures: int, elapsed_ms: float = 0) -> int | None:
-        """The delay after this number of failures (at least 1); None to give up."""
+        """The delay after this number of failures (at least 1); None if a limit is reached."""
         pause_ms = self.pause_ms(failures)
         is_last = failures >= self.attempts_max or elapsed_ms + pause_ms > self.time_max_ms
         return None if is_last else pause_ms
 
     def spread_ms(self, failures: int, uniform: Callable[[float, float], float]) -> float:
-        """A random delay between none and the one after this number of failures (at least 1)."""
+        """A random delay from 0 to the delay after this number of failures (at least 1)."""
         return uniform(0, self.pause_ms(failures))
 
     def pauses_ms(self) -> Iterator[int]:
-        """The delay after the first failure, after the second one, and so on without an end."""
+        """Yield the delay after the first failure, then after the second one, without an end."""
         failures = 1
         while True:
             yield self.pause_ms(failures)
@@ -57,4 +57,4 @@ class RetryPolicy:
 
 
 ENDLESS = RetryPolicy(attempts_max=NO_LIMIT)
-"""Of a reader that follows a ledger or a log until it is closed."""
+"""The policy of a reader that follows a ledger or a log: the number of attempts has no limit."""

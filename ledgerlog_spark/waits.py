@@ -1,9 +1,9 @@
-"""How hosts wait: with a deadline, or with the reason why the wait ends without one.
+"""Waits of hosts: each has a deadline, or a reason why the wait ends without a deadline.
 
-If a wait never ends, the program hangs, and no error shows the place. The code that performs
-machine effects never awaits a future, an event or a queue directly: it passes a deadline to
-`within` or `Deadline`, or the reason why the wait ends to `forever`. It does not mistake a
-`TimeoutError` of another source, such as a socket, for its own deadline.
+If a wait never ends, the program hangs, and no error shows the place. So the code of hosts never
+awaits a future, an event or a queue directly. It passes a deadline to `within` or `Deadline`, or
+the reason why the wait ends to `forever`. A `TimeoutError` of another source, such as a socket, is
+not mistaken for the deadline.
 tests/architecture/test_waits.py finds violations.
 """
 
@@ -20,28 +20,27 @@ T = TypeVar("T")
 
 
 async def within(awaited: Awaitable[T], seconds: float) -> T:
-    """Return the result of `awaited`, which is cancelled at the deadline.
+    """Return the result of `awaited`, which is cancelled after `seconds`.
 
     Raises:
-        TimeoutError: It took longer.
+        TimeoutError: `awaited` took longer.
     """
     async with asyncio.timeout(seconds):
         return await awaited
 
 
 class Deadline:
-    """Cancels the body of `async with` at a deadline, and raises an error of its own.
+    """Cancels the body of `async with` at a deadline, and raises the error that `late` returns.
 
-    A `TimeoutError` of the body itself passes through: that was another deadline.
+    A `TimeoutError` that the body raises passes through, because another deadline caused it.
     """
 
     __slots__ = ("_late", "_limit")
 
     def __init__(self, seconds: float | None, late: Callable[[], Exception]) -> None:
-        """A deadline that does not run yet.
+        """Create a deadline whose time begins when the `async with` block is entered.
 
-        The time is measured from its entry; None means no deadline. The error of `late`
-        may have a cause.
+        None means no deadline. The error that `late` returns may have a `__cause__`.
         """
         self._limit = asyncio.timeout(seconds)
         self._late = late
@@ -63,9 +62,9 @@ class Deadline:
 
 
 async def forever(awaited: Awaitable[T], reason: str) -> T:
-    """Return the result of `awaited`, which ends by itself.
+    """Return the result of `awaited`, which ends without a deadline.
 
-    The reason is for readers of the code.
+    `reason` explains to readers of the code why the wait ends.
     """
     assert reason, "a wait without a deadline has a reason"
     return await awaited

@@ -1,8 +1,9 @@
-"""Appends of one writer, from their call until they are acknowledged or failed.
+"""The queue of one writer's appends, until each append is acknowledged or has failed.
 
-`AppendQueue` gathers appends into runs, decides when a run is sent, bounds the waiting appends, and
-completes or fails them. Its owner, the handle of a ledger or the leader of a log, gives each run to
-its machine and reports the outcome. All methods must be called on the thread of the event loop.
+`AppendQueue` gathers appends into runs, decides when a run is sent, limits the waiting appends, and
+completes or fails appends. The owner of the queue is the handle of a ledger or the leader of a log.
+The owner gives each run to its machine and reports the outcome to the queue. All methods must be
+called on the thread of the event loop.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ledgerlog_spark.protocol.ledger.messages import Payload
 from ledgerlog_spark.waits import forever
 
 BACKLOGS_MAX = 16
-"""Multiple of the settings' backlog that may wait to be sent; beyond it appends are refused."""
+"""Appends are refused while this multiple of the settings' backlog waits to be sent."""
 
 PENDING_ENDS = "`WriterSettings.add_quorum_timeout_ms` ends pending appends"
 
@@ -29,27 +30,27 @@ class Waiter(Protocol):
     """The part of a future that an append completes, common to asyncio and concurrent futures."""
 
     def done(self) -> bool:
-        """Whether it was completed or cancelled."""
+        """Whether the future was completed or cancelled."""
 
     def set_result(self, result: Any, /) -> None:
-        """Complete it."""
+        """Complete the future with a result."""
 
     def set_exception(self, exception: Any, /) -> None:
-        """Fail it."""
+        """Complete the future with an error."""
 
 
 class AppendListener(Protocol):
-    """Receives the progress of a write handle, such as its blocking API in another thread."""
+    """Receives the progress of a write handle. The blocking API of a handle has a listener."""
 
     def on_sent(self, entries: int, size_bytes: int) -> None:
-        """These numbers of entries and payload bytes have left the queue."""
+        """Handle the report that this number of entries and payload bytes left the queue."""
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
-        """Give futures their results, in order."""
+        """Set the results of futures, in the order of the list."""
 
 
 class RunMachine(Protocol):
-    """The part of a machine that bounds the runs in flight."""
+    """The part of a machine that limits the runs in flight."""
 
     @property
     def can_add(self) -> bool:
@@ -57,7 +58,7 @@ class RunMachine(Protocol):
 
 
 class Gathered:
-    """Payloads of one run in the order of their appends, and the appends that end in it."""
+    """Payloads of one run in the order of their appends, and the appends that end in this run."""
 
     __slots__ = ("body", "continues", "payloads", "size_bytes", "waiters")
 
@@ -70,7 +71,7 @@ class Gathered:
         self.body: Any = None  # free for the owner: a leader keeps the entry here
 
     def results(self, first_entry_id: int) -> list[tuple[Any, Any]]:
-        """Each append's future, and its entry id or the range of ids of its batch."""
+        """Return each append's future with its result: an entry id, or the ids of a batch."""
         first = first_entry_id
         return [
             (waiter, range(first + offset - batch + 1, first + offset + 1))
@@ -80,18 +81,18 @@ class Gathered:
         ]
 
     def fail(self, error: LedgerLogError) -> None:
-        """Fail each append that ends here."""
+        """Fail each append that ends in this run."""
         for waiter, _, _ in self.waiters:
             if not waiter.done():
                 waiter.set_exception(error)
 
 
 class AppendQueue:
-    """Appends in order, cut into runs of a bounded size (or one larger entry).
+    """Appends in order, divided into runs of a limited size. An entry that is larger is one run.
 
-    Appends within one turn of the loop are sent together. A run with room for more is sent
-    immediately while few runs are in flight; otherwise it waits for further appends, at most for
-    the linger. With fewer than `few_in_flight` runs in flight nothing lingers.
+    Appends within one turn of the event loop are sent together. A full run is sent as soon as the
+    window allows. Another run is sent immediately if fewer than `few_in_flight` runs are in flight.
+    Otherwise it waits for further appends, but not longer than the setting `linger_ms`.
     """
 
     def __init__(
@@ -105,21 +106,21 @@ class AppendQueue:
         entries_max: int = RUN_ENTRIES_MAX,
         size_bytes_max: int = RUN_SIZE_BYTES_MAX,
     ) -> None:
-        """An empty queue; the last two arguments are the limits of one run."""
+        """Create an empty queue. `entries_max` and `size_bytes_max` are the limits of one run."""
         self.entries = 0
         """Number of entries that wait to be sent."""
         self.size_bytes = 0
         """Payload bytes of the entries that wait to be sent."""
         self.in_flight: deque[Gathered] = deque()
-        """Runs that were sent, oldest first; the owner removes a run that is acknowledged."""
+        """Runs that were sent, oldest first. The owner removes a run when it is acknowledged."""
         self.refusal: Callable[[], LedgerLogError] | None = None
-        """Makes the error of each further append; None while appends are accepted."""
+        """Creates the error of each further append; None while appends are accepted."""
         self.listener: AppendListener | None = None
-        """Completes the futures of `add` and `add_batch`; None for asyncio futures."""
+        """Completes the futures of `add` and `add_batch`; None if these are asyncio futures."""
         self.nothing = nothing
         """The result of an append of no payloads."""
         self._window = window
-        self._send = send  # the run is in `in_flight` then
+        self._send = send  # called when the run is already in `in_flight`
         self._settings = settings
         self._few_in_flight = few_in_flight
         self._entries_max = entries_max
@@ -135,7 +136,7 @@ class AppendQueue:
 
     @property
     def is_lingering(self) -> bool:
-        """Whether appends wait for others, and are sent later without another call."""
+        """Whether appends wait for further appends. A timer sends them without another call."""
         return self._linger_timer is not None
 
     @property
@@ -146,9 +147,10 @@ class AppendQueue:
     # --- appends ---
 
     def append(self, payload: Payload, *, at_once: bool = False) -> asyncio.Future[Any]:
-        """A future of the result of one checked payload.
+        """Append one checked payload, and return the future of its result.
 
-        With `at_once` it is sent in this call, if the window allows; else at the end of this turn.
+        If `at_once` is true and the window allows it, the payload is sent in this call. Otherwise
+        it is sent in the next turn of the event loop, or later.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._admits(future):
@@ -159,7 +161,7 @@ class AppendQueue:
     def append_batch(
         self, payloads: Sequence[Payload], *, at_once: bool = False
     ) -> asyncio.Future[Any]:
-        """A future of the result of checked payloads; like `append`."""
+        """Append checked payloads like `append`, and return one future of their result."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if not payloads:
             future.set_result(self.nothing)
@@ -169,7 +171,7 @@ class AppendQueue:
         return future
 
     def add(self, payload: Payload, waiter: Waiter) -> None:
-        """Queue one checked payload, which the next `send_now` may send."""
+        """Queue one checked payload. The next `send_now` may send it."""
         size = len(payload)
         if self.refusal is not None:
             self._refuse(waiter, 1, size)
@@ -186,7 +188,7 @@ class AppendQueue:
             self._cut()
 
     def add_batch(self, payloads: Sequence[Payload], waiter: Waiter) -> None:
-        """Queue at least one checked payload; a batch may span runs, and ends with its last."""
+        """Queue a batch of one or more checked payloads, which may be divided into several runs."""
         count = len(payloads)
         size = sum(map(len, payloads))
         if self.refusal is not None:
@@ -207,12 +209,12 @@ class AppendQueue:
             self._cut()
 
     async def drain(self) -> None:
-        """Wait until less than the settings' backlog waits to be sent."""
+        """Wait until the waiting appends are fewer than the settings' backlog."""
         while self.has_backlog and self.refusal is None:
             await self._wait_in(self._room)
 
     async def flush(self) -> None:
-        """Wait until nothing is pending: each append so far was acknowledged or failed."""
+        """Wait until each append that was made so far is acknowledged or has failed."""
         while self.entries or self.in_flight:
             self.send_now()
             if self.entries or self.in_flight:
@@ -221,7 +223,7 @@ class AppendQueue:
     # --- sending ---
 
     def send_now(self) -> None:
-        """Send queued appends, as far as window and linger allow."""
+        """Send the queued appends that the window and the linger allow to be sent."""
         if self._is_sending:
             return
         if self.entries:
@@ -237,7 +239,10 @@ class AppendQueue:
             _wake(self._room)
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
-        """Set the results of futures, in order, for runs that were removed from `in_flight`."""
+        """Set the results of futures, in the order of the list.
+
+        The owner removed the runs of these appends from `in_flight` before.
+        """
         if self.listener is not None:
             self.listener.complete(results)
         else:
@@ -248,11 +253,11 @@ class AppendQueue:
             _wake(self._idle)
 
     def fail(self, error: LedgerLogError, *, unknown: range | None = None) -> None:
-        """Fail all pending appends; `refusal` was set before.
+        """Fail all pending appends. The owner must set `refusal` before.
 
-        Appends that may have been stored fail with `error`, the others with the refusal. A batch
-        may have been stored when one of its parts may have been. `unknown` has the places in
-        `in_flight` of the runs that may have been stored; None means all.
+        Appends that may have been stored fail with `error`, the others with the error of `refusal`.
+        If a part of a batch may have been stored, the whole batch fails with `error`. `unknown`
+        contains the indexes in `in_flight` of the runs that may have been stored. None means all.
         """
         assert self.refusal is not None
         self._stop_linger()
@@ -264,7 +269,7 @@ class AppendQueue:
         self._full.clear()
         self._filling = Gathered()
         self.entries = self.size_bytes = 0
-        begins_unknown = True  # an earlier part of the first run's batch is acknowledged
+        begins_unknown = True  # if the first run continues a batch, the begin of it is acknowledged
         for place, run in enumerate(runs):
             is_unknown = place < sent if unknown is None else place in unknown
             has_unknown_part = run.continues and begins_unknown
@@ -351,7 +356,7 @@ class AppendQueue:
         )
 
     def _exceeds(self, backlogs: int) -> bool:
-        """Whether this many backlogs of the settings wait to be sent."""
+        """Whether the waiting appends reach `backlogs` times the settings' backlog."""
         settings = self._settings
         return (
             self.entries >= backlogs * settings.backlog_entries_max
@@ -359,7 +364,7 @@ class AppendQueue:
         )
 
     def _admits(self, future: asyncio.Future[Any]) -> bool:
-        """Whether there is room for one more append; fails its future if there is none."""
+        """Return whether there is room for one more append. If not, fail its future."""
         if not self._exceeds(BACKLOGS_MAX):
             return True
         future.set_exception(
@@ -379,7 +384,7 @@ class AppendQueue:
             self.listener.on_sent(entries, size_bytes)
 
     async def _wait_in(self, line: deque[asyncio.Future[None]]) -> None:
-        """Wait until `_wake` reaches this waiter; a cancelled waiter leaves the line."""
+        """Wait until `_wake` wakes this waiter. A cancelled waiter is removed from `line`."""
         woken: asyncio.Future[None] = self._loop.create_future()
         line.append(woken)
         try:

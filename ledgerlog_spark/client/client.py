@@ -53,17 +53,17 @@ LOADS_AT_ONCE = 100
 
 
 class LedgerClient:
-    """Ledgers of one cluster. Call all methods on the event loop on which it was created.
+    """Ledgers of one cluster. All methods must be called on the event loop that created the client.
 
     Attributes:
-        services: The transport and the stores, shared by all handles; `log/` uses them too.
-        ends_first: Objects that must be closed before this client; see `Users.add`.
+        services: The transport and the stores. All handles and the package `log` share them.
+        ends_first: Registers an object that ends before this client is closed; see `Users.add`.
     """
 
     def __init__(
         self, services: Services, *, on_close: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """A client of `services`; `on_close` closes its components."""
+        """Create a client of `services`. `on_close` closes the transport and the stores."""
         self.services = services
         self._on_close = on_close
         self._writers: weakref.WeakSet[WriteHandle] = weakref.WeakSet()
@@ -88,25 +88,26 @@ class LedgerClient:
         explicit_lac: bool = False,
         changes_ensemble: bool = True,
     ) -> WriteHandle:
-        """The handle of a new ledger, whose metadata is in the metadata store.
+        """Create a ledger in the metadata store, and return its write handle.
 
         Args:
-            ensemble_size: Bookies it is spread over (E).
-            write_quorum: Copies of each entry (Qw), at most E.
-            ack_quorum: Copies on disk before an append is acknowledged (Qa), at most Qw.
+            ensemble_size: Number of bookies that store the ledger (E).
+            write_quorum: Number of copies of each entry (Qw), at most E.
+            ack_quorum: Number of copies on disk before an append is acknowledged (Qa), at most Qw.
             digest_type: CRC32C, CRC32, HMAC or DUMMY.
-            password: Required to read or seal the ledger; at most 1,024 bytes, stored in the clear.
-            custom_metadata: Kept with the metadata.
-            explicit_lac: Whenever the writer is idle, it writes its last add confirmed to bookies,
-                through their control service, so that readers see its last entry within 100 ms
-                without another append. Kept as custom metadata `ledgerlog.lac`.
-            changes_ensemble: Replace failed bookies; if false, the first failure ends the handle.
+            password: Needed to read or seal the ledger; at most 1,024 bytes, stored in the clear.
+            custom_metadata: Bytes by name that are stored with the metadata of the ledger.
+            explicit_lac: Whether an idle writer writes its last add confirmed to the bookies,
+                through their control service. Readers then see its last entry within 100 ms without
+                another append. Stored as custom metadata `ledgerlog.lac`.
+            changes_ensemble: Whether failed bookies are replaced. If false, the first failure of a
+                bookie ends the handle.
 
         Raises:
-            ConfigurationError: A bad argument, before any I/O.
-            NotEnoughBookiesError: At once, with `wanted` and `available`.
+            ConfigurationError: An argument is wrong. No I/O was done.
+            NotEnoughBookiesError: There are too few bookies; has `wanted` and `available`.
             MetadataUnavailableError: Nothing was created.
-            MetadataUnknownError: An empty ledger with an unknown id may remain.
+            MetadataUnknownError: An empty ledger with an unknown id may exist.
         """
         self.check_open()
         spec = LedgerSpec(
@@ -128,19 +129,19 @@ class LedgerClient:
         listener: AppendListener | None = None,
         on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> WriteHandle:
-        """The handle of a new ledger that is registered elsewhere in the same transaction.
+        """Create a ledger and other nodes in one transaction, and return the write handle.
 
         Args:
             create: Creates the metadata, and the nodes that belong to it.
             spec: Describes the new ledger.
-            ledger_id: One of `new_ledger_ids`, which cannot be used again; None draws one.
+            ledger_id: An unused id that `new_ledger_ids` returned; None means a new id.
             listener: Receives the progress of the handle; None for callers on the event loop.
-            on_failed: Gets the reason why appends are no longer accepted, unless the handle is
-                closed.
+            on_failed: Gets the reason why appends are no longer accepted. It is not called when the
+                handle is closed.
 
         Raises:
             LocalProtocolError: `ledger_id` was not drawn by this client, or was used before.
-            LedgerLogError: As in `create_ledger`, and the errors of `create`.
+            LedgerLogError: The errors of `create_ledger` and of `create`.
         """
         self.check_open()
         drawn_id = None if ledger_id is None else self._drawn.use(ledger_id)
@@ -169,12 +170,12 @@ class LedgerClient:
         return handle
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        """Ids that no other call gets, rising; at most 64.
+        """Return `count` (at most 64) new ledger ids, rising. No other call gets the same ids.
 
-        For `create_registered_ledger` of this client, each once.
+        Each id can be passed once to `create_registered_ledger` of this client.
 
         Raises:
-            MetadataUnavailableError: None were taken.
+            MetadataUnavailableError: No ids were taken.
         """
         self.check_open()
         drawn = await self.services.ledgers.new_ids(count)
@@ -189,22 +190,24 @@ class LedgerClient:
         is_listed: bool = False,
         may_be_outdated: bool = False,
     ) -> ReadHandle:
-        """A handle for reading a ledger in any state. Never fences, changes nothing.
+        """Return a read handle of a ledger in any state. This never fences, and changes nothing.
 
-        Its end is never before an end that this client has seen, for the last 10,000 ledgers.
+        The end of the ledger is never before an end that this client has seen. The client keeps the
+        ends of the last 10,000 ledgers.
 
         Args:
             ledger_id: Id of the ledger.
             password: The password that the ledger was created with.
-            is_listed: Only ranges that a durable list names will be read. So the last add confirmed
-                is not read from bookies: it is NO_ENTRY, or the value that this client saw before.
-            may_be_outdated: The metadata may be up to 60 s old, as this client read it; reads that
-                find it outdated load it again.
+            is_listed: Whether the caller will only read ranges that a durable list contains. The
+                last add confirmed is then not read from bookies. It is NO_ENTRY, or the value that
+                this client saw before.
+            may_be_outdated: Whether metadata that this client read in the last 60 s may be used. A
+                read that finds the metadata outdated reads it again.
 
         Raises:
-            ConfigurationError: No ledger can have that id.
-            LedgerNotFoundError: The ledger does not exist, also after a sync.
-            UnauthorizedError: Wrong password; no bookie was contacted.
+            ConfigurationError: No ledger can have this id.
+            LedgerNotFoundError: The ledger does not exist; this was checked after a sync.
+            UnauthorizedError: The password is wrong; no bookie was contacted.
             EntryUnknownError: Too few bookies answered to determine the last add confirmed.
             MetadataUnavailableError: The metadata could not be read.
         """
@@ -231,23 +234,23 @@ class LedgerClient:
     async def seal(
         self, ledger_id: int, *, password: bytes = b"", floor_entry_id: int = NO_ENTRY
     ) -> LedgerMetadata:
-        """The closed metadata: fences the ledger, recovers its entries and closes it. Idempotent.
+        """Fence the ledger, recover its entries, close it, and return its metadata. Idempotent.
 
-        Every entry that was ever acknowledged is in it, on an ack quorum.
+        Each entry that was ever acknowledged is then in the closed ledger, on an ack quorum.
 
         Args:
             ledger_id: Id of the ledger.
             password: The password that the ledger was created with.
-            floor_entry_id: Highest entry that something durable refers to.
+            floor_entry_id: Highest entry id that a log or another durable list contains.
 
         Raises:
-            ConfigurationError: No ledger can have that id.
-            LedgerNotFoundError: The ledger does not exist, also after a sync.
-            UnauthorizedError: Wrong password; no bookie was contacted.
-            LedgerRecoveryError: An entry could be shown neither present nor absent; it stays
+            ConfigurationError: No ledger can have this id.
+            LedgerNotFoundError: The ledger does not exist; this was checked after a sync.
+            UnauthorizedError: The password is wrong; no bookie was contacted.
+            LedgerRecoveryError: It is unknown whether an entry exists. The ledger stays
                 IN_RECOVERY, and sealing it again is safe.
-            NotEnoughBookiesError: Too few bookies to write back to; retriable.
-            NeedsOperatorError: Closing would cut off `floor_entry_id`.
+            NotEnoughBookiesError: Too few bookies can store recovered entries; retriable.
+            NeedsOperatorError: The closed ledger would not contain `floor_entry_id`.
             MetadataUnavailableError: The metadata could not be read or written; retriable.
         """
         loaded = await self._load_checked(ledger_id, password, sync_first=True)
@@ -258,18 +261,18 @@ class LedgerClient:
         return self._ends.newest(ledger_id, sealed)
 
     async def delete_ledger(self, ledger_id: int) -> None:
-        """Delete the metadata, so that bookies delete the entries later. Idempotent.
+        """Delete the metadata of a ledger. Bookies delete its entries later. Idempotent.
 
         Raises:
-            ConfigurationError: No ledger can have that id.
-            MetadataUnavailableError: Not deleted.
-            MetadataUnknownError: It may have been deleted; delete it again.
+            ConfigurationError: No ledger can have this id.
+            MetadataUnavailableError: The ledger was not deleted.
+            MetadataUnknownError: The ledger may have been deleted; the caller may delete it again.
         """
         self.check_open()
         await self.services.ledgers.delete(checked_ledger_id(ledger_id))
 
     async def list_ledgers(self) -> AsyncIterator[int]:
-        """All ledger ids, rising; a snapshot of no single moment.
+        """Yield all ledger ids, rising. Ledgers may be created or deleted during the iteration.
 
         Raises:
             MetadataError: There is no cluster at the root, or the store failed. Ids may be missing.
@@ -279,22 +282,22 @@ class LedgerClient:
             yield ledger_id
 
     async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
-        """The current metadata; needs no password.
+        """Return the current metadata of a ledger. This needs no password.
 
         Raises:
-            ConfigurationError: No ledger can have that id.
-            LedgerNotFoundError: The ledger does not exist, also after a sync.
-            MetadataUnavailableError: It could not be read.
+            ConfigurationError: No ledger can have this id.
+            LedgerNotFoundError: The ledger does not exist; this was checked after a sync.
+            MetadataUnavailableError: The metadata could not be read.
         """
         return (await self._load(ledger_id)).value
 
     async def recent_records(self, ledger_ids: Iterable[int]) -> dict[int, LedgerMetadata]:
-        """Metadata that is at most 60 s old, without ledgers that do not exist.
+        """Return metadata by ledger id, at most 60 s old, without ledgers that do not exist.
 
-        Only the first ledgers whose metadata fits into 16 MiB are read.
+        The result contains the first ledgers whose metadata fits into 16 MiB.
 
         Raises:
-            MetadataUnavailableError: One could not be read.
+            MetadataUnavailableError: The metadata of a ledger could not be read.
         """
         records: dict[int, LedgerMetadata] = {}
 
@@ -319,7 +322,7 @@ class LedgerClient:
         return records
 
     def remember(self, records: Mapping[int, LedgerMetadata]) -> None:
-        """Keep metadata that another client has read, for handles that may be outdated."""
+        """Keep metadata that another client read, for handles with `may_be_outdated`."""
         for ledger_id, record in records.items():
             if self._recent.get(ledger_id) is None:
                 self._recent.put(ledger_id, record)
@@ -327,13 +330,14 @@ class LedgerClient:
     async def entry_copies(
         self, ledger_id: int, metadata: LedgerMetadata, entry_id: int
     ) -> Mapping[str, Code]:
-        """The answer of each bookie of an entry's write set: OK, or why it has no copy.
+        """Read an entry from each bookie of its write set, and return the codes of the answers.
 
-        The digest is not verified; a bookie verifies its own checksums before it answers OK.
+        The client does not verify the digest. A bookie verifies its own checksums before it answers
+        OK.
 
         Args:
             ledger_id: Id of the ledger.
-            metadata: Its metadata.
+            metadata: Metadata of the ledger.
             entry_id: Id of the entry.
 
         Raises:
@@ -358,12 +362,13 @@ class LedgerClient:
         return await forever(done, "the transport answers each request by its deadline")
 
     async def check_bookies(self, quorum: Quorum) -> None:
-        """Raise unless a ledger of `quorum` could be placed now; nothing is changed.
+        """Raise an error if a ledger of `quorum` cannot be created now. Nothing is changed.
 
         Raises:
             MetadataError: There is no cluster at the path of the service URI.
-            NotEnoughBookiesError: Fewer writable bookies than the ensemble; names both numbers.
-            MetadataUnavailableError: The registration cannot be read.
+            NotEnoughBookiesError: There are fewer writable bookies than the ensemble needs. The
+                message contains both numbers.
+            MetadataUnavailableError: The registration of the bookies cannot be read.
         """
         self.check_open()
         try:
@@ -374,10 +379,10 @@ class LedgerClient:
             raise
 
     async def aclose(self) -> None:
-        """End all connections. Ledgers that are being written stay open: seal them later.
+        """End all connections. Ledgers that are being written stay open, and can be sealed later.
 
-        Leaders stop without closing, and delete ledgers that they created and have not listed: that
-        takes at most 5 s, and `close_timeout_ms` of the settings. The next leader seals the rest.
+        Leaders stop without closing their ledgers. They delete ledgers that they created but did
+        not list, for at most 5 s and at most `close_timeout_ms`. The next leader seals the others.
         """
         try:
             await self._users.leave(self.services.settings.close_timeout_ms)
@@ -398,20 +403,22 @@ class LedgerClient:
             await self._on_close()
 
     def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
-        """Call `on_closed` when this client is closed; returns a function that unregisters it.
+        """Register `on_closed`, and return a function that unregisters it.
+
+        `on_closed` is called when this client is closed.
 
         Raises:
-            LocalProtocolError: It is closed already: `on_closed` would never be called.
+            LocalProtocolError: The client is already closed, so `on_closed` was not registered.
         """
         self.check_open()
         self._closing.add(on_closed)
         return lambda: self._closing.discard(on_closed)
 
     def check_open(self) -> None:
-        """Raise if this client was closed.
+        """Raise an error if this client was closed.
 
         Raises:
-            LocalProtocolError: It was.
+            LocalProtocolError: The client was closed.
         """
         if self._is_closed:
             raise LocalProtocolError("the client is closed: connect again")

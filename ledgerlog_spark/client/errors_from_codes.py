@@ -1,10 +1,10 @@
-"""The one table from outcomes of machines and the metadata store to the exceptions of `errors`.
+"""The exception for each outcome of the machines and of the metadata store.
 
-Conclusions that a caller may draw, for every outcome of an append:
+For every outcome of an append, a caller may conclude the following:
 
     outcome of an append          exception                  definite
     acknowledged                  none                       -
-        refused before it was sent    error that stopped writer  yes
+    refused before it was sent    error that stopped writer  yes
     pending when fenced           LedgerFencedError          no
     pending when closed by others LedgerClosedError          no
     pending, no ack quorum        AddTimeoutError            no
@@ -13,10 +13,10 @@ Conclusions that a caller may draw, for every outcome of an append:
     pending, none may be replaced QuorumError                no
     pending, ZooKeeper away       MetadataUnavailableError   no
 
-None of them is retriable on the same handle, which takes no more appends: create a new ledger.
-"Not definite" means that the entry may be in the ledger when a client recovers and closes it: look
-there before sending it again. Reads and metadata calls change nothing, so their errors are definite
-unless stated otherwise.
+After each of these exceptions the handle accepts no more appends, so the caller needs a new ledger.
+"Not definite" means that the entry may be in the ledger after a client recovered and closed it. The
+caller should look for the entry in the closed ledger before it sends the entry again. Reads change
+nothing, so their errors are definite unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ FAILURES: dict[Failure, _Entry] = {
         errors.DigestMismatchError, "check the password, the digest type and the bookies' disks"
     ),
 }
-"""Total: every `Failure` has an exception (a test walks it)."""
+"""Every `Failure` has an exception in this table; a test checks that."""
 
 OUTCOMES: dict[type[errors.LedgerLogError], MetadataOutcome] = {
     errors.MetadataVersionError: MetadataOutcome.CONFLICT,
@@ -104,7 +104,9 @@ OUTCOMES: dict[type[errors.LedgerLogError], MetadataOutcome] = {
     errors.MetadataUnavailableError: MetadataOutcome.UNAVAILABLE,
     errors.MetadataUnknownError: MetadataOutcome.UNKNOWN,
 }
-"""Exceptions of the metadata port, as outcomes for machines. Any other is a bug of ours."""
+"""The outcome for machines of each exception of the metadata port.
+
+Any other exception is a bug of ledgerlog."""
 
 
 BECAUSE_OF_BOOKIES = {
@@ -119,11 +121,11 @@ BECAUSE_OF_BOOKIES = {
 """Failures with messages that contain the answers of bookies."""
 
 BOOKIES_SHOWN_MAX = 7
-"""Limit of the bookies in a message; `codes` has all of them."""
+"""Maximum number of bookies in a message; `codes` of the error has all bookies."""
 
 
 def error_from_failure(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLogError:
-    """The exception for a machine that gave up, with its fields."""
+    """Return the exception for the failure of a machine."""
     return _build_failed(
         f"ledger {ledger_id}",
         ledger_id,
@@ -136,7 +138,7 @@ def error_from_failure(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLog
 
 
 def error_from_read(ledger_id: int, failed: ReadFailed) -> errors.LedgerLogError:
-    """The exception for a read that could not continue; `codes` has each bookie's last answer."""
+    """Return the exception for a failed read; its `codes` has the last answer of each bookie."""
     codes = {bookie: code.value if code else "no answer" for bookie, code in failed.codes}
     return _build(
         failed.failure,
@@ -149,13 +151,13 @@ def error_from_read(ledger_id: int, failed: ReadFailed) -> errors.LedgerLogError
 
 
 def error_for_unsent(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLogError:
-    """The exception for an append to a stopped writer: nothing was sent."""
+    """Return the exception for an append to a stopped writer, which was not sent."""
     subject = f"nothing was sent: ledger {ledger_id}"
     return _build_failed(subject, ledger_id, failed, definite=True, retriable=False)
 
 
 def outcome_of(error: errors.LedgerLogError) -> MetadataOutcome | None:
-    """The outcome that a machine gets for an error of the metadata port; None for other errors."""
+    """Return the outcome that a machine gets for an error of the metadata port, or None."""
     for kind, outcome in OUTCOMES.items():
         if isinstance(error, kind):
             return outcome
@@ -163,7 +165,7 @@ def outcome_of(error: errors.LedgerLogError) -> MetadataOutcome | None:
 
 
 def _answers_of(codes: Mapping[str, str]) -> str:
-    """The answer of each bookie, for a message; if there are many, only the last failures."""
+    """Return the answers of bookies for a message; of many answers, only the last ones."""
     shown = [f"{bookie_id}: {code}" for bookie_id, code in codes.items()]
     more = ["..."] if len(shown) > BOOKIES_SHOWN_MAX else []
     return f" ({', '.join([*more, *shown[-BOOKIES_SHOWN_MAX:]])})" if shown else ""
@@ -172,7 +174,7 @@ def _answers_of(codes: Mapping[str, str]) -> str:
 def _build_failed(
     subject: str, ledger_id: int, failed: LedgerFailed, **about: Any
 ) -> errors.LedgerLogError:
-    """The common message of exceptions of failed machines: the reason, and the bookies."""
+    """Return an exception with the reason of a failure and the answers of the bookies."""
     codes: dict[str, str] = {}
     if failed.failure in BECAUSE_OF_BOOKIES:
         codes = {bookie_id: code.value for bookie_id, code in failed.codes}

@@ -1,4 +1,4 @@
-"""Passwords from files, for options and commands that name one."""
+"""Reads the password from a file that an option or a command names."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import PASSWORD_SIZE_BYTES_MAX
 
 FILE_SIZE_BYTES_MAX = 2 * PASSWORD_SIZE_BYTES_MAX
-"""Includes line ends; one more byte is read, to detect a larger file."""
+"""Maximum size of a password file, including line ends.
+
+One more byte is read, to detect a larger file."""
 
 
 def password_from_file(
     file: str | Path | None, error_of: Callable[[str], ConfigurationError]
 ) -> bytes:
-    """The password in a file, without the line ends after it; empty without a file.
+    """Return the password in a file, without line ends after it. None as the file returns `b""`.
 
-    `error_of` makes the error of a file that cannot be read, or that has no password or a too long
-    one. Its argument describes the file, such as `cannot be read`.
+    `error_of` creates the error if the file cannot be read, or if its password is empty or too
+    long. The argument of `error_of` describes the problem, such as `cannot be read`.
     """
     if file is None:
         return b""

@@ -1,4 +1,4 @@
-"""Checks of appended payloads, and copies of bytes that may still change."""
+"""Checks appended payloads, and copies payloads whose bytes may still change."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from ledgerlog_spark.protocol.ledger.messages import Payload
 
 
 def checked_payloads(payloads: Iterable[object], *, what: str = "an entry") -> list[Payload]:
-    """Payloads with bytes that do not change; see `checked_payload`."""
+    """Check several payloads, and return them with bytes that do not change.
+
+    `checked_payload` describes the checks.
+    """
     check_several(payloads, what)
     return [checked_payload(payload, what=what) for payload in payloads]
 
 
 def check_several(payloads: object, what: str) -> None:
-    """Refuse one payload where several are expected: its bytes would be taken for a list."""
+    """Raise an error if a single payload is given, because its bytes would be used as a list."""
     if isinstance(payloads, bytes | bytearray | memoryview):
         raise LocalProtocolError(
             f"expected a list, got {type(payloads).__name__}, which is {what} by itself: put it "
@@ -28,9 +31,10 @@ def check_several(payloads: object, what: str) -> None:
 def checked_payload(
     payload: object, *, what: str = "an entry", size_bytes_max: int = PAYLOAD_SIZE_BYTES_MAX
 ) -> Payload:
-    """A payload with bytes that do not change: `bytes` and read-only views as given, else a copy.
+    """Return `bytes` and read-only views unchanged, and a copy of any other buffer of bytes.
 
-    Anything else, and more than `size_bytes_max`, is refused; `what` names the payload in messages.
+    Other types and payloads of more than `size_bytes_max` raise an error. `what` names the payload
+    in messages.
     """
     kept: Payload
     if type(payload) is bytes and len(payload) <= size_bytes_max:

@@ -1,4 +1,4 @@
-"""Recently read metadata of ledgers, for reads that remain correct even if it is outdated."""
+"""Recently read metadata of ledgers. Reads of ledgers are correct even if it is outdated."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ SIZE_BYTES_MAX = 16 << 20
 """Maximum memory of the kept metadata: about 10,000 ledgers with few fragments."""
 
 AGE_MAX_S = 60.0
-"""For at most this time, a replaced bookie gets the first request."""
+"""Maximum age of kept metadata. For at most this time, reads request entries from bookies that
+were already replaced."""
 
 RECORD_SIZE_BYTES = 1_200
 FRAGMENT_SIZE_BYTES = 250
 VALUE_SIZE_BYTES = 120
-"""Python's memory for a record, a fragment, and a string or a value of bytes, beside the text."""
+"""Memory that Python needs for a string or a value of bytes, in addition to the text.
+
+The two constants above are the memory for the metadata of a ledger and for a fragment."""
 
 
 class RecentRecords:
-    """Metadata by ledger id, in 16 MiB at most; the oldest is dropped first.
+    """Metadata by ledger id, with at most 16 MiB of memory; the oldest metadata is dropped first.
 
-    Metadata names the bookies that were to store the entries. Outdated metadata costs requests to
-    bookies that do not have them any more; it never makes an entry absent (LOGS.md#R4).
+    Metadata contains the bookies of the entries. Outdated metadata leads to requests to bookies
+    that do not have the entries any more, but never makes an entry absent (LOGS.md#R4).
     """
 
     def __init__(
@@ -42,14 +45,14 @@ class RecentRecords:
         self._records: OrderedDict[int, tuple[LedgerMetadata, float, int]] = OrderedDict()
 
     def get(self, ledger_id: int) -> LedgerMetadata | None:
-        """The metadata, None when it is unknown or too old."""
+        """Return the metadata of a ledger; None if it is unknown or too old."""
         metadata, read_s, _ = self._records.get(ledger_id, (None, 0.0, 0))
         if metadata is None or self._now_s() - read_s > AGE_MAX_S:
             return None
         return metadata
 
     def put(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        """Keep metadata that was just read, unless it alone exceeds the bound."""
+        """Keep metadata that was just read, unless this metadata alone exceeds the limit."""
         self._drop(ledger_id)
         size_bytes = memory_size_bytes(metadata)
         if size_bytes > self._size_bytes_max:
@@ -65,7 +68,7 @@ class RecentRecords:
 
 
 def memory_size_bytes(metadata: LedgerMetadata) -> int:
-    """A lower bound of the memory of metadata, with its place in a dictionary."""
+    """Estimate the memory of metadata in a dictionary; the real memory may be larger."""
     values = [metadata.password, metadata.unknown_fields]
     bookies = [bookie_id for each in metadata.fragments for bookie_id in each.ensemble]
     for name, value in metadata.custom.items():

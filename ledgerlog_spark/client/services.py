@@ -21,25 +21,25 @@ from ledgerlog_spark.waits import Deadline
 
 
 class WritableBookies:
-    """The bookies that accept new ledgers: read once, then cached until a watch reports a change.
+    """The bookies that accept new ledgers, cached until a watch reports a change.
 
-    The cache learns of a new or removed bookie a moment later, as from a ZooKeeper server that
-    lags. A caller for which the cached bookies are not enough reads them again.
+    A new or removed bookie appears in the cache a moment later, as with a ZooKeeper server that
+    lags. If the cached bookies are not enough, the caller reads the bookies again.
     """
 
     def __init__(self, registration: Registration) -> None:
-        """Nothing is read or watched before the first call."""
+        """Create an empty cache, which reads and watches nothing before its first use."""
         self._registration = registration
         self._names: Sequence[str] | None = None
         self._changes = 0
         self._is_watched = False
 
     async def known(self) -> Sequence[str]:
-        """Bookie ids as last read, sorted."""
+        """Return the cached bookie ids, sorted. They are read if the cache is empty."""
         return await self.refreshed() if self._names is None else self._names
 
     async def refreshed(self) -> Sequence[str]:
-        """Bookie ids, sorted, as the metadata store has them."""
+        """Read the bookie ids from the metadata store, and return them sorted."""
         if not self._is_watched:
             self._is_watched = True
             self._registration.watch_writable(self._on_change)  # until the session is closed
@@ -64,11 +64,11 @@ class Services:
     settings: ClientSettings
     random: Random
     logs: LogStore | None = None
-    """For `log/`; None where there are only ledgers."""
+    """Store of logs for the package `log`; None for a client that uses only ledgers."""
     leases: Leases | None = None
-    """For `upkeep/`; None where they are not needed."""
+    """Leases for the package `upkeep`; None for a client that needs no leases."""
     session: Session | None = None
-    """Session of the stores; None where it cannot be lost."""
+    """Session of the stores; None for stores without a session."""
     bookies: WritableBookies = field(init=False)
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ class Services:
         settings: ClientSettings,
         random: Random,
     ) -> Services:
-        """Services on all stores of a cluster."""
+        """Create services that use all stores of a cluster."""
         return cls(
             transport=transport,
             ledgers=stores.ledgers,
@@ -95,9 +95,9 @@ class Services:
         )
 
     async def candidates(self, *, is_fresh: bool = True) -> tuple[str, ...]:
-        """Writable bookies in random order; unless `is_fresh`, as last read.
+        """Return the writable bookies in random order. They are cached unless `is_fresh`.
 
-        Raises MetadataUnavailableError when the registration is not read in time.
+        Raises MetadataUnavailableError if the registration is not read in time.
         """
         timeout_ms = self.settings.metadata_timeout_ms
 
@@ -115,7 +115,10 @@ class Services:
     async def load_record(
         self, ledger_id: int, *, sync_first: bool = False
     ) -> Versioned[LedgerMetadata]:
-        """A ledger's metadata; "not found" only after a sync, because any replica may lag."""
+        """Return a ledger's metadata. LedgerNotFoundError is raised only after a sync.
+
+        The sync is needed because a replica of the metadata store may lag.
+        """
         timeout_ms = self.settings.metadata_timeout_ms
 
         def late() -> MetadataUnavailableError:

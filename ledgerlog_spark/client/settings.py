@@ -1,6 +1,6 @@
-"""Timeouts of a client, limits of its requests in flight and its batching: one frozen value.
+"""Settings of a client: timeouts, limits of the requests in flight, and batching.
 
-Every time is in milliseconds and every size in bytes; the unit ends the name.
+All times are in milliseconds and all sizes in bytes. The name of a setting ends with the unit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
 from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 
 PAYLOAD_SIZE_BYTES_MAX = ENTRY_SIZE_BYTES_MAX - ENTRY_HEADER_SIZE_BYTES - 20
-"""Largest payload of one entry, a little less than 5 MiB, with the largest digest (20 bytes)."""
+"""Maximum payload of one entry: a little less than 5 MiB, if its digest is the largest (20 bytes).
+"""
 
 _PARTS = {"writer": WriterSettings, "reader": ReaderSettings, "recovery": RecoverySettings}
 
@@ -26,33 +27,34 @@ def _writer_settings() -> WriterSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Limits of one client. All are positive.
+    """Limits of one client. All numbers are positive.
 
     Raises:
-        ConfigurationError: One is not, or has another type; names it and its value.
+        ConfigurationError: A setting is not positive, or has another type. The message contains its
+            name and its value.
 
     Attributes:
-        add_timeout_ms: Deadline of one add on one bookie; then the bookie counts as failed.
-        read_timeout_ms: Deadline of one read on one bookie; then the next replica is used.
+        add_timeout_ms: Deadline of one add on one bookie. After it, the bookie counts as failed.
+        read_timeout_ms: Deadline of one read on one bookie. After it, the next replica is used.
         metadata_timeout_ms: Deadline of one call of the metadata store.
-        connect_timeout_ms: Deadline of the connection to the metadata store when the client is
-            made.
-        session_timeout_ms: How long the metadata store keeps the session of a client it lost.
-        linger_ms: How long a small append waits for others while `runs_in_flight_min` runs are in
-            flight; with fewer in flight it never waits.
-        runs_in_flight_min: See `linger_ms`.
-        entries_in_flight_min: The same for the entries of a leader log. More entries in flight make
-            each of them slower, and the log not faster: large entries make a log fast, and full
-            entries never wait.
-        close_timeout_ms: How long the close of a ledger waits for the metadata store, after its
-            appends have ended; and how long the roll of a leader log waits for its ledger's close.
+        connect_timeout_ms: Deadline for the connection of a new client to the metadata store.
+        session_timeout_ms: How long the metadata store keeps the session of a client after it lost
+            the connection.
+        linger_ms: How long a small append waits for further appends while `runs_in_flight_min` or
+            more runs are in flight. If fewer runs are in flight, the append does not wait.
+        runs_in_flight_min: The number of runs in flight from which appends wait for `linger_ms`.
+        entries_in_flight_min: The same number for the entries of a leader log. Large entries make a
+            log fast, and full entries never wait. More entries in flight make each entry slower.
+        close_timeout_ms: How long the close of a ledger waits for the metadata store after all
+            appends have ended. The roll of a leader log has the same limit.
         open_timeout_ms: Time limit to become the leader of a log: to seal open ledgers of an
             earlier leader, to create a ledger and to list it.
-        explicit_lac_ms: How long a writer that announces its last add confirmed is idle before it
-            writes it to all bookies of the ensemble; one of them is notified of each immediately.
-        backlog_entries_max: Appends that were accepted and not yet sent, beyond which the blocking
-            API blocks and `drain` of the async one waits.
-        backlog_size_bytes_max: The same, in payload bytes.
+        explicit_lac_ms: For ledgers with `explicit_lac`: how long the writer is idle before it
+            writes its last add confirmed to all bookies of the ensemble. One bookie is notified of
+            each new value immediately.
+        backlog_entries_max: Maximum number of accepted appends that are not sent. At this limit the
+            blocking API blocks, and `drain` of the asyncio API waits.
+        backlog_size_bytes_max: The same limit in payload bytes.
         writer: Window, retries and the ack quorum's timeout of each ledger's writer.
         reader: Read-ahead, batch sizes and hedging of each range that is read.
         recovery: Read-ahead and retries of each seal.
@@ -77,9 +79,9 @@ class ClientSettings:
 
     @property
     def stall_ms(self) -> int:
-        """A machine that waits this long without any reply is stuck.
+        """The time without a reply after which a waiting machine counts as stuck.
 
-        No request takes this long, and no pause between two of them.
+        No request and no pause between two requests takes this long.
         """
         longest = max(self.add_timeout_ms, self.read_timeout_ms, self.metadata_timeout_ms)
         pauses = self.recovery.retry, self.recovery.metadata, self.reader.overload

@@ -11,18 +11,23 @@ from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.waits import forever, within
 
 LEAVE_MS_MAX = 5_000
-"""How long `aclose` waits for leaders with pending requests; upkeep deletes their leftovers."""
+"""How long `aclose` waits for leaders with pending requests.
+
+Upkeep deletes ledgers that such a leader could not delete."""
 
 
 class EndsFirst(Protocol):
-    """An object of a client that has to end in an orderly way."""
+    """An object of a client that has work to do before the client is closed."""
 
     async def leave(self) -> None:
-        """End; raises nothing."""
+        """End the work of this object. Raises nothing."""
 
 
 class Users:
-    """Those of one client, held weakly: an object without references has nothing pending."""
+    """The objects that end before their client is closed.
+
+    The references are weak, because an object that the program no longer uses has no pending work.
+    """
 
     def __init__(self) -> None:
         self._users: weakref.WeakSet[EndsFirst] = weakref.WeakSet()
@@ -30,15 +35,19 @@ class Users:
         self._leaving: list[asyncio.Future[None]] = []
 
     def add(self, user: EndsFirst) -> None:
-        """Have an object leave before the client is closed, unless it is closed already."""
+        """Register an object whose `leave` runs before the client is closed.
+
+        Raises LocalProtocolError if the client is already closed.
+        """
         if self._are_leaving:
             raise LocalProtocolError("the client is closed: connect again")
         self._users.add(user)
 
     async def leave(self, timeout_ms: int) -> None:
-        """Have all of them leave at the same time; later calls wait for the same.
+        """Call `leave` of all objects at the same time, once. Later calls only wait for the end.
 
-        After `timeout_ms` or `LEAVE_MS_MAX` the remaining ones are cut off, also on cancellation.
+        After `timeout_ms` or `LEAVE_MS_MAX`, or on cancellation, each unfinished `leave` is
+        cancelled.
         """
         if not self._are_leaving:
             self._are_leaving = True
