@@ -1,15 +1,15 @@
 """Byte formats shared with Apache BookKeeper, as pure functions over bytes.
 
-- `entry`: the stored entry: 32-byte header, digest, payload. `stored_batch`: many of them in one
-  piece of memory. `digests`: the four digests of an entry, and the keys that a password becomes.
+- `entry`: the stored entry: 32-byte header, digest, payload. `stored_batch`: several stored entries
+  in one piece of memory. `digests`: the four digest types, and the keys from a password.
 - `frames`: cuts a byte stream into frames. `opcodes`: operations, flags, the packet header and the
-  numbers of outcome codes. `requests`, `answers`: the bodies of v2 frames in either direction.
+  numbers of outcome codes. `requests`, `answers`: the bodies of v2 frames to and from a bookie.
   `version_3`: recognises and refuses requests of version 3.
-- `ledger_metadata`: the ledger's record. `znodes`: ledger ids to znode paths and back, the `LAYOUT`
-  node. `registration`, `cookie`: a registration, a cookie. `protobuf`: the encodings of Protocol
+- `ledger_metadata`: the ledger's record. `znodes`: the path of a ledger's znode, and the `LAYOUT`
+  node. `registration`, `cookie`: the records of a bookie. `protobuf`: the encodings of Protocol
   Buffers that these records need.
 
-Every decoder takes any bytes and raises `WireFormatError` only (`MetadataFormatError` for the
-ledger metadata record). Lengths are checked before anything is allocated for them. docs/WIRE.md
-shows every format with a worked example.
+Every decoder accepts any bytes, and raises only `WireFormatError` (`MetadataFormatError` for the
+ledger metadata record). It checks a length before it allocates memory for it. docs/WIRE.md shows
+every format with a worked example.
 """

@@ -1,4 +1,4 @@
-"""Bodies of v2 answers, a client's and a bookie's side (WIRE.md#answers).
+"""Encodes and decodes v2 answers (WIRE.md#answers).
 
     ADD         = packet header i32 | code i32 | ledger id i64 | entry id i64
     READ        = the same | stored entry
@@ -7,8 +7,9 @@
     TELL_LAC    = the same as ADD, with the LAC as entry id, and only when it was refused
     AUTH        = packet header i32 | an AuthMessage of protobuf
 
-Flags are 0 and the version is the request's. An answer to READ with entry id -1 repeats the -1;
-the true id is in the stored entry. An answer that is not OK has no entries.
+The flags are 0, and the version is the same as in the request. If a READ has the entry id -1, the
+answer repeats the -1, and the true id is in the stored entry. An answer that is not OK has no
+entries.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ BATCH_ENTRY_OVERHEAD_BYTES = LENGTH_SIZE_BYTES
 
 
 class AddAnswer(NamedTuple):
-    """What became of one entry."""
+    """The outcome of an ADD."""
 
     code: Code
     ledger_id: int
@@ -54,7 +55,7 @@ class AddAnswer(NamedTuple):
 
 
 class ReadAnswer(NamedTuple):
-    """The stored entry, not verified, when `code` is OK; otherwise None."""
+    """The answer to a READ: the stored entry, not verified, or None if `code` is not OK."""
 
     code: Code
     ledger_id: int
@@ -63,17 +64,17 @@ class ReadAnswer(NamedTuple):
 
 
 class BatchReadAnswer(NamedTuple):
-    """Consecutive stored entries, not verified; a short answer proves nothing."""
+    """Consecutive stored entries, not verified. The next entry may exist even if it is missing."""
 
     code: Code
     ledger_id: int
     first_entry_id: int
     request_id: int
-    entries: Sequence[bytes]  # views into the decoded body, which they keep
+    entries: Sequence[bytes]  # they keep the memory of the decoded body
 
 
 class AddRunAnswer(NamedTuple):
-    """The outcome of a whole run; the request id is None for a bookie without ADD_RUN."""
+    """The outcome of an ADD_RUN. The request id is None if the bookie does not support ADD_RUN."""
 
     code: Code
     ledger_id: int
@@ -82,7 +83,7 @@ class AddRunAnswer(NamedTuple):
 
 
 class TellLacAnswer(NamedTuple):
-    """A TELL_LAC was refused; an accepted one gets no answer."""
+    """The refusal of a TELL_LAC. A TELL_LAC that is accepted gets no answer."""
 
     code: Code
     ledger_id: int
@@ -111,9 +112,10 @@ def encode_add_run_answer(
 def encode_read_answer_head(
     code: Code, ledger_id: int, entry_id: int, entry_size_bytes: int, *, version: int = VERSION
 ) -> bytes:
-    """The 28 bytes before a stored entry; `entry_id` is that of the request, also when it is -1.
+    """The first 28 bytes of the answer to a READ, before the stored entry.
 
-    Without an entry (`entry_size_bytes` 0) it is the whole answer.
+    `entry_id` is the same as in the request, also if it is -1. If `entry_size_bytes` is 0, these
+    bytes are the whole answer.
     """
     header = packet_header(Opcode.READ, 0, version)
     return _PLAIN.pack(24 + entry_size_bytes, header, number_of(code), ledger_id, entry_id)
@@ -128,7 +130,7 @@ def encode_batch_read_answer(
     *,
     version: int = VERSION,
 ) -> list[Buffer]:
-    """The buffers of a BATCH_READ answer, stored entries by reference; none unless OK."""
+    """The buffers of a BATCH_READ answer. Only an OK answer has `entries`, which are not copied."""
     lengths = list(map(len, entries))
     size_bytes = _NUMBERED_BODY_SIZE_BYTES + BATCH_ENTRY_OVERHEAD_BYTES * len(lengths)
     size_bytes += sum(lengths)
@@ -143,7 +145,7 @@ def encode_batch_read_answer(
 
 
 def encode_refusal(request: RefusedRequest) -> bytes:
-    """The answer to a request that is refused as a whole, in the layout of its operation."""
+    """The answer to a refused request, in the layout of its operation."""
     number = number_of(request.code)
     header = packet_header(request.opcode, 0, request.version)
     ids = request.ledger_id, request.entry_id
@@ -153,7 +155,7 @@ def encode_refusal(request: RefusedRequest) -> bytes:
 
 
 def decode_answer(body: Buffer) -> Answer:
-    """One answer from the body of a frame; only the entries of a batch stay in its memory."""
+    """Decode the answer in the body of a frame. Only entries of a batch keep the body's memory."""
     view = memoryview(body)
     if len(view) < _I32.size:
         raise WireFormatError("an answer has at least the 4 bytes of a packet header")

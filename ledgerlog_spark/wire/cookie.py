@@ -1,7 +1,7 @@
-r"""A bookie's cookie, as node and as `VERSION` file (WIRE.md#znodes).
+r"""A bookie's cookie, which is stored in a node and in `VERSION` files (WIRE.md#znodes).
 
-The line `5`, then a `CookieFormat` message as text. `ledgerDirs` and `indexDirs` hold the number
-of directories and each of them, joined by tabs.
+A cookie is the line `5`, and then a `CookieFormat` message as text. `ledgerDirs` and `indexDirs`
+have the number of directories and then the directories, separated by tabs.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Cookie:
     """Which bookie a directory belongs to, and which directories a bookie has."""
 
     bookie_id: str
-    journal_directory: str  # as configured; several are joined by commas
+    journal_directory: str  # as configured; several directories are separated by commas
     ledger_directories: tuple[str, ...]
     instance_id: str | None = None  # UUID of the cluster; None in old cookies
-    index_directories: tuple[str, ...] | None = None  # None where they are the ledger directories
+    index_directories: tuple[str, ...] | None = None  # None if they are the ledger directories
 
     def encode(self) -> bytes:
-        """The text, its version line first."""
+        """The text of the cookie, with the version line first."""
         lines = [
             ("bookieHost", self.bookie_id),
             ("journalDir", self.journal_directory),

@@ -1,4 +1,4 @@
-"""The digests between an entry's header and its payload (WIRE.md#entry), and their keys.
+"""The digests of entries (WIRE.md#entry), and the keys that are computed from a password.
 
 CRC32C is also the checksum of a bookie's files.
 """
@@ -36,7 +36,7 @@ def crc32c(data: Buffer, seed: int = 0) -> int:
 
 
 def master_key(password: bytes) -> bytes:
-    """The 20 bytes that travel with every add and every fencing read (WIRE.md#keys)."""
+    """The 20-byte key that is sent with every add and every fencing read (WIRE.md#keys)."""
     return hashlib.sha1(b"ledger" + password, usedforsecurity=False).digest()
 
 
@@ -50,7 +50,7 @@ def _crc32c(header: Buffer, payload: Buffer) -> bytes:
 
 
 def _crc32(header: Buffer, payload: Buffer) -> bytes:
-    # BookKeeper keeps the 32 bits in a 64-bit field, zero-extended.
+    # BookKeeper stores the 32 bits in a field of 64 bits, after 32 zero bits.
     return zlib.crc32(payload, zlib.crc32(header)).to_bytes(8, "big")
 
 
@@ -59,7 +59,7 @@ def _none(_header: Buffer, _payload: Buffer) -> bytes:
 
 
 def digest_function(digest_type: DigestType, password: bytes) -> DigestFunction:
-    """The function that computes a ledger's digests; only HMAC depends on the password."""
+    """The function that computes a ledger's digests. Only HMAC uses the password."""
     if digest_type is DigestType.HMAC:
         key = digest_key(password)
 

@@ -26,11 +26,11 @@ _new_tuple = tuple.__new__
 _I64_MAX = (1 << 63) - 1
 
 FEW_ENTRIES = 3
-"""Up to this number, entries one by one are faster: columns cost 30 us in any case, an entry 3
-us."""
+"""Up to this number of entries, it is faster to decode the entries one by one. An entry takes 3 us,
+but columns take at least 30 us."""
 
 EncodedEntry = tuple[bytes, Buffer]
-"""Header with digest, and the payload as it was given."""
+"""The header with the digest, and the payload as the caller passed it."""
 
 
 class VerifiedEntry(NamedTuple):
@@ -38,13 +38,13 @@ class VerifiedEntry(NamedTuple):
 
     ledger_id: int
     entry_id: int
-    last_add_confirmed: int  # of the writer when it sent the entry, NO_ENTRY before the first
+    last_add_confirmed: int  # the writer's LAC when it sent the entry; at first NO_ENTRY
     length: int  # payload bytes of the ledger up to and including this entry
-    payload: Buffer  # bytes of bytes, a view of a view
+    payload: Buffer  # a slice of the stored entry, with the same type
 
 
 class EntryColumns(NamedTuple):
-    """Consecutive entries with verified digests and ids; at least one."""
+    """At least one entry, with verified digests and consecutive ids, as columns."""
 
     last_adds_confirmed: tuple[int, ...]
     lengths: tuple[int, ...]
@@ -52,7 +52,7 @@ class EntryColumns(NamedTuple):
 
 
 class EntryHeader(NamedTuple):
-    """The first 32 bytes of a stored entry, nothing of it verified."""
+    """The first 32 bytes of a stored entry, which are not verified."""
 
     ledger_id: int
     entry_id: int
@@ -71,7 +71,7 @@ def decode_entry_header(stored: Buffer) -> EntryHeader:
 
 
 class EntryCodec:
-    """Encodes and verifies the entries of ledgers of one digest type and password."""
+    """Encodes and verifies the entries of ledgers that have one digest type and password."""
 
     def __init__(self, digest_type: DigestType, password: bytes = b"") -> None:
         self.digest_type = digest_type
@@ -86,9 +86,9 @@ class EntryCodec:
         first_entry_id: int,
         last_add_confirmed: int,  # the same in all headers
         length: int,  # payload bytes of the ledger before the run
-        payloads: Iterable[Buffer],  # a view has to be one of bytes
+        payloads: Iterable[Buffer],  # the items of a memoryview must be single bytes
     ) -> list[EncodedEntry]:
-        """Entries with consecutive ids from `first_entry_id`, payloads by reference."""
+        """Encode entries with consecutive ids from `first_entry_id` on. Payloads are not copied."""
         _check_numbers(ledger_id, first_entry_id, last_add_confirmed, length)
         if self.digest_type is DigestType.CRC32C:
             return _encode_crc32c(ledger_id, first_entry_id, last_add_confirmed, length, payloads)
@@ -101,7 +101,7 @@ class EntryCodec:
         return encoded
 
     def decode(self, stored: Buffer, ledger_id: int, entry_id: int) -> VerifiedEntry:
-        """The entry in `stored`, verified; NO_ENTRY, a read of the last one, takes any id."""
+        """Verify the entry in `stored`. If `entry_id` is NO_ENTRY, the entry may have any id."""
         overhead = self.overhead_bytes
         if len(stored) < overhead:
             raise WireFormatError(
@@ -113,8 +113,8 @@ class EntryCodec:
         found_ledger_id, found_entry_id, confirmed, length = _HEADER.unpack_from(stored)
         payload = stored[overhead:]
         header = stored[:ENTRY_HEADER_SIZE_BYTES]
-        # The digest proves the bytes of the writer, but not that they are valid (DUMMY proves
-        # nothing).
+        # A digest proves that the writer sent these bytes, but not that the bytes are valid. A
+        # DUMMY digest proves nothing.
         if (
             found_ledger_id == ledger_id
             and (found_entry_id == entry_id or (entry_id == NO_ENTRY and found_entry_id >= 0))
@@ -130,7 +130,7 @@ class EntryCodec:
     def decode_prefix(
         self, stored: Sequence[bytes], ledger_id: int, first_entry_id: int
     ) -> EntryColumns | None:
-        """Consecutive entries from `first_entry_id` up to the first invalid one; None for none."""
+        """The valid entries from `first_entry_id` to the first invalid one; None if it is first."""
         if self.digest_type is DigestType.CRC32C and len(stored) > FEW_ENTRIES:
             batch = stored if isinstance(stored, StoredBatch) else StoredBatch.of(stored)
             if batch.size_bytes_min >= self.overhead_bytes:
@@ -173,7 +173,7 @@ class EntryCodec:
 def _decode_crc32c(batch: StoredBatch, ledger_id: int, first_entry_id: int) -> EntryColumns | None:
     """All entries of a batch, column by column; None if any entry is invalid.
 
-    The checks of `decode` for an entry with the default digest, at half the cost.
+    This makes the same checks as `decode` for the default digest, in half the time.
     """
     headers, digests, payloads = batch.cut(ENTRY_HEADER_SIZE_BYTES, _CRC32C.size)
     count = len(headers)

@@ -2,7 +2,7 @@
 
     frame = length i32, big-endian, of the body that follows | body
 
-The limit of a frame's size counts its length field too, as Apache's does.
+The maximum size of a frame includes its length field, like in Apache BookKeeper.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _CHUNK_UNIT_BYTES = 1 << 12
 _POOL_SIZE_BYTES_OF_ONE = 1 << 23
 _SPACE_BYTES_MIN = 1 << 12
 _SPACE_BYTES_LEAST = 1 << 8
-"""A chunk with this much space at its end is still used where memory is short."""
+"""If memory is short, a chunk with this much space at its end is still used."""
 _UNCUT_SIZE_BYTES_MIN = 1 << 14
-"""From this size on, one more call to receive is cheaper than to copy half a frame."""
+"""For frames of this size, one more call to receive costs less than to copy half a frame."""
 
 ENTRY_SIZE_BYTES_MAX: Final = 5 * 1024 * 1024 - 128
-"""Stored bytes (header, digest, payload) of the largest entry that fits every kind of frame, an
-Apache bookie's default limit of 5 MiB included."""
+"""Maximum stored bytes (header, digest, payload) of an entry. An entry of this size fits into every
+kind of frame, also into a frame of an Apache bookie with its default limit of 5 MiB."""
 
 
 class ReceiveBuffer(bytearray):
-    """Memory that frames are received into; the bodies handed out are views of it."""
+    """Memory into which frames are received. The bodies of the frames are views of this memory."""
 
     __slots__ = ("charge", "unanswered")
 
-    unanswered: int  # requests in it without an answer; set by their handlers
-    charge: object  # the account that it is counted in; set by the handlers
+    unanswered: int  # number of requests in this memory without an answer; set by their handlers
+    charge: object  # the account in which this memory is counted; set by the handlers
 
 
 def _references_when_unshared() -> int:
@@ -64,18 +64,18 @@ _REFERENCES_WHEN_UNSHARED = _references_when_unshared()
 
 
 def chunk_size_bytes(size_bytes: int) -> int:
-    """Size of the chunk that is used for `size_bytes`: an eighth more at most, 4 KiB at least."""
+    """Size of the chunk for `size_bytes`, rounded up to 4 KiB, or by at most an eighth."""
     unit = max(_CHUNK_UNIT_BYTES, 1 << max(0, size_bytes.bit_length() - 4))
     return -(-size_bytes // unit) * unit
 
 
 class ChunkPool:
-    """Memory to receive into, reused when no view of it is left.
+    """Chunks of memory to receive into. A chunk is reused when no view of it is left.
 
-    Fresh memory costs more than the bytes that arrive in it: its pages are mapped and zeroed one
-    by one (measured: 47 of 57 us for a frame of 64 KiB). Chunks are returned while views of them
-    still exist, and the chunk that was returned first is checked first. Sizes are those of
-    `chunk_size_bytes`. One pool serves many splitters, all of one thread.
+    New memory takes more time than the bytes that arrive in it, because its pages are mapped and
+    zeroed one by one (measured: 47 of 57 us for a frame of 64 KiB). A chunk may be returned while
+    views of it still exist. The chunk that was returned first is tried first. Chunks have the sizes
+    of `chunk_size_bytes`. Many splitters may use one pool, all on one thread.
     """
 
     __slots__ = ("_chunks", "_size_bytes", "_size_bytes_max")
@@ -86,7 +86,7 @@ class ChunkPool:
         self._size_bytes_max = size_bytes_max
 
     def take(self, size_bytes: int) -> _Chunk:
-        """A chunk of at least `size_bytes` that holds no request yet."""
+        """A chunk of at least `size_bytes` bytes, without views of it."""
         size_bytes = chunk_size_bytes(size_bytes)
         chunks = self._chunks.get(size_bytes)
         if chunks and not chunks[0].is_shared():
@@ -95,7 +95,7 @@ class ChunkPool:
         return _Chunk(size_bytes)
 
     def give_back(self, chunk: _Chunk) -> None:
-        """Return a chunk to the pool; views of it may still exist."""
+        """Return a chunk to the pool. Views of the chunk may still exist."""
         size_bytes = len(chunk.buffer)
         if not size_bytes:
             return
@@ -115,18 +115,19 @@ class ChunkPool:
 
 
 class FrameSplitter:
-    """Receives into its own memory and hands out the bodies of complete frames as views of it.
+    """Receives into its own memory, and returns the bodies of complete frames as views of it.
 
-    A body stays valid as long as it is referenced: memory is received into again only when no
-    view of it is left. At most one incomplete frame is held back, of up to `frame_size_max`
-    bytes. A small frame across two chunks is copied once, up to the cut. The memory handed out ends
-    with a large frame if no other fits after it.
+    A body stays valid while it is referenced, because memory is reused only when no view of it is
+    left. The splitter keeps at most one incomplete frame, of up to `frame_size_max` bytes. If a
+    small frame does not end in its chunk, its first part is copied once, to the next chunk. If a
+    large frame leaves no room for another one, the memory of `get_buffer` ends with this frame.
 
     Use: `n = receive_into(splitter.get_buffer())`, then `for body in splitter.received(n)`.
 
-    `frame_size_max` bounds a whole frame, its length field included. `obtain` is called with the
-    least and the best size when new memory is wanted. It calls `grow` with one of them and returns
-    True, or returns False. The least is 0 where the present memory is enough.
+    `frame_size_max` limits a whole frame, its length field included. When the splitter wants new
+    memory, it calls `obtain` with the minimum size and the best size. `obtain` either calls `grow`
+    with one of these sizes and returns True, or it returns False. The minimum size is 0 if the
+    current memory is enough.
     """
 
     __slots__ = (
@@ -152,33 +153,33 @@ class FrameSplitter:
         self._obtain = obtain or self._grow_best
         self._chunk_size_bytes = _CHUNK_SIZE_BYTES_MIN
         self._expected_size_bytes = (
-            _SPACE_BYTES_MIN  # of the next frame: that of the last large one
+            _SPACE_BYTES_MIN  # of the next frame: the size of the last frame, if it was large
         )
         self._chunk = _Chunk()
-        self._start = 0  # of the incomplete frame
-        self._end = 0  # of the received bytes
+        self._start = 0  # the start of the incomplete frame
+        self._end = 0  # the end of the received bytes
         self._has_room = False
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of an incomplete frame that wait for the rest of it."""
+        """Number of bytes of an incomplete frame that were received."""
         return self._end - self._start
 
     @property
     def buffer(self) -> ReceiveBuffer:
-        """The memory that it receives into now; empty at first and after `close`."""
+        """The memory into which bytes are received now. It is empty at first and after `close`."""
         return self._chunk.buffer
 
     @property
     def held_head(self) -> memoryview:
-        """The first bytes of an incomplete frame's body, at most 4."""
+        """The first bytes (at most 4) of the body of an incomplete frame."""
         start = self._start + _LENGTH.size
         return memoryview(self._chunk.buffer)[start : min(start + 4, max(start, self._end))]
 
     def get_buffer(self) -> memoryview:
-        """Memory to receive into; never empty, and valid until the next call of `received`.
+        """Memory to receive into. It is never empty, and valid until the next call of `received`.
 
-        The caller has seen to it that `make_room` is true.
+        The caller makes sure that `make_room` returns True.
         """
         if not self._has_room:
             has_room = self.make_room()
@@ -194,7 +195,7 @@ class FrameSplitter:
         return memoryview(buffer)[self._end :]
 
     def make_room(self) -> bool:
-        """Whether there is memory for the next bytes; obtains it if needed."""
+        """Whether there is memory for the next bytes. If needed, new memory is obtained."""
         held = self._end - self._start
         size_bytes = len(self._chunk.buffer)
         least = wanted = 0
@@ -211,14 +212,14 @@ class FrameSplitter:
             self._has_room = True
             return True
         if wanted > self._chunk_size_bytes:
-            # If a chunk has room for one frame only, half of every frame is copied to the next.
+            # If a chunk has room for only one frame, half of every frame is copied to a new chunk.
             wanted = max(wanted, min(2 * wanted, _CHUNK_SIZE_BYTES_LARGE))
         best = max(wanted, self._chunk_size_bytes)
         self._has_room = self._obtain(least, best) or not least
         return self._has_room
 
     def grow(self, size_bytes: int) -> None:
-        """Receive into a chunk of `size_bytes` from now on; the incomplete frame moves there."""
+        """Receive into a chunk of `size_bytes` from now on. It gets the incomplete frame."""
         held = self._end - self._start
         chunk = self._pool.take(size_bytes)
         if held:
@@ -227,7 +228,7 @@ class FrameSplitter:
         self._chunk, self._start, self._end = chunk, 0, held
 
     def close(self) -> ReceiveBuffer:
-        """Return the memory to the pool, and give it to the caller; drops an incomplete frame."""
+        """Give the memory back to the pool, and return it. An incomplete frame is dropped."""
         buffer = self._chunk.buffer
         self._pool.give_back(self._chunk)
         self._chunk, self._start, self._end = _Chunk(), 0, 0
@@ -239,7 +240,7 @@ class FrameSplitter:
         return True
 
     def received(self, size_bytes: int) -> list[memoryview]:
-        """Bodies of the frames that `size_bytes` more bytes in the buffer have completed."""
+        """The bodies of the frames that are complete after `size_bytes` more received bytes."""
         start, end = self._start, self._end + size_bytes
         buffer = self._chunk.buffer
         if end == len(buffer) and self._chunk_size_bytes < _CHUNK_SIZE_BYTES_MAX:

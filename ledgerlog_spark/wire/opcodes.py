@@ -1,4 +1,4 @@
-"""Numbers in v2 frames: operations, flags, the packet header (WIRE.md#frames), outcome codes."""
+"""Numbers in v2 frames: operations, flags, packet headers and codes (WIRE.md#frames)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ledgerlog_spark.model import Code
 
 VERSION_MIN: Final = 1
 VERSION: Final = 2
-"""What our client sends; a bookie answers with the version of the request."""
+"""The version that our client sends. A bookie answers with the version of the request."""
 
 # WIRE.md#answer-codes
 _NUMBERS: dict[Code, int] = {
@@ -23,7 +23,7 @@ _NUMBERS: dict[Code, int] = {
     Code.FENCED: 104,
     Code.READ_ONLY: 105,
     Code.BUSY: 106,
-    # All unknown outcomes have one number: Apache's v2 client cannot decode 107.
+    # All unknown outcomes have the number 101, because Apache's v2 client cannot decode 107.
     Code.DIGEST_MISMATCH: 101,
     Code.TIMEOUT: 101,
     Code.UNAVAILABLE: 101,
@@ -35,7 +35,7 @@ _CODES = {number: code for code, number in _NUMBERS.items() if code not in _LOCA
 
 
 class Opcode(IntEnum):
-    """Operations that v2 frames carry; from 64 on they are ledgerlog's own."""
+    """Operations of v2 frames. The numbers from 64 on are ledgerlog's own operations."""
 
     ADD = 1
     READ = 2
@@ -46,7 +46,7 @@ class Opcode(IntEnum):
 
 
 class Flag(IntFlag):
-    """Bits of the packet header's lower half; answers carry none."""
+    """Bits of the lower half of the packet header. Answers have no flags."""
 
     NONE = 0
     FENCE = 1
@@ -60,13 +60,13 @@ def packet_header(opcode: int, flags: int = 0, version: int = VERSION) -> int:
 
 
 def number_of(code: Code) -> int:
-    """The number that a bookie sends for `code`; what only a client can see becomes 101."""
+    """The number that a bookie sends for `code`. It is 101 for codes that only a client uses."""
     return _NUMBERS[code]
 
 
 def code_of(number: int) -> Code:
-    """What a received number means.
+    """The code of a received number.
 
-    107 (unknown ledger state) and numbers that no version defines prove nothing, like 101.
+    107 (unknown ledger state) and undefined numbers have the same code as 101: they prove nothing.
     """
     return _CODES.get(number, Code.IO_ERROR)

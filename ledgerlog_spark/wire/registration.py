@@ -3,9 +3,9 @@
     6 endpoint (repeated): 1 id | 2 port | 3 host | 4 protocol | 5 auth | 6 extensions
     7 property (repeated): 1 key | 2 value
 
-The endpoint with protocol `bookie-rpc` supports v2. A ledgerlog bookie has another one with
-protocol `grpc`. Empty data means a bookie whose id is its address. The other fields of a
-record are not used, and only its own bookie writes it.
+The endpoint with protocol `bookie-rpc` supports v2. A ledgerlog bookie also has an endpoint with
+protocol `grpc`. If the node has no data, the bookie id is the address. Other fields of a record are
+ignored. They need not be kept, because only the bookie itself writes its record.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ledgerlog_spark.wire.protobuf.binary import Field, encode_bytes, encode_num
 
 OPERATIONS_PROPERTY: Final = "ledgerlog.ops"
 OPERATIONS: Final = ("ADD_RUN/1", "TELL_LAC/1")
-"""The operations of ledgerlog's bookies that Apache does not have."""
+"""Operations that ledgerlog's bookies support, but Apache's bookies do not."""
 _BOOKIE_PROTOCOL = "bookie-rpc"
 _GRPC_PROTOCOL = "grpc"
 _PORT_MAX = 65_535
@@ -42,7 +42,7 @@ def encode_service_info(info: BookieInfo) -> bytes:
 
 
 def decode_service_info(bookie_id: str, data: bytes) -> BookieInfo:
-    """The address of `bookie_id`, whose registration node has `data`."""
+    """The address and properties of `bookie_id` from `data`, the data of its registration node."""
     if not data:
         return _info_of_address(bookie_id)
     endpoints: dict[str, _Endpoint] = {}

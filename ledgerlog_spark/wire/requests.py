@@ -1,4 +1,4 @@
-"""Bodies of v2 requests, a client's and a bookie's side (WIRE.md#requests).
+"""Encodes and decodes v2 requests (WIRE.md#requests).
 
     frame       = length i32 (of the body) | body
     body        = packet header i32 | fields
@@ -12,8 +12,8 @@
                   | lengths i32 * count | stored entries
     TELL_LAC    = ledger id i64 | last add confirmed i64 | master key [20]
 
-`encode_*` return whole frames, or the head of a frame that stored entries follow unchanged.
-`decode_request` takes one body, as `frames.FrameSplitter` cuts it.
+Each `encode_*` function returns a whole frame, or the head of a frame before unchanged stored
+entries. `decode_request` takes the body of one frame from `frames.FrameSplitter`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ADD_SIZE_BYTES_MIN = 4 + MASTER_KEY_SIZE_BYTES + ENTRY_HEADER_SIZE_BYTES
 
 
 class AddRequest(NamedTuple):
-    """Store one entry; ids are those of the entry's own header."""
+    """Store one entry. The ids are from the header of the entry."""
 
     version: int
     flags: int
@@ -68,20 +68,20 @@ class AddRequest(NamedTuple):
 
 
 class AddRunRequest(NamedTuple):
-    """Store a run of entries of one ledger, all or nothing."""
+    """Store all entries of a run, or no entry of it."""
 
     version: int
     flags: int
     ledger_id: int
     request_id: int
-    entry_ids: range | tuple[int, ...]  # rising; a `range` when evenly spaced
-    lengths: tuple[int, ...]  # of each stored entry, at least 32; their sum is the size of `body`
+    entry_ids: range | tuple[int, ...]  # rising; a `range` if the ids are evenly spaced
+    lengths: tuple[int, ...]  # of the stored entries, each at least 32; the sum is `body`'s size
     master_key: bytes
     body: memoryview
 
 
 class ReadRequest(NamedTuple):
-    """Read one entry; NO_ENTRY means the last. `master_key` is present with FENCE only."""
+    """Read one entry; NO_ENTRY means the last entry. Without FENCE, `master_key` is None."""
 
     version: int
     flags: int
@@ -91,7 +91,7 @@ class ReadRequest(NamedTuple):
 
 
 class BatchReadRequest(NamedTuple):
-    """Read consecutive entries; `count_max` of 0 or less means no limit."""
+    """Read consecutive entries. A `count_max` of 0 or less means that there is no limit."""
 
     version: int
     flags: int
@@ -104,7 +104,7 @@ class BatchReadRequest(NamedTuple):
 
 
 class TellLacRequest(NamedTuple):
-    """Announces the LAC of the ledger's writer; it gets no answer."""
+    """Announces the LAC of the ledger's writer. Only a refused request gets an answer."""
 
     version: int
     flags: int
@@ -114,7 +114,7 @@ class TellLacRequest(NamedTuple):
 
 
 class AuthMessage(NamedTuple):
-    """An AUTH frame in either direction; `message` is a protobuf AuthMessage, not parsed."""
+    """An AUTH request or answer. `message` is a protobuf AuthMessage, which is not decoded."""
 
     version: int
     flags: int
@@ -122,9 +122,9 @@ class AuthMessage(NamedTuple):
 
 
 class RefusedRequest(NamedTuple):
-    """A request that has to be answered with `code` and changes nothing.
+    """A request that must not be executed. The answer has the code `code`.
 
-    `opcode` is as received, known or not. `request_id` is None where the answer has none.
+    `opcode` is as received, and may be unknown. `request_id` is None if the answer has no such id.
     """
 
     version: int
@@ -147,7 +147,7 @@ Request = (
 
 
 def encode_add_head(master_key: bytes, entry_size_bytes: int, flags: int = 0) -> bytes:
-    """The 28 bytes before a stored entry of `entry_size_bytes`."""
+    """The first 28 bytes of an ADD frame, before a stored entry of `entry_size_bytes` bytes."""
     return _ADD_HEAD.pack(
         24 + entry_size_bytes, packet_header(Opcode.ADD, flags), checked_key(master_key)
     )
@@ -157,12 +157,12 @@ def encode_add_run_head(
     *,
     ledger_id: int,
     request_id: int,
-    entry_ids: Sequence[int],  # rising; a `range` where evenly spaced
+    entry_ids: Sequence[int],  # rising; a `range` if the ids are evenly spaced
     lengths: Sequence[int],  # bytes of each stored entry
     master_key: bytes,
     flags: int = 0,  # RECOVERY_ADD and HIGH_PRIORITY in recovery
 ) -> bytes:
-    """Everything of an ADD_RUN frame before its stored entries."""
+    """The part of an ADD_RUN frame before its stored entries."""
     check_run(ledger_id, entry_ids, lengths)
     count = len(entry_ids)
     if isinstance(entry_ids, range) and 1 <= entry_ids.step < 1 << 31:
@@ -186,7 +186,7 @@ def encode_add_run_head(
 
 
 def check_run(ledger_id: int, entry_ids: Sequence[int], lengths: Sequence[int]) -> None:
-    """Raise LocalProtocolError unless these can be the entries of a run."""
+    """Raise LocalProtocolError if a run cannot have entries with these ids and lengths."""
     if not 1 <= len(entry_ids) <= RUN_ENTRIES_MAX or len(lengths) != len(entry_ids):
         raise LocalProtocolError(
             f"a run has 1 to {RUN_ENTRIES_MAX} entries and one length for each, got "
@@ -197,7 +197,7 @@ def check_run(ledger_id: int, entry_ids: Sequence[int], lengths: Sequence[int]) 
 
 
 def with_request_id(add_run_head: bytes, request_id: int) -> bytes:
-    """The result of `encode_add_run_head` for the same run with another request id."""
+    """`add_run_head`, which `encode_add_run_head` returned, with another request id."""
     end = _RUN_REQUEST_ID_OFFSET + _I64.size
     return b"".join(
         (add_run_head[:_RUN_REQUEST_ID_OFFSET], _I64.pack(request_id), add_run_head[end:])
@@ -205,14 +205,14 @@ def with_request_id(add_run_head: bytes, request_id: int) -> bytes:
 
 
 def add_run_size_bytes(count: int, entries_size_bytes: int, *, is_listed: bool = False) -> int:
-    """Size of a whole ADD_RUN frame; `is_listed` when its ids are not evenly spaced."""
+    """Size of a whole ADD_RUN frame. `is_listed` means that its ids are not evenly spaced."""
     return _RUN_HEAD.size + (12 if is_listed else 4) * count + entries_size_bytes
 
 
 def encode_read(
     ledger_id: int, entry_id: int, *, fence_key: bytes | None = None, flags: int = 0
 ) -> bytes:
-    """A READ frame; with `fence_key` it fences the ledger."""
+    """A READ frame. With `fence_key`, the request also fences the ledger."""
     check_ids(ledger_id, entry_id, entry_id_min=NO_ENTRY)
     if fence_key is None:
         return _READ.pack(20, packet_header(Opcode.READ, flags), ledger_id, entry_id)
@@ -256,12 +256,12 @@ def encode_tell_lac(ledger_id: int, last_add_confirmed: int, master_key: bytes) 
 
 
 def encode_auth(message: bytes, version: int = VERSION) -> bytes:
-    """An AUTH frame; a bookie's answer has the same layout."""
+    """An AUTH frame. A bookie's answer has the same layout."""
     return Struct(">iI").pack(4 + len(message), packet_header(Opcode.AUTH, 0, version)) + message
 
 
 def check_ids(ledger_id: int, entry_id: int = 0, *, entry_id_min: int = 0) -> None:
-    """Raise LocalProtocolError unless a request can have these ids, or this LAC."""
+    """Raise LocalProtocolError if a request cannot have these ids. `entry_id` may be a LAC."""
     if ledger_id < 0 or entry_id < entry_id_min:
         raise LocalProtocolError(
             f"ledger {ledger_id}, entry {entry_id}: ids start at 0",
@@ -271,7 +271,7 @@ def check_ids(ledger_id: int, entry_id: int = 0, *, entry_id_min: int = 0) -> No
 
 
 def checked_key(master_key: bytes) -> bytes:
-    """`master_key` if it has 20 bytes."""
+    """Return `master_key`; raise LocalProtocolError if it does not have 20 bytes."""
     if len(master_key) != MASTER_KEY_SIZE_BYTES:
         raise LocalProtocolError(
             f"a master key has {MASTER_KEY_SIZE_BYTES} bytes, got {len(master_key)}"
@@ -280,10 +280,10 @@ def checked_key(master_key: bytes) -> bytes:
 
 
 def decode_request(body: Buffer) -> Request:
-    """One request from the body of a frame.
+    """Decode the request in the body of a frame.
 
-    A request with readable ids that must not be executed is returned as a `RefusedRequest`, which
-    is answered: an unknown operation, a negative id, an inconsistent run, a later version.
+    A request may have readable ids and still be invalid: an unknown operation, a negative id, an
+    inconsistent run or a later version. It is returned as a `RefusedRequest`, to be answered.
     """
     view = memoryview(body)
     if len(view) < _HEADER.size:
@@ -319,7 +319,7 @@ def _refused(
 
 
 def check_size(view: memoryview, size_bytes: int, opcode: Opcode) -> None:
-    """Check the size of a request or answer whose size is fixed."""
+    """Raise WireFormatError if a request or answer does not have the size `size_bytes`."""
     if len(view) != size_bytes:
         raise WireFormatError(
             f"{opcode.name} takes {size_bytes} bytes here, the frame has {len(view)}",
@@ -403,7 +403,7 @@ def _is_run(
     lengths: tuple[int, ...],
     body: memoryview,
 ) -> bool:
-    """Whether ids, lengths, and the first and last entry's header agree."""
+    """Whether the ids and lengths agree with the body and with its first and last header."""
     if min(lengths) < ENTRY_HEADER_SIZE_BYTES or sum(lengths) != len(body):
         return False
     if isinstance(entry_ids, tuple) and (
@@ -411,7 +411,7 @@ def _is_run(
     ):
         return False
     last = _IDS.unpack_from(body, len(body) - lengths[-1])
-    # A last id beyond 64 bits cannot equal an unpacked one.
+    # A last id of more than 64 bits differs from every unpacked id.
     return _IDS.unpack_from(body) == (ledger_id, first_id) and last == (ledger_id, entry_ids[-1])
 
 

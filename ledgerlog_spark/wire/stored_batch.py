@@ -1,7 +1,7 @@
 """Stored entries that were received together, in one piece of memory.
 
-Small entries are read in batches, so the loop over them avoids the interpreter: entries of one
-size, as in most ledgers, are cut by one call of `struct`.
+Small entries are read in batches, and a Python loop over all entries of a batch would be slow. If
+the entries have the same size, as in most ledgers, one call of `struct` cuts the whole batch.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 _LENGTH = Struct(">i")
 
 LENGTH_SIZE_BYTES = _LENGTH.size
-"""Size of the field before each entry."""
+"""Size of the length field before each entry."""
 
 
 class StoredBatch(Sequence[bytes]):
-    """A sequence of stored entries, none verified; each is copied when it is accessed.
+    """A sequence of stored entries, which are not verified. An entry is copied on access.
 
     Layout: { length i32 | stored entry } *
     """
@@ -31,7 +31,7 @@ class StoredBatch(Sequence[bytes]):
     __slots__ = ("_body", "_lengths", "_one_length", "_starts")
 
     def __init__(self, body: memoryview) -> None:
-        """The entries in `body`, whose memory is kept as long as this object."""
+        """The entries in `body`. This object may keep the memory of `body`."""
         self._body: Buffer = body
         self._lengths: Sequence[int]
         self._starts: Sequence[int]
@@ -42,11 +42,11 @@ class StoredBatch(Sequence[bytes]):
             self._lengths = (self._one_length,) * len(self._starts)
         else:
             self._starts, self._lengths = _walk(body)
-            self._body = bytes(body)  # slices of bytes are bytes, those of a view one object more
+            self._body = bytes(body)  # a slice of a view would be one more object
 
     @classmethod
     def of(cls, entries: Iterable[Buffer]) -> StoredBatch:
-        """The same entries in one piece of memory."""
+        """A batch with copies of `entries` in one piece of memory."""
         pieces: list[Buffer] = []
         for entry in entries:
             pieces += (_LENGTH.pack(len(entry)), entry)
@@ -54,11 +54,14 @@ class StoredBatch(Sequence[bytes]):
 
     @property
     def size_bytes_min(self) -> int:
-        """Size of the smallest entry; 0 without entries."""
+        """Size of the smallest entry; 0 if the batch has no entry."""
         return min(self._lengths, default=0)
 
     def cut(self, *sizes: int) -> tuple[tuple[bytes, ...], ...]:
-        """Each entry cut into parts of `sizes` bytes and the rest; one tuple for each part."""
+        """Cut each entry into parts of `sizes` bytes and the rest.
+
+        The result has one tuple for each part, with this part of every entry.
+        """
         if self._one_length is not None:
             sizes = (*sizes, self._one_length - sum(sizes))
             parts = _layout(sizes, len(self._starts)).unpack(self._body)
@@ -100,13 +103,13 @@ class StoredBatch(Sequence[bytes]):
 
 @lru_cache(maxsize=8)
 def _layout(sizes: tuple[int, ...], count: int) -> Struct:
-    """`count` entries in parts of `sizes`, each with its length before it."""
+    """The layout of `count` entries in parts of `sizes`, with a length field before each entry."""
     parts = "".join(f"{size}s" for size in sizes)
     return Struct(f"{LENGTH_SIZE_BYTES}x{parts}" * count)
 
 
 def _one_length(body: memoryview) -> int | None:
-    """The length that all entries have, None when they differ or do not end with the body."""
+    """The length of every entry; None if lengths differ, or the last entry does not end `body`."""
     if len(body) < LENGTH_SIZE_BYTES:
         return None
     (length,) = _LENGTH.unpack_from(body)

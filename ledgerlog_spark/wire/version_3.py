@@ -1,10 +1,10 @@
-"""Apache BookKeeper's protocol version 3, which is not supported: how it is recognised and refused.
+"""Recognises and refuses requests of Apache BookKeeper's protocol version 3 (not supported).
 
-A version 3 frame is a protobuf Request; field 1 is its BKPacketHeader: 1 version, 2 operation,
-3 transaction id. The refusal is a Response with the same header and, as field 2, a status
-(WIRE.md#version-3). Clients report EBADVERSION for the request immediately, except for adds: then
-they replace the bookie and resend the add, as long as there are other bookies. EUA, unauthorized,
-ends an add immediately.
+A version 3 frame is a protobuf Request. Its field 1 is a BKPacketHeader with the fields 1 version,
+2 operation and 3 transaction id. The refusal is a Response with the same header, and with a status
+in field 2 (WIRE.md#version-3). The status is EBADVERSION, which ends a request of a client
+immediately, but not an add: the client would replace the bookie and resend the add while there are
+other bookies. So an add gets the status EUA (unauthorized), which ends it immediately.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.wire.protobuf.binary import encode_bytes, encode_number, fields_of
 
 FIRST_BYTE: Final = 0x0A
-"""First byte of the body of a version 3 frame; in version 2 it is the version, 1 or 2."""
+"""First byte of the body of a version 3 frame. In version 2, this byte is the version, 1 or 2."""
 
 _HEADER: Final = 1
 _STATUS: Final = 2
@@ -31,7 +31,7 @@ _HEADER_OFFSET: Final = 2
 
 
 def refusal_of_version_3(body: memoryview) -> bytes | None:
-    """The frame that answers a version 3 request; None if the body is no such request."""
+    """The frame that refuses a version 3 request; None if `body` is not a version 3 request."""
     if (
         len(body) <= _HEADER_OFFSET
         or body[0] != FIRST_BYTE

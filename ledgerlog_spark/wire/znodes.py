@@ -1,9 +1,9 @@
-r"""Znodes of ledgers: their paths, and the `LAYOUT` node that names the tree (WIRE.md#znodes).
+r"""The paths of ledgers in ZooKeeper, and the `LAYOUT` node (WIRE.md#znodes).
 
-Ledger ids below 2,147,483,647 are written with ten digits as `/AA/BBBB/LCCCC` below the ledgers
-root, all others with nineteen as `/AAA/BBBB/CCCC/DDDD/LEEEE`, as Apache's hierarchical ledger
-manager does. `LAYOUT` has two lines without a newline at the end: `2`, and the factory's class
-name, a colon, its version.
+The paths below the ledgers root are the same as in Apache's hierarchical ledger manager. A ledger
+id below 2,147,483,647 has ten digits, as `/AA/BBBB/LCCCC`. Every other id has nineteen digits, as
+`/AAA/BBBB/CCCC/DDDD/LEEEE`. The `LAYOUT` node has two lines, without a newline at the end. The
+first line is `2`. The second line is the class name of the factory, a colon and its version.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Layout:
     version: int
 
     def encode(self) -> bytes:
-        """The node's data."""
+        """The data of the `LAYOUT` node."""
         return f"2\n{self.factory}:{self.version}".encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Layout:
-        """The layout in a node's data."""
+        """The layout in the data of a `LAYOUT` node."""
         match = _LAYOUT.fullmatch(data.decode("ascii", "replace"))
         if match is None:
             raise WireFormatError(f"not a ledger layout: {data[:80]!r}")
@@ -42,11 +42,11 @@ class Layout:
 
 
 HIERARCHICAL: Final = Layout("org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory", 1)
-"""The tree of the paths here; what ledgerlog writes, and Apache's default."""
+"""The layout with the paths of this module. ledgerlog writes it, and it is Apache's default."""
 
 
 def ledger_path(ledger_id: int, *, is_long: bool = False) -> str:
-    """The path below the ledgers root, starting with a slash; `is_long` for nineteen digits."""
+    """The path below the ledgers root, from a slash on. `is_long` always gives nineteen digits."""
     if not 0 <= ledger_id <= LEDGER_ID_MAX:
         raise WireFormatError(f"ledger id {ledger_id} is not in 0 to {LEDGER_ID_MAX}")
     if ledger_id < LONG_FROM_LEDGER_ID and not is_long:
@@ -57,7 +57,7 @@ def ledger_path(ledger_id: int, *, is_long: bool = False) -> str:
 
 
 def ledger_id_of(path: str, *, is_long: bool = False) -> int:
-    """The ledger id whose path below the root is `path`; with `is_long` its long path too."""
+    """The id of the ledger with this path. `is_long` allows nineteen digits for every id."""
     match = _SHORT.fullmatch(path) or _LONG.fullmatch(path)
     if match is not None:
         ledger_id = int("".join(match.groups()))

@@ -1,6 +1,7 @@
-r"""Formats 1 and 2 of the ledger metadata record, as the binary message of format 3. Read only.
+r"""Converts formats 1 and 2 of the ledger metadata record to the binary message of format 3.
 
-Format 1 is from before there were digests in the record. Its ack quorum is the write quorum.
+These formats are never written. A record in format 1 has no digest type, and its ack quorum is the
+write quorum.
 
     write quorum \n ensemble size \n length \n
     { first entry id \t bookie id \t bookie id ... \n } *
@@ -46,7 +47,7 @@ _MEMBERS: Final[Mapping[str, type[IntEnum]]] = {"state": LedgerState, "digestTyp
 
 
 def message_of_text(body: bytes) -> bytes:
-    """The message of a record in format 2: the same message as protobuf text."""
+    """The binary message of a record in format 2, which is the same message as protobuf text."""
     message = parse(body)
     names = [name for name, _ in message.values]
     if len(set(names)) < len(names):
@@ -83,7 +84,7 @@ def _encoded_number(number: int, value: int) -> bytes:
 
 
 def message_of_lines(body: bytes) -> bytes:
-    """The message of a record in format 1."""
+    """The binary message of a record in format 1."""
     try:
         lines = body.decode().removesuffix("\n").split("\n")
     except UnicodeDecodeError as cause:

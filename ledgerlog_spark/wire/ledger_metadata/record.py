@@ -7,8 +7,9 @@ r"""A ledger's metadata record, as BookKeeper keeps it in ZooKeeper (WIRE.md#met
     7 digest type  8 password  9 ack quorum  10 creation time in ms
     11 custom (repeated): 1 key | 2 value  12 token
 
-Format 3 is written; 2 (the same message as text) and 1 (lines) are read too. A field of the
-message that is unknown to this version is kept and written back; anything else unknown is refused.
+Records are written in format 3. Format 2 (the same message as text) and format 1 (lines) are read
+too. An unknown field of the message is kept and written back. Anything else that is unknown is
+refused.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ E = TypeVar("E", bound=IntEnum)
 
 @dataclass(slots=True)
 class _LedgerFields:
-    """The fields of a record before they are checked; None for those that it does not have."""
+    """The fields of a record before they are checked. A missing field is None."""
 
     write_quorum: int | None = None
     ensemble_size: int | None = None
@@ -58,14 +59,14 @@ class _LedgerFields:
     fragments: list[Fragment] = field(default_factory=list)
     digest_type: int | None = None
     password: bytes | None = None
-    ack_quorum: int | None = None  # the write quorum if the record has none
+    ack_quorum: int | None = None  # if missing, the write quorum is used
     created_ms: int | None = None
     custom: dict[str, bytes] = field(default_factory=dict)
     token: int | None = None
     unknown_fields: bytes = b""  # tags and values, as in a message of format 3
 
     def checked(self, format_version: int) -> LedgerMetadata:
-        """The metadata that the fields describe."""
+        """Check the fields, and return the metadata that they describe."""
         if self.write_quorum is None or self.ensemble_size is None:
             raise WireFormatError("it names no ensemble size or no write quorum")
         ack_quorum = self.write_quorum if self.ack_quorum is None else self.ack_quorum
@@ -104,7 +105,8 @@ class _LedgerFields:
                 )
 
     def _end(self, state: LedgerState) -> tuple[int, int]:
-        # Only a closed ledger has an end; Apache writes 0 and -1 otherwise, and reads neither.
+        # Only a closed ledger has an end. For other ledgers, Apache writes 0 and -1, and does not
+        # read these values.
         if state is not LedgerState.CLOSED:
             return NO_ENTRY, 0
         last_entry_id, length = self.last_entry_id, self.length
@@ -123,7 +125,7 @@ def _member_of(kind: type[E], what: str, number: int | None) -> E:
 
 
 def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
-    """The record in format 3, whatever format it was read in."""
+    """The record of `metadata` in format 3, even if it was read in another format."""
     _check(metadata)
     message = b"".join(
         [
@@ -145,7 +147,7 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
 
 
 def decode_ledger_metadata(record: bytes) -> LedgerMetadata:
-    """The metadata in a ledger's node."""
+    """The metadata in `record`, the data of a ledger's node."""
     try:
         version, body = _split_header(record)
         return _decode_message(_MESSAGES[version](body)).checked(version)

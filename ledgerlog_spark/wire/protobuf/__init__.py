@@ -1,4 +1,4 @@
-"""Protocol Buffers as far as BookKeeper's records need them.
+"""The parts of Protocol Buffers that BookKeeper's records need.
 
 - `binary`: the binary encoding. `text`: the text format.
 """

@@ -1,4 +1,4 @@
-"""The binary encoding of Protocol Buffers, as far as BookKeeper's records need it.
+"""The parts of the binary encoding of Protocol Buffers that BookKeeper's records need.
 
 Each field is returned with its raw bytes, so that a record's codec can keep unknown fields.
 """
@@ -19,7 +19,7 @@ _FIELD_NUMBER_MAX = (1 << 29) - 1
 
 
 class WireType(IntEnum):
-    """How a field's value is delimited; groups (3, 4) are refused."""
+    """How the end of a field's value is found. Groups (types 3 and 4) are refused."""
 
     VARINT = 0
     FIXED64 = 1
@@ -28,7 +28,7 @@ class WireType(IntEnum):
 
 
 class Field(NamedTuple):
-    """One field as found."""
+    """One field of a message."""
 
     number: int
     wire_type: WireType
@@ -59,7 +59,7 @@ class Field(NamedTuple):
 
 
 def encode_varint(value: int) -> bytes:
-    """`value` in base 128, low bits first; a negative one as its 64-bit two's complement."""
+    """`value` in base 128, low bits first. A negative value becomes a 64-bit two's complement."""
     assert _I64_MIN <= value < _U64
     value %= _U64
     encoded = bytearray()
@@ -71,17 +71,17 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_number(number: int, value: int) -> bytes:
-    """A varint field."""
+    """A varint field with the field number `number`."""
     return encode_varint(number << 3 | WireType.VARINT) + encode_varint(value)
 
 
 def encode_bytes(number: int, value: bytes) -> bytes:
-    """A length-delimited field: string, bytes or message."""
+    """A length-delimited field (string, bytes or message) with the field number `number`."""
     return encode_varint(number << 3 | WireType.BYTES) + encode_varint(len(value)) + value
 
 
 def decode_varint(data: bytes, offset: int) -> tuple[int, int]:
-    """The number at `offset`, below 2**64, and the offset after it."""
+    """The number at `offset` (below 2**64), and the offset after this number."""
     value = 0
     for place in range(_VARINT_SIZE_BYTES_MAX):
         if offset + place >= len(data):

@@ -1,4 +1,4 @@
-"""The text format of Protocol Buffers, as far as BookKeeper's records need it.
+"""The parts of the text format of Protocol Buffers that BookKeeper's records need.
 
 Fields have the form `name: value` or `name { ... }`; values are numbers, names and quoted strings
 with C escapes. Comments start with `#`. Lists, extensions and `<...>` messages are refused.
@@ -32,19 +32,19 @@ _PRINTABLE = range(0x20, 0x7F)
 _INTEGER_DIGITS_MAX = 20
 
 Value = int | str | bytes
-"""A number, a bare name (an enum's), or the bytes of a quoted string."""
+"""A number, a name without quotes (a member of an enum), or the bytes of a quoted string."""
 
 
 @dataclass(slots=True)
 class TextMessage:
-    """A parsed message: fields in their order, names repeated as they were."""
+    """A parsed message. The fields keep their order, and a name may occur several times."""
 
     values: list[tuple[str, Value]] = field(default_factory=list)
     messages: list[tuple[str, TextMessage]] = field(default_factory=list)
 
 
 def quoted(value: bytes) -> str:
-    """`value` as a quoted string; bytes outside printable ASCII as octal escapes."""
+    """`value` as a quoted string. Bytes that are not printable ASCII become escapes."""
     characters = (
         _SHORT_ESCAPES.get(byte) or (chr(byte) if byte in _PRINTABLE else f"\\{byte:03o}")
         for byte in value
@@ -53,7 +53,7 @@ def quoted(value: bytes) -> str:
 
 
 def unescaped(literal: str) -> bytes:
-    """The bytes of a quoted string, quotes included in `literal`."""
+    """The bytes of the quoted string `literal`, which includes its quotes."""
 
     def replaced(match: re.Match[bytes]) -> bytes:
         octal, hexadecimal, simple = match.groups()
