@@ -1,9 +1,9 @@
-"""Converts a RecordBatch to exactly the schema that the other side requires.
+"""Converts a RecordBatch to exactly the schema that the reader of the batch requires.
 
-Spark 4.3 compares the first batch's schema with its own, nullability flags at every level
-included, and fails on any difference. Here columns are matched by name, put in order, and cast
-where no value can change. Columns that an older batch lacks are filled with nulls. Names that
-differ only in case are the same name where Spark compares them so, and an error elsewhere.
+Spark 4.3 compares the first batch's schema with its own schema, including nullability at every
+level, and fails on any difference. So columns are matched by name, put in order, and cast if no
+value can change. Columns that an older batch lacks are filled with nulls. Names that differ only in
+case are the same name where Spark compares them so. Elsewhere, such names are an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Conformer:
     """Converts batches to `target`. The conversion is planned once for each incoming schema.
 
-    Names in another case are errors unless `ignores_case`.
+    If `ignores_case` is False, names in another case are errors.
     """
 
     def __init__(self, target: pa.Schema, *, ignores_case: bool = False) -> None:
@@ -36,7 +36,7 @@ class Conformer:
         self._steps: list[tuple[int, Convert] | None] | None = None
 
     def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the same rows with the target's columns, if possible in the same buffers."""
+        """Return the same rows with the target's columns, if possible in the same buffers."""
         if self._source is None or not batch.schema.equals(self._source):
             self._steps = self._decide(batch.schema)
             self._source = batch.schema
@@ -64,7 +64,7 @@ class Conformer:
         return column
 
     def _decide(self, schema: pa.Schema) -> list[tuple[int, Convert] | None] | None:
-        """One step for each target column; None when the schemas are equal already."""
+        """Return one step for each target column, or None if the schemas are already equal."""
         if schema.equals(self.target):
             return None
         steps: list[tuple[int, Convert] | None] = []
@@ -106,13 +106,13 @@ _FAMILIES = (
     (types.is_time64, (types.is_time,)),
     (types.is_duration, (types.is_duration,)),
 )  # fmt: skip
-"""Types that are cast to, and the types that are cast to them."""
+"""Pairs of a test for the wanted type, and tests for the types that can be cast to it."""
 
 
 def conversion(
     got: pa.DataType, wanted: pa.DataType, column: str, ignores_case: bool = False
 ) -> Convert:
-    """How arrays of type `got` are converted to `wanted` without changing a value."""
+    """Return a function that converts arrays of type `got` to `wanted` and changes no value."""
     if got == wanted:
         return lambda array: array
     if types.is_dictionary(got):
@@ -141,7 +141,7 @@ def conversion(
 
 
 def _casts_safely(got: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast either keeps every value or fails loudly, and means the same thing."""
+    """Whether a cast keeps the meaning, and each value is either kept or raises an error."""
     if types.is_null(got):
         return True
     if types.is_integer(got):
@@ -167,7 +167,7 @@ def _decoded(array: pa.DictionaryArray, *, then: Convert) -> pa.Array:
 
 
 def _checked(convert: Convert, field: pa.Field, column: str) -> Convert:
-    """The conversion; raises on nulls in a field that is not nullable."""
+    """The conversion. It raises an error on nulls if the field is not nullable."""
     return convert if field.nullable else partial(_without_nulls, convert, column=column)
 
 
@@ -199,7 +199,7 @@ def _struct_conversion(
 def _struct_array(
     array: pa.StructArray, *, wanted: pa.DataType, children: list[tuple[int, Convert] | None]
 ) -> pa.StructArray:
-    # `field` keeps the children's own validity, and cuts them to the array's slice.
+    # `field` keeps each child's own nulls, and cuts the child to the array's slice.
     arrays = [
         pa.nulls(len(array), wanted.field(at).type)
         if child is None
@@ -209,7 +209,7 @@ def _struct_array(
     # If the struct type has no fields, only the mask shows the number of structs.
     mask = array.is_null() if array.null_count or not arrays else None
     for field, child in zip(wanted, arrays, strict=True):
-        # Below a null struct a field has no value, whatever its flag is.
+        # In a null struct, a field has no value, even if the field is not nullable.
         if not field.nullable and child.null_count:
             below = child if mask is None else child.filter(array.is_valid())
             if below.null_count:
@@ -220,7 +220,7 @@ def _struct_array(
 def _list_array(array: pa.Array, *, wanted: pa.DataType, convert: Convert) -> pa.ListArray:
     if not types.is_list(array.type):
         array = array.cast(pa.list_(array.type.value_field))
-    # `flatten` drops the values under null lists and those outside of the slice.
+    # `flatten` drops values that are in null lists or outside of the slice.
     lengths = array.value_lengths()
     mask = array.is_null() if array.null_count else None
     offsets = _offsets(lengths)
@@ -230,8 +230,8 @@ def _list_array(array: pa.Array, *, wanted: pa.DataType, convert: Convert) -> pa
 def _map_array(
     array: pa.MapArray, *, wanted: pa.DataType, key: Convert, value: Convert
 ) -> pa.MapArray:
-    # This cannot use a list of structs: Arrow cannot build null structs whose fields are not
-    # nullable.
+    # The map cannot be built as a list of structs: Arrow cannot build null structs with fields
+    # that are not nullable.
     ends = array.offsets
     lengths = pc.subtract(ends.slice(1), ends.slice(0, len(array)))
     mask = array.is_null() if array.null_count else None

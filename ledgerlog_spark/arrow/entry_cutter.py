@@ -26,7 +26,7 @@ _OVERSHOOT = 1.25
 
 
 class CutEntry(NamedTuple):
-    """One entry: its rows, at least one, and the same rows encoded."""
+    """One entry: a batch with at least one row, and the same rows encoded."""
 
     batch: pa.RecordBatch
     payload: bytes
@@ -35,8 +35,8 @@ class CutEntry(NamedTuple):
 class EntryCutter:
     """Joins and cuts batches of one schema.
 
-    An entry has at most 65,536 rows and about `target_entry_bytes` encoded. The number of rows is
-    estimated from the entries before.
+    An entry has at most 65,536 rows, and about `target_entry_bytes` when it is encoded. The number
+    of rows is estimated from the entries before.
     """
 
     def __init__(
@@ -46,17 +46,20 @@ class EntryCutter:
         target_entry_bytes: int = TARGET_ENTRY_BYTES_DEFAULT,
         size_bytes_max: int = ENTRY_SIZE_BYTES_MAX,
     ) -> None:
-        """Calls `encode` in the order of the entries; payloads have at most `size_bytes_max`."""
+        """Make a cutter. `encode` is called in the order of the entries.
+
+        An entry's payload has at most `size_bytes_max`.
+        """
         self._encode_batch = encode
         self._target_bytes = target_entry_bytes
         self._size_bytes_max = size_bytes_max
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
         self._pending_bytes = 0
-        self._encoded_ratio = 1.0  # a first guess
+        self._encoded_ratio = 1.0  # an estimate until the first entry is encoded
 
     def add(self, batch: pa.RecordBatch) -> Iterator[CutEntry]:
-        """Adds a batch of the schema; returns the entries that are now full."""
+        """Add a batch, and yield the entries that are now full."""
         if batch.num_rows:
             self._pending.append(batch)
             self._pending_rows += batch.num_rows
@@ -65,12 +68,12 @@ class EntryCutter:
             yield from self._cut()
 
     def finish(self) -> Iterator[CutEntry]:
-        """Returns the remaining entries; errors as of `add`."""
+        """Yield the remaining entries. Raises the errors of `add`."""
         while self._pending_rows:
             yield from self._cut()
 
     def release(self) -> list[pa.RecordBatch]:
-        """Removes and returns the rows that were added and not encoded yet."""
+        """Remove and return the rows that were added and are not encoded yet."""
         released, self._pending = self._pending, []
         self._pending_rows = self._pending_bytes = 0
         return released
@@ -89,7 +92,7 @@ class EntryCutter:
         yield from self._encode(self._take(rows))
 
     def _take(self, rows: int) -> pa.RecordBatch:
-        """The first `rows` pending rows as one batch."""
+        """Remove the first `rows` pending rows, and return them as one batch."""
         taken: list[pa.RecordBatch] = []
         missing = rows
         while missing:
@@ -127,14 +130,14 @@ class EntryCutter:
 
 
 class EncodedEntry(NamedTuple):
-    """One entry, ready to append: its payload and number of rows, which is 0 in the index entry."""
+    """One entry, ready to append. In the index entry, `rows` is 0."""
 
     payload: bytes
     rows: int
 
 
 class EntrySplitter:
-    """Encodes the batches of one task as the entries of one range, cut by an `EntryCutter`."""
+    """Encodes the batches of one task as the entries of one range. An `EntryCutter` cuts them."""
 
     def __init__(
         self,
@@ -153,25 +156,25 @@ class EntrySplitter:
 
     @property
     def statistics(self) -> bytes:
-        """Statistics of all rows so far, encoded for the log's list: at most 1 KiB."""
+        """Statistics of all rows up to now, encoded for the log's list, in at most 1 KiB."""
         return encode_statistics(self._statistics.columns, size_bytes_max=STATISTICS_SIZE_BYTES_MAX)
 
     def add(self, batch: pa.RecordBatch) -> Iterator[EncodedEntry]:
-        """Adds a batch of the schema; returns the entries that are now full."""
+        """Add a batch, and return the entries that are now full."""
         return map(self._indexed, self._cutter.add(batch))
 
     def finish(self) -> Iterator[EncodedEntry]:
-        """Returns the remaining entries, then the index entry; nothing for a range without rows."""
+        """Yield the remaining entries and then the index entry. A range without rows has none."""
         yield from map(self._indexed, self._cutter.finish())
         if self.rows:
             yield EncodedEntry(self._encoder.encode_index(self._index), 0)
 
     def release(self) -> list[pa.RecordBatch]:
-        """Removes and returns the rows that were added and not encoded yet."""
+        """Remove and return the rows that were added and are not encoded yet."""
         return self._cutter.release()
 
     def _indexed(self, cut: CutEntry) -> EncodedEntry:
-        """Adds the entry to the counts and the index."""
+        """Add the entry to the number of rows, the statistics and the index."""
         batch, payload = cut
         columns = batch_statistics(batch)
         self._statistics.add(batch.num_rows, columns)

@@ -1,7 +1,7 @@
 """Decodes entries of leader logs into record batches (LOGS.md#G10).
 
-Records become one column of bytes that points into the entry's own memory. Only the lengths are
-converted, by Arrow, to offsets.
+The records of an entry become one column of bytes that uses the entry's own memory. Arrow converts
+the lengths of the records to offsets.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from ledgerlog_spark.protocol.leader.entry import (
 
 VALUE_COLUMN = "value"
 RECORDS_SCHEMA = pa.schema([(VALUE_COLUMN, pa.binary())])
-"""The schema of records."""
+"""The schema in which records are read."""
 
 _LENGTH_SIZE_BYTES = 4
 _FEW = 64
-"""Up to this many numbers, a sum in Python is faster than a call of Arrow."""
+"""For this number of values or fewer, a sum in Python is faster than a call of Arrow."""
 
 JOINED_SIZE_BYTES_MAX = 64 << 10
-"""Bodies up to this size are copied into one batch with their neighbours. A separate batch costs
-50 us, and a leader that appends single records writes that many entries."""
+"""Bodies up to this size are copied into one batch with other small bodies. A separate batch costs
+50 us, and a leader that appends single records writes an entry for each record."""
 
 BATCH_SIZE_BYTES_MAX = 1 << 20
 
 
 class EntryRows(NamedTuple):
-    """An entry's part of a batch: one or more rows, and the time when its leader accepted them."""
+    """The part of a batch from one entry: its rows, and when the leader accepted them."""
 
     rows: int
     append_time_ms: int
@@ -49,7 +49,7 @@ class EntryRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaderBatch:
-    """Consecutive entries of a leader log, decoded; offsets follow the first without gap."""
+    """The rows of consecutive entries of a leader log. Their offsets have no gap."""
 
     batch: pa.RecordBatch
     first_offset: int
@@ -59,10 +59,10 @@ class LeaderBatch:
 def decode_record_bodies(
     bodies: Iterable[tuple[LeaderEntryHeader, memoryview]],
 ) -> Iterator[LeaderBatch]:
-    """Decode entries of a log of records into batches of RECORDS_SCHEMA; small ones share a batch.
+    """Decode entries of a log of records into batches of RECORDS_SCHEMA. Small entries share one.
 
-    Bodies are without compression. When `bodies` raises DataLossError, the records before the lost
-    entry are returned first.
+    The bodies are not compressed. If `bodies` raises a DataLossError, the records before the lost
+    entry are yielded first.
     """
     joined = _Joined()
     try:
@@ -86,7 +86,7 @@ def decode_record_bodies(
 
 
 class _Joined:
-    """Small entries that become one batch."""
+    """Joins small entries into one batch."""
 
     def __init__(self) -> None:
         self.entries: list[EntryRows] = []
@@ -126,7 +126,7 @@ def decode_row_entries(
     *,
     columns: Sequence[str] | None = None,
 ) -> Iterator[LeaderBatch]:
-    """Entries of a leader log of rows; `columns` are as of `decode_entries`."""
+    """Decode entries of a leader log of rows. For `columns`, see `decode_entries`."""
     headers: deque[LeaderEntryHeader] = deque()
 
     def bodies() -> Iterator[memoryview]:
@@ -164,7 +164,7 @@ def _lengths(body: memoryview, count: int) -> array[int]:
 
 
 def _values(body: memoryview, count: int) -> pa.Array:
-    """The records of a body. The sums of their lengths are the offsets of an Arrow array."""
+    """The records of a body. The sums of the lengths are the offsets of an Arrow array."""
     lengths = array("i", [0])
     lengths.extend(_lengths(body, count))
     data = pa.py_buffer(body[count * _LENGTH_SIZE_BYTES :])
@@ -181,7 +181,7 @@ def _add_up(lengths: array[int], size_bytes: int) -> bool:
 
 
 def _binary(lengths: array[int], data: pa.Buffer) -> pa.Array:
-    """Values of these lengths, which add up to the data. The first length is a leading zero."""
+    """An array of values with these lengths, after a leading 0. Their sum is the size of `data`."""
     each = pa.Array.from_buffers(pa.int32(), len(lengths), [None, pa.py_buffer(lengths)])
     offsets = pc.cumulative_sum_checked(each)
     return pa.Array.from_buffers(pa.binary(), len(lengths) - 1, [None, offsets.buffers()[1], data])

@@ -1,8 +1,8 @@
 """Converts rows to entries of a leader log (LOGS.md#G10, LOGS.md#H7).
 
-A leader log of rows has one schema: Spark can read it, it is nullable at every level, and it has
-no dictionaries. Appended rows are converted to it and cut into pieces. A large piece is the body
-of its own entry. Small pieces share a body with their neighbours when they are sent.
+A leader log of rows has one schema. Spark can read this schema, which is nullable at every level
+and has no dictionaries. Appended rows are converted to the schema and cut into pieces. A large
+piece is the body of its own entry. Small pieces share a body when they are sent.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError, Schem
 from ledgerlog_spark.protocol.leader.entry import HEADER_SIZE_BYTES
 
 BODY_SIZE_BYTES_MAX = ENTRY_SIZE_BYTES_MAX - HEADER_SIZE_BYTES
-"""Largest body: the part of an entry after the header."""
+"""Largest size of a body, which is the part of an entry after the header."""
 
 PIECE_SIZE_BYTES_MAX = TARGET_ENTRY_BYTES_DEFAULT
-"""Size of a piece with an entry of its own; smaller pieces share one up to this size."""
+"""Size of a piece with an entry of its own. Smaller pieces share an entry up to this size."""
 
 SHARED_SIZE_BYTES_MAX = 64 << 10
-"""Pieces up to this size before compression share the body of an entry."""
+"""Pieces up to this size before compression share the body of an entry with other pieces."""
 
 PLAIN_SIZE_BYTES_MAX = 4 << 10
-"""Bodies up to this size are not compressed: the time would cost more than the saved bytes."""
+"""Bodies up to this size are not compressed: compression would cost more time than it saves."""
 
 _ROW_SIZE_BYTES_MIN = PIECE_SIZE_BYTES_MAX // ENTRY_ROWS_MAX
-"""Minimum size that is counted for a row, so that an entry does not exceed the limit of rows."""
+"""Minimum size that counts for a row, so that an entry does not exceed the limit of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowPiece:
-    """Consecutive rows of one append: a batch that may share a body with others, or a body."""
+    """Consecutive rows of one append: a batch that can share a body, or a body of their own."""
 
     rows: int
     append_rows: int  # of the whole append
@@ -55,12 +55,12 @@ class RowPiece:
     body: bytes | None = None
 
     def __len__(self) -> int:
-        """Its size in bytes."""
+        """The size of the piece in bytes."""
         return self.size_bytes
 
 
 def leader_schema(schema: object) -> bytes:
-    """The schema record of a leader log of such rows, with the metadata of Spark's fields."""
+    """The stored schema of a leader log for such rows, with the metadata of Spark's fields."""
     if not isinstance(schema, pa.Schema):
         raise ConfigurationError(
             f"the schema of a log must be a pyarrow.Schema, not {type(schema).__name__}: make "
@@ -70,7 +70,7 @@ def leader_schema(schema: object) -> bytes:
 
 
 class RowSplitter(threading.local):
-    """Cuts rows of a log into pieces and joins pieces to bodies; each thread has its own state."""
+    """Cuts rows of a log into pieces, and joins pieces to bodies. Each thread has its own state."""
 
     def __init__(self, log: str, schema: bytes) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class RowSplitter(threading.local):
         self._cutter = EntryCutter(self._packed.encode_rows, size_bytes_max=BODY_SIZE_BYTES_MAX)
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise SchemaMismatchError unless the schema's columns are the log's, or some of them."""
+        """Raise SchemaMismatchError if a column of `schema` does not fit the log's columns."""
         if self._checked is not None and schema.equals(self._checked):
             return
         merged = merge(
@@ -99,7 +99,7 @@ class RowSplitter(threading.local):
         self._checked = schema
 
     def split(self, rows: object) -> list[RowPiece]:
-        """The pieces of an append, in order; none for no rows."""
+        """The pieces of an append, in order. An append without rows has no piece."""
         if not isinstance(rows, pa.Table | pa.RecordBatch):
             raise LocalProtocolError(
                 f"rows must be a pyarrow.Table or a pyarrow.RecordBatch, not {type(rows).__name__}:"
@@ -112,7 +112,7 @@ class RowSplitter(threading.local):
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
         chunks = table.to_batches(max_chunksize=ENTRY_ROWS_MAX)
         batches = [self._conformer.conform(batch) for batch in chunks]
-        # `nbytes` costs seven times as much, which slows small appends.
+        # `nbytes` takes seven times as long, which would slow small appends.
         size_bytes = sum(map(pa.ipc.get_record_batch_size, batches))
         counted_bytes = max(size_bytes, rows.num_rows * _ROW_SIZE_BYTES_MIN)
         if counted_bytes > SHARED_SIZE_BYTES_MAX:
@@ -121,7 +121,7 @@ class RowSplitter(threading.local):
         return [RowPiece(rows.num_rows, rows.num_rows, counted_bytes, batch)]
 
     def join(self, pieces: Sequence[RowPiece]) -> bytes:
-        """Returns the body of an entry: either one piece with a body, or pieces without one."""
+        """Return the body of an entry: a piece's own body, or the joined batches of `pieces`."""
         alone = pieces[0].body
         if alone is not None:
             assert len(pieces) == 1

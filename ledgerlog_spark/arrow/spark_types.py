@@ -1,10 +1,10 @@
-"""Spark's schema JSON to Arrow schemas and to schema records of logs, and back, without pyspark.
+"""Converts Spark's schema JSON to Arrow schemas and to stored schemas, and back, without pyspark.
 
-The Arrow types are those that Spark 4.3 requires of a Python source. A test compares the whole
-type table with `pyspark.sql.pandas.types.to_arrow_schema`.
+Spark 4.3 requires exactly these Arrow types of a Python source. A test compares the whole table of
+types with `pyspark.sql.pandas.types.to_arrow_schema`.
 
-Spark by default compares names without regard to case. A log never has two columns, or two fields
-of one struct, whose names differ only in case: a name in any case identifies one of them.
+By default, Spark ignores the case of names. In a log, two columns, or two fields of one struct,
+never have names that differ only in case. So a name in any case identifies one column or field.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ledgerlog_spark.arrow.stream_codec import decode_schema, encode_schema
 from ledgerlog_spark.errors import SchemaMismatchError
 
 SparkType = str | dict[str, Any]
-"""A data type as Spark's JSON has it: a name, or an object with `type` array, map, struct, udt."""
+"""A data type in Spark's JSON: a name, or an object with the `type` array, map, struct or udt."""
 
 _SIMPLE: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -59,11 +59,11 @@ _DAY_TIME = re.compile(r"interval (?:day|hour|minute|second)(?: to (?:hour|minut
 _TIME = re.compile(r"time\(\d\)")
 _SPARK_SCHEMA = b"ledgerlog.spark_schema"
 _FIELD_METADATA = b"SPARK::metadata::json"
-"""Key of a field's metadata in Spark's Arrow schemas."""
+"""Key in a field's metadata under which Spark's Arrow schemas have Spark's own metadata."""
 
 
 def struct_of(schema_json: str) -> dict[str, Any]:
-    """The parsed struct of a Spark schema's JSON."""
+    """Parse a Spark schema's JSON to its struct."""
     try:
         parsed = json.loads(schema_json)
     except ValueError as error:
@@ -74,21 +74,21 @@ def struct_of(schema_json: str) -> dict[str, Any]:
 
 
 def type_text(data_type: SparkType) -> str:
-    """A data type as text, in the form that Spark writes."""
+    """The JSON text of a data type, in the form that Spark writes."""
     return json.dumps(data_type, separators=(",", ":"))
 
 
 def arrow_schema_of(schema_json: str) -> pa.Schema:
-    """The Arrow schema that Spark uses for a Spark schema, given as JSON."""
+    """The Arrow schema that Spark uses for a Spark schema in JSON."""
     fields = struct_of(schema_json)["fields"]
     return pa.schema([_field_of(field, field["name"]) for field in fields])
 
 
 def stored_schema(schema_json: str) -> bytes:
-    """The schema record of a Spark schema, an Arrow schema message (LOGS.md#G6).
+    """Encode a Spark schema as an Arrow schema message, the form in a log (LOGS.md#G6).
 
-    Arrow has no form for the metadata of fields (collations, comments) and the fields of an
-    interval. They are stored in metadata of the schema, as Spark's JSON.
+    Arrow has no form for the metadata of fields (collations, comments) and for the fields of an
+    interval. A schema with these parts is also stored as Spark's JSON, in the schema's metadata.
     """
     schema = arrow_schema_of(schema_json)
     if json.loads(schema_json_of(schema)) != json.loads(schema_json):
@@ -97,7 +97,7 @@ def stored_schema(schema_json: str) -> bytes:
 
 
 def spark_schema(stored: bytes) -> str:
-    """The Spark schema, as JSON, of a schema record."""
+    """The Spark schema, as JSON, of a stored schema."""
     schema = decode_schema(stored)
     stored_json = (schema.metadata or {}).get(_SPARK_SCHEMA)
     if stored_json is not None:
@@ -106,7 +106,7 @@ def spark_schema(stored: bytes) -> str:
 
 
 def arrow_type_of(data_type: SparkType, column: str) -> pa.DataType:
-    """The Arrow type of one Spark type; `column` is the path named in errors."""
+    """The Arrow type of a Spark type. `column` is the path that errors contain."""
     if isinstance(data_type, dict):
         return _nested_type_of(data_type, column)
     if (simple := _SIMPLE.get(data_type)) is not None:
@@ -129,7 +129,7 @@ def _nested_type_of(data_type: dict[str, Any], column: str) -> pa.DataType:
         return pa.list_(_field("element", element, nullable=data_type["containsNull"]))
     if kind == "map":
         key = arrow_type_of(data_type["keyType"], f"{column}.key")
-        if pa.types.is_null(key):  # `map()`; in Arrow a key of type null cannot be non-nullable
+        if pa.types.is_null(key):  # the type of `map()`; Arrow's keys are never null
             raise _unsupported(f"{column}.key", "void")
         value = arrow_type_of(data_type["valueType"], f"{column}.value")
         return pa.map_(
@@ -146,7 +146,8 @@ def _field_of(field: dict[str, Any], column: str) -> pa.Field:
 
 
 def _field(name: str, arrow_type: pa.DataType, *, nullable: bool) -> pa.Field:
-    # Spark's `array()` is an array of void without nulls; Arrow wants voids to be nullable.
+    # Spark's `array()` has elements of type void that are not nullable. Arrow requires that void
+    # is nullable.
     return pa.field(name, arrow_type, nullable or pa.types.is_null(arrow_type))
 
 
@@ -161,13 +162,13 @@ def _unsupported(column: str, got: str) -> SchemaMismatchError:
 
 
 def schema_json_of(schema: pa.Schema) -> str:
-    """The JSON of the Spark schema of an Arrow schema."""
+    """The JSON of the Spark schema for an Arrow schema."""
     fields = [_spark_field_of(field, field.name) for field in schema]
     return type_text({"type": "struct", "fields": fields})
 
 
 def spark_type_of(arrow_type: pa.DataType, column: str) -> SparkType:
-    """The Spark type, in its JSON form, of one Arrow type."""
+    """The Spark type, in its JSON form, for an Arrow type."""
     if (name := _NAMES.get(arrow_type)) is not None:
         return name
     if types.is_decimal128(arrow_type):
@@ -220,7 +221,7 @@ def _spark_field_of(field: pa.Field, column: str) -> dict[str, Any]:
 
 
 def _metadata_of(field: pa.Field, column: str) -> Any:
-    """Metadata of a field, such as a comment, from a schema of `toArrow`: without collations."""
+    """Metadata of a field in a schema of `toArrow`, such as a comment. It has no collations."""
     stored_json = (field.metadata or {}).get(_FIELD_METADATA)
     try:
         metadata = {} if stored_json is None else json.loads(stored_json)
@@ -238,7 +239,7 @@ def _metadata_of(field: pa.Field, column: str) -> Any:
 
 
 def place_of(name: str, names: Sequence[str]) -> int | None:
-    """The index of the same name, or of the first name that differs only in case, or None."""
+    """The index of the same name, else of the first name that differs only in case, else None."""
     if name in names:
         return names.index(name)
     lower = name.lower()
@@ -246,7 +247,7 @@ def place_of(name: str, names: Sequence[str]) -> int | None:
 
 
 def first_double(names: Iterable[str]) -> tuple[str, str] | None:
-    """The first two names that Spark treats as equal; None when all differ."""
+    """The first two names that Spark treats as equal; None if all names differ."""
     seen: dict[str, str] = {}
     for name in names:
         if name.lower() in seen:

@@ -1,8 +1,9 @@
 """Bounds of a batch's columns, and their union over entries.
 
-Bounds hold under Spark's order: NaN is above every number, -0.0 equals 0.0, text compares by its
-bytes. Dates, times, timestamps and durations count in the column's unit, decimals in units of the
-column's scale. A bound of text that is not valid UTF-8 is omitted.
+Bounds use Spark's order of values: NaN is above every number, -0.0 equals 0.0, and text is compared
+by its bytes. A bound of a date, time, timestamp or duration is a number in the column's unit. A
+bound of a decimal is a number in units of the column's scale. A bound of text that is not valid
+UTF-8 is omitted.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ledgerlog_spark.protocol.log.state.statistics import COLUMNS_MAX, Bound, Co
 
 
 def batch_statistics(batch: pa.RecordBatch) -> tuple[ColumnStatistics, ...]:
-    """Null counts of the first 32 columns, and bounds of those whose type has an order."""
+    """Null counts of the first 32 columns, and bounds of the columns with an ordered type."""
     found = []
     for place, column in enumerate(batch.columns[:COLUMNS_MAX]):
         nulls = column.null_count
@@ -37,7 +38,7 @@ class RangeStatistics:
         self._columns: tuple[ColumnStatistics, ...] = ()
 
     def add(self, rows: int, columns: Sequence[ColumnStatistics]) -> None:
-        """Add an entry of `rows` rows (at least 1); all entries have the same columns."""
+        """Add an entry of `rows` rows (at least 1). All entries have the same columns."""
         if self._rows:
             self._columns = tuple(
                 _union(known, self._rows, added, rows)
@@ -49,13 +50,13 @@ class RangeStatistics:
 
     @property
     def columns(self) -> tuple[ColumnStatistics, ...]:
-        """Statistics of all rows so far."""
+        """Statistics of all rows up to now."""
         return self._columns
 
 
 def _union(a: ColumnStatistics, rows_a: int, b: ColumnStatistics, rows_b: int) -> ColumnStatistics:
     nulls = a.null_count + b.null_count
-    # A column with only nulls adds no bound. Otherwise a missing bound means that none is known.
+    # A column with only nulls adds no bound. Otherwise, a missing bound means that it is unknown.
     if b.null_count == rows_b:
         return replace(a, null_count=nulls)
     if a.null_count == rows_a:
@@ -75,7 +76,7 @@ def _outer(one: Any, other: Any, pick: Callable[[Any, Any], Bound]) -> Bound | N
 def _bounds(column: pa.Array) -> tuple[Bound | None, Bound | None]:  # noqa: PLR0911 - a table
     kind = column.type
     if types.is_string(kind) or types.is_binary(kind):
-        # Keeps the smallest and the largest without copying each new one (3 x faster than min_max).
+        # This is 3 times as fast as `min_max`, which copies every new minimum and maximum.
         return _extreme(column, "ascending"), _extreme(column, "descending")
     if types.is_floating(kind):
         minimum, maximum = _min_max(column)
@@ -103,7 +104,7 @@ def _extreme(column: pa.Array, order: str) -> Bound | None:
     place = pc.select_k_unstable(values, 1, sort_keys=[("", order)])[0].as_py()
     try:
         bound: Bound = values[place].as_py()
-    except UnicodeDecodeError:  # Spark's strings may hold any bytes
+    except UnicodeDecodeError:  # a string in Spark can contain any bytes
         return None
     return bound
 

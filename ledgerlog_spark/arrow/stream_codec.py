@@ -1,13 +1,13 @@
 """Entries of a ledger as one Arrow IPC stream: the schema, then record batches.
 
-Entry 0 of a ledger is the schema message. Each further entry is one encapsulated record batch
-message, whose body Arrow compressed. Any Arrow reader can read the concatenated entries of a
-ledger as a stream. There are no dictionary messages and no end mark.
+Entry 0 of a ledger is the schema message. Each later entry is one encapsulated record batch
+message. Arrow compresses the bodies of these messages. Any Arrow reader can read the concatenated
+entries of a ledger as a stream. There are no dictionary messages and no end mark.
 
 Custom metadata of the messages:
 
-    ledgerlog.first_row   the batch's first row, counted from the start of its range; decimal
-    ledgerlog.index       only on the batch of zero rows that ends a range: JSON, see `encode_index`
+    ledgerlog.first_row   number of the batch's first row in its range, from 0; decimal
+    ledgerlog.index       only in the batch of zero rows that ends a range: JSON, see `encode_index`
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX as STORED_SIZE_BYTE
 ENTRY_ROWS_MAX = 65_536
 _DIGEST_SIZE_BYTES_MAX = 20
 ENTRY_SIZE_BYTES_MAX = STORED_SIZE_BYTES_MAX - ENTRY_HEADER_SIZE_BYTES - _DIGEST_SIZE_BYTES_MAX
-"""Largest payload: a stored entry without its header and the largest digest."""
+"""Largest payload: the size of a stored entry minus its header and minus the largest digest."""
 
 TARGET_ENTRY_BYTES_DEFAULT = 1 << 20
 INDEX_SIZE_BYTES_MAX = 1 << 20
@@ -42,24 +42,24 @@ _SCRATCH_SLACK_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class IndexedEntry:
-    """The element of a range's index for one of its entries; the size is that of the payload."""
+    """The element of a range's index for one entry. `size_bytes` is the size of the payload."""
 
     rows: int
     size_bytes: int
-    statistics: bytes = b""  # of `protocol.log.state.statistics`; empty when omitted
+    statistics: bytes = b""  # encoded by `protocol.log.state.statistics`; empty if omitted
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedEntry:
-    """One record batch entry, decoded; an index entry has no rows."""
+    """One decoded entry with a record batch. An index entry has no rows."""
 
     batch: pa.RecordBatch
-    first_row: int  # its place in the range; -1 when the entry does not contain it
-    index: tuple[IndexedEntry, ...] | None = None  # of the range that an index entry ends
+    first_row: int  # number of its first row in the range; -1 if the entry does not contain it
+    index: tuple[IndexedEntry, ...] | None = None  # the index of the range, in an index entry
 
 
 def write_options(compression: str) -> pa.ipc.IpcWriteOptions:
-    """How bodies are written."""
+    """The options with which Arrow writes and compresses bodies."""
     if compression not in COMPRESSIONS:
         raise ConfigurationError(
             f"compression must be one of {', '.join(COMPRESSIONS)}, got {compression!r}",
@@ -71,12 +71,12 @@ def write_options(compression: str) -> pa.ipc.IpcWriteOptions:
 
 
 def encode_schema(schema: pa.Schema) -> bytes:
-    """The schema message: entry 0 of a ledger, and a log's schema record."""
+    """Encode the schema message, which is entry 0 of a ledger and the stored schema of a log."""
     return bytes(schema.serialize().to_pybytes())
 
 
 def decode_schema(data: bytes | memoryview) -> pa.Schema:
-    """The schema of a schema message."""
+    """Decode a schema message."""
     try:
         return pa.ipc.read_schema(pa.py_buffer(data))
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
@@ -86,8 +86,8 @@ def decode_schema(data: bytes | memoryview) -> pa.Schema:
 class BatchEncoder:
     """Encodes record batches of one schema as entries.
 
-    The scratch buffer is reused: the pages of a new one cost more than the encoding (7.8 against
-    5.5 ms for 3 MB without compression, measured).
+    The encoder reuses one buffer, because the memory pages of a new buffer cost more than encoding
+    (7.8 against 5.5 ms for 3 MB without compression, measured).
     """
 
     def __init__(self, schema: pa.Schema, compression: str = "zstd") -> None:
@@ -97,18 +97,18 @@ class BatchEncoder:
         self._scratch: pa.Buffer | None = None
 
     def encode(self, batch: pa.RecordBatch, first_row: int) -> bytes:
-        """The entry of `batch`; `first_row` is the place of its first row in the range."""
+        """Encode `batch` as an entry. `first_row` is the number of its first row in the range."""
         return self._encode(batch, {_FIRST_ROW: str(first_row).encode()})
 
     def encode_rows(self, batch: pa.RecordBatch) -> bytes:
-        """The entry of `batch`, without the place of its rows."""
+        """Encode `batch` as an entry, without the number of its first row."""
         return self._encode(batch, {})
 
     def encode_index(self, entries: Sequence[IndexedEntry]) -> bytes:
-        """The entry that ends a range: no rows, the index in its metadata.
+        """Encode the entry that ends a range. It has no rows, and has the index in its metadata.
 
-        The index is a JSON object of lists with one value for each entry: `rows`, `bytes` and,
-        when all of it stays within 1 MiB, `statistics` (base64); `format` is 1.
+        The index is a JSON object. Its `format` is 1. Its lists `rows`, `bytes` and `statistics`
+        (base64) have one value for each entry. `statistics` is omitted if it exceeds 1 MiB.
         """
         index: dict[str, Any] = {
             "format": INDEX_FORMAT,
@@ -129,7 +129,7 @@ class BatchEncoder:
     def _encode(self, batch: pa.RecordBatch, metadata: dict[bytes, bytes]) -> bytes:
         wanted = self._schema_size_bytes + pa.ipc.get_record_batch_size(batch)
         wanted += sum(map(len, metadata.values())) + _SCRATCH_SLACK_BYTES
-        # A codec may make data larger that it cannot compress.
+        # A codec may enlarge data that it cannot compress.
         wanted += wanted // 64
         if self._scratch is None or self._scratch.size < wanted:
             self._scratch = pa.allocate_buffer(wanted)
@@ -145,11 +145,11 @@ def decode_entries(
     *,
     columns: Sequence[str] | None = None,
 ) -> Iterator[DecodedEntry]:
-    """Decode record batch entries of one ledger, from 1 on and in order, gaps allowed.
+    """Decode record batch entries of one ledger, from entry 1 on, in order and possibly with gaps.
 
-    Uncompressed columns point into the entries' own memory. `columns` are the names, in any case,
-    of the top-level columns to decode; the batches have them in the ledger's order. Names that the
-    ledger lacks are ignored.
+    Uncompressed columns use the memory of the entries. `columns` has the names, in any case, of the
+    top-level columns to decode. The batches have these columns in the ledger's order. Names that do
+    not exist in the ledger are ignored.
     """
     schema = decode_schema(schema_entry)
     source = _EntrySource(schema_entry, entries)
@@ -161,7 +161,7 @@ def decode_entries(
     try:
         reader = pa.ipc.open_stream(pa.PythonFile(source, mode="r"), options=options)
         while (decoded := _next_batch(reader, source)) is not None:
-            # An empty list of fields means all of them to Arrow.
+            # For Arrow, an empty list of fields means all fields.
             batch = decoded.batch.select([]) if wanted == [] else decoded.batch
             yield DecodedEntry(batch, *_place_of(decoded.custom_metadata))
     except (pa.ArrowException, OSError, EOFError) as error:
@@ -179,7 +179,7 @@ def _next_batch(reader: Any, source: _EntrySource) -> Any:
     except StopIteration:
         if source.is_exhausted:
             return None
-        # If an end mark in an entry were accepted, it would hide every later row.
+        # An end mark in an entry is refused, because it would hide all later rows.
         raise WireFormatError(
             f"entry {source.count} of the read entries is an Arrow end mark, not a record batch"
         ) from None
@@ -192,7 +192,7 @@ def _next_batch(reader: Any, source: _EntrySource) -> Any:
 
 
 def _place_of(metadata: Any) -> tuple[int, tuple[IndexedEntry, ...] | None]:
-    """First row and index from a message's custom metadata."""
+    """Decode the number of the first row, and the index, from a message's custom metadata."""
     if metadata is None:
         return -1, None
     values = dict(metadata)
@@ -205,7 +205,7 @@ def _place_of(metadata: Any) -> tuple[int, tuple[IndexedEntry, ...] | None]:
 
 
 def decode_index(text: bytes) -> tuple[IndexedEntry, ...]:
-    """The index of a range from the JSON that `BatchEncoder.encode_index` wrote."""
+    """Decode the index of a range from the JSON that `BatchEncoder.encode_index` wrote."""
     try:
         index = json.loads(text)
         if index["format"] != INDEX_FORMAT:
@@ -222,12 +222,12 @@ def decode_index(text: bytes) -> tuple[IndexedEntry, ...]:
 
 
 class _EntrySource:
-    """A file object that gives the entries to Arrow's stream reader without copying them.
+    """A file object that passes the entries to Arrow's stream reader without copying them.
 
     Attributes:
-        count: Entries begun so far, the schema not counted.
-        failure: The exception of the iterator; Arrow would pass on only its text.
-        is_exhausted: There are no further entries.
+        count: Number of entries begun up to now, without the schema.
+        failure: The exception of the iterator. Arrow would pass on only the text of the exception.
+        is_exhausted: Whether the iterator has no further entries.
     """
 
     closed = False
@@ -242,11 +242,11 @@ class _EntrySource:
 
     @property
     def left_in_entry(self) -> int:
-        """Bytes of the current entry that were not read yet."""
+        """Number of bytes of the current entry that were not read yet."""
         return len(self._current) - self._position
 
     def read(self, size_bytes: int = -1) -> memoryview | bytes:
-        """Read at most `size_bytes` bytes, never from two entries; none at the end."""
+        """Read at most `size_bytes` bytes of one entry; no bytes after the last entry."""
         while not self.left_in_entry:
             entry = self._next_entry()
             if entry is None:

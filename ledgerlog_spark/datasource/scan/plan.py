@@ -256,8 +256,8 @@ def _commit_times(
 ) -> tuple[tuple[int, int | None], ...]:
     """Commit times of the rows [first, end_offset). A merged range has rows of several commits.
 
-    A row was committed with the first version that contains the row. To know this version, the
-    history must also have the version before it, which ends earlier (version 0 is empty).
+    A row was committed with the first version that contains the row. It can be determined
+    only if the history also has the version before it, which ends earlier (version 0 is empty).
     """
     if not history:
         return ()

@@ -1,7 +1,7 @@
 """Versions and offsets by time: `timestampAsOf`, `startingTimestamp`, `endingTimestamp`.
 
 Rows of a transactional log have the time of their commit. Records of a leader log have the time of
-their append, which is in their entry and never decreases from one entry to the next.
+their append. Their entry contains this time, which never decreases from one entry to the next.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def requested_version(logs: BlockingLogs, log: BlockingLog, options: SourceOptions) -> int | None:
-    """The version that the options select, by number or by time; None for the newest."""
+    """The version that the options select by number or by time; None for the newest version."""
     if options.timestamp_as_of is None:
         return options.version_as_of
     if log.state().head.kind is LogKind.LEADER:
@@ -45,9 +45,9 @@ def requested_version(logs: BlockingLogs, log: BlockingLog, options: SourceOptio
 def requested_offsets(
     logs: BlockingLogs, scans: Sequence[LogScan], options: SourceOptions, password: bytes
 ) -> tuple[Offsets, Offsets]:
-    """The start and the end of a batch read by its options; times become offsets of each log.
+    """The start and the end of a batch read by its options. Times become offsets in each log.
 
-    Transactional logs among `scans` contain their history.
+    If an option is a time, the transactional logs in `scans` must contain their history.
     """
     start, end = options.starting_offsets, options.ending_offsets
     if options.starting_timestamp is not None:
@@ -71,7 +71,7 @@ def requested_offsets(
 def first_offset_at(
     logs: BlockingLogs, scan: LogScan, moment_ms: int, password: bytes
 ) -> int | None:
-    """Offset of the first row of `moment_ms` or later, None when there is none yet."""
+    """Offset of the first row written at `moment_ms` or later; None if no such row exists yet."""
     if scan.snapshot.kind is LogKind.TRANSACTIONAL:
         return offset_at(scan.history, moment_ms)
     for item in scan.snapshot.items:
@@ -86,7 +86,7 @@ def first_offset_at(
 
 
 def _first_entry_at(item: Item, moment_ms: int, header_of: HeaderOf) -> int:
-    """Offset of the first record at `moment_ms` or later, of an item that has such a record."""
+    """Offset of the first record at `moment_ms` or later. The item must have such a record."""
     low, end = item.first_entry_id, item.last_entry_id
     offset = item.first_offset
     while low < end:
@@ -107,12 +107,12 @@ def _end_at(logs: BlockingLogs, scan: LogScan, moment_ms: int, password: bytes) 
 
 
 def _newest_ms(scan: LogScan) -> int:
-    """When the newest row was written, or the log was made."""
+    """When the newest row was written. If the log has no row, when its last version was made."""
     if scan.snapshot.kind is LogKind.LEADER and scan.snapshot.items:
         return scan.snapshot.items[-1].newest_ms
     return scan.snapshot.interval.commit_time_ms
 
 
 def _absolute_ms(logs: BlockingLogs, moment: int) -> int:
-    """A time that may be relative to now, on the clock of versions."""
+    """Convert a time that may be relative to now, by the clock that versions use."""
     return moment if moment >= 0 else absolute_ms(moment, logs.now_ms())

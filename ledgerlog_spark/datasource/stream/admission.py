@@ -1,9 +1,9 @@
 """Decides how many of the unread rows one micro-batch takes.
 
-Pure. A batch takes at most `maxRowsPerTrigger` rows and at most `maxBytesPerTrigger` bytes. The
-bytes of a row are its share of its range. But it always takes about one entry, so that a stream
-continues with any limits. Several logs share a limit evenly. If one does not use its part, the
-others use it.
+The functions are pure. A batch takes at most `maxRowsPerTrigger` rows and `maxBytesPerTrigger`
+bytes. The size of a row is its share of the size of its range. To make progress with any limits, a
+batch always takes about one entry. Several logs share a limit evenly. If a log does not use its
+part, the other logs use it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one micro-batch; None for no limit."""
+    """Limits of one micro-batch. None means no limit."""
 
     rows: int | None = None
     size_bytes: int | None = None
@@ -27,13 +27,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Rows of one log that a batch may take, half-open."""
+    """The rows of one log that a batch may take, from `first_offset` to before `end_offset`."""
 
     log: str
     first_offset: int
     end_offset: int
-    items: Sequence[Item]  # by offset, rising, without gap; they cover the rows
-    waiting_since_ms: int = 0  # the commit of the first of the rows; 0 when that is unknown
+    items: Sequence[Item]  # sorted by offset, without gaps; they contain all the rows
+    waiting_since_ms: int = 0  # when the first of the rows was committed; 0 if unknown
 
     @property
     def rows(self) -> int:
@@ -50,7 +50,7 @@ class Backlog:
         return _size_before(self.items, end_offset) - _size_before(self.items, self.first_offset)
 
     def offset_within(self, size_bytes: int, end_offset: int) -> int:
-        """The highest offset up to `end_offset` with at most `size_bytes` bytes before it."""
+        """The largest offset up to `end_offset` with at most `size_bytes` bytes before it."""
         most = _size_before(self.items, self.first_offset) + size_bytes
         before = 0
         for item in self.items:
@@ -64,7 +64,7 @@ class Backlog:
 
     @property
     def entry_end_offset(self) -> int:
-        """The offset after about one entry of the next rows; exact where a range has one entry."""
+        """The offset after about one entry of rows. It is exact if the range has only one entry."""
         place = bisect_right(self.items, self.first_offset, key=lambda item: item.end_offset)
         item = self.items[place]
         entries = item.last_entry_id - item.first_entry_id + 1 - item.has_index
@@ -73,7 +73,7 @@ class Backlog:
 
 
 def admitted(backlogs: Sequence[Backlog], limits: Limits) -> dict[str, int]:
-    """The end of the batch in each log (exclusive), by log name."""
+    """The offset after the batch's last row in each log, by log name."""
     waiting = [backlog for backlog in backlogs if backlog.rows > 0]
     wanted = [backlog.rows for backlog in waiting]
     shares = wanted if limits.rows is None else even_shares(wanted, limits.rows)
@@ -86,9 +86,10 @@ def admitted(backlogs: Sequence[Backlog], limits: Limits) -> dict[str, int]:
 
 
 def even_shares(wanted: Sequence[int], total: int) -> list[int]:
-    """Parts as even as possible, each at most its wanted number; the sum is `total` or less.
+    """Divide `total` into parts that are as even as possible, each at most its wanted number.
 
-    Two logs that get less than they want differ by at most one.
+    The sum is `total` or less. If two logs get less than they want, their parts differ by at most
+    one.
     """
     shares = [0] * len(wanted)
     by_want = sorted(range(len(wanted)), key=lambda place: wanted[place])
@@ -111,9 +112,10 @@ def _within_bytes(
 def _admit_an_entry(
     waiting: Sequence[Backlog], ends: dict[str, int], allowed: dict[str, int]
 ) -> None:
-    """If all shares are less than an entry: one entry of the log that has waited longest.
+    """If all shares together are less than an entry, take an entry of the log that waited longest.
 
-    An entry is always read whole, so a smaller part would cause the same read twice.
+    An entry is always read completely. So the same entry would be read twice if a batch took only
+    a part of it.
     """
     if not waiting:
         return
@@ -126,7 +128,7 @@ def _admit_an_entry(
 
 
 def _size_before(items: Sequence[Item], offset: int) -> int:
-    """Payload bytes of the items' rows before `offset`; the first items count from their start."""
+    """Payload bytes of the rows before `offset`, counted from the start of the first item."""
     size_bytes = 0
     for item in items:
         if item.end_offset > offset:

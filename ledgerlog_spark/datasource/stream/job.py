@@ -1,4 +1,4 @@
-"""The driver's part of a micro-batch: the input of its tasks, and the commit."""
+"""The driver's part of a micro-batch: plans the input of its tasks, and commits their ranges."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
 from ledgerlog_spark.upkeep.background import upkeep_after_commit
 
 _log_ids: dict[tuple[str, str], str] = {}
-"""Ids of logs that this process planned batches for, by URI and name; the latest LOGS_MAX."""
+"""Ids of the logs for which this process planned batches, by URI and name; at most LOGS_MAX."""
 
 LOGS_MAX = 10_000
 
 
 class StreamPlan(NamedTuple):
-    """The input of the tasks of a micro-batch; pickles.
+    """The input of the tasks of a micro-batch. It can be pickled.
 
-    The plan is None when this process planned batches for a log that was deleted, and no log has
-    its name. The query then decides whether a new log is created. `is_made_again`: this process
-    planned batches for another log of that name before.
+    The plan is None if this process planned batches for a log that was deleted, and no other log
+    has its name. The query then decides whether a new log is created. `is_made_again` is True if
+    this process planned batches for an earlier log of that name.
     """
 
     plan: JobPlan | None
@@ -46,7 +46,7 @@ class StreamPlan(NamedTuple):
 
 
 class StreamWrite(NamedTuple):
-    """The log and the options of a query's writes: the planner of its batches."""
+    """The log and the options of a query's writes. Plans the query's batches."""
 
     uri: str
     options: SourceOptions
@@ -54,10 +54,11 @@ class StreamWrite(NamedTuple):
     overwrite: bool
 
     def plan(self) -> StreamPlan:
-        """The plan for the tasks of the next micro-batch; at most two requests, except the first.
+        """The plan for the tasks of the next micro-batch. It sends at most two requests.
 
-        Spark does not pass the query here. So the tasks find the producer, and whether that query
-        wrote the log before (`plan_of_batch`). Errors are those of `begin_job`.
+        Only the first plan sends more requests. Spark does not pass the query here. So the tasks
+        find the producer, and whether their query wrote to the log before (`plan_of_batch`).
+        Raises the errors of `begin_job`.
         """
         before = _log_ids.get((self.uri, self.options.target))
         state = self._state(client_of(self.uri))
@@ -67,7 +68,7 @@ class StreamWrite(NamedTuple):
         return StreamPlan(plan, is_made_again=before not in {None, plan.log_id})
 
     def plan_of_batch(self, planned: StreamPlan, batch_id: int) -> JobPlan:
-        """The plan of a task of that batch. The first batch of a query may begin in a new log."""
+        """The plan for the tasks of a batch. Only a query's first batch may begin in a new log."""
         if batch_id > 0 and planned.is_made_again:
             raise log_made_again(self.options.target)
         if planned.plan is not None:
@@ -88,9 +89,10 @@ class StreamWrite(NamedTuple):
         )
 
     def _state(self, client: BlockingLogClient) -> LogState | None:
-        """The log's state. An append needs only its schema, which the commit checks again.
+        """The log's state. For an append it may be stale: the commit checks the schema again.
 
-        None when the known log was deleted, no log has its name, and one may be created.
+        None if the log of earlier batches was deleted, no log has its name, and the options
+        allow to create the log.
         """
         name = self.options.target
         log_id = _log_ids.get((self.uri, name))
@@ -123,9 +125,9 @@ class StreamWrite(NamedTuple):
 def commit_stream(
     client: BlockingLogClient, job: Job, ranges: Sequence[StagedRange]
 ) -> CommitResult:
-    """Commit the ranges of the tasks, in the order of `ranges`; errors as `Log.commit`.
+    """Commit the ranges of the tasks, in the order of `ranges`. Raises the errors of `Log.commit`.
 
-    Now and then this also begins upkeep of the log, without waiting for it.
+    Some commits also begin upkeep of the log, and do not wait for its end.
     """
     result = BlockingStream(client, job).commit(ranges)
     upkeep_after_commit(client, job.log, result.version)

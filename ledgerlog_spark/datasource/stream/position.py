@@ -1,12 +1,12 @@
-"""The start of a stream, its offsets as Spark stores them, and whether it can continue.
+"""The start of a stream, its offsets as Spark stores them, and whether the stream can continue.
 
-Spark keeps the end of a batch as `{log: {"id": log id, "offset": next row}}`. The offset survives
-merging, because rows are never renumbered. The id detects a log that was deleted and replaced.
-Spark does not store the start of the first batch: after a crash it requests it again. So the answer
-must be the same, or must be stored as the end of a batch without rows.
+Spark stores the end of a batch as `{log: {"id": log id, "offset": next row}}`. Merging does not
+change the offset of a row, so stored offsets remain valid. The id shows if the log was deleted and
+replaced. Spark does not store the start of the first batch. After a crash, Spark requests this
+start again. So the start must be the same, or must be stored as the end of a batch without rows.
 
-An error of a stream that cannot continue states what happened, what it means for the rows, and what
-to do.
+If a stream cannot continue, its error states what happened, what it means for the rows, and what to
+do.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _NEW_CHECKPOINT = "start a query with a new checkpointLocation"
 
 @dataclass(frozen=True, slots=True)
 class LogOffset:
-    """A place in one log: the next row to read. Another log of that name has another id."""
+    """The next row to read in a log. Two logs with the same name have different ids."""
 
     log_id: str
     offset: int
 
 
 def offsets_of(value: Any) -> dict[str, LogOffset]:
-    """The offsets in what Spark read from a checkpoint, by log name."""
+    """Parse the offsets, by log name, that Spark read from a checkpoint."""
     try:
         return {name: _offset_of(position) for name, position in value.items()}
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -61,7 +61,7 @@ def offsets_of(value: Any) -> dict[str, LogOffset]:
 
 
 def json_of(offsets: Mapping[str, LogOffset]) -> dict[str, Any]:
-    """The offsets as Spark stores them: equal offsets give equal text, which Spark compares."""
+    """The offsets as Spark stores them. Equal offsets give equal text, which Spark compares."""
     return {name: {"id": at.log_id, "offset": at.offset} for name, at in sorted(offsets.items())}
 
 
@@ -73,7 +73,7 @@ def _offset_of(position: Any) -> LogOffset:
 
 
 def moves(read: SourceOptions) -> bool:
-    """Whether the options may select another row at a later time."""
+    """Whether the same options may select another start at a later time."""
     if read.starting_timestamp is not None:
         is_relative = read.starting_timestamp < 0
         return is_relative or read.starting_offsets_by_timestamp_strategy == GO_TO_LATEST
@@ -85,7 +85,7 @@ def moves(read: SourceOptions) -> bool:
 
 
 def start_in(logs: BlockingLogs, scan: LogScan, read: SourceOptions, password: bytes) -> int:
-    """The offset that the options select in a version of a log."""
+    """The offset that the options select in the version of `scan`."""
     offsets, _ = requested_offsets(logs, [scan], read, password)
     interval = scan.snapshot.interval
     return offset_for(
@@ -98,10 +98,11 @@ def start_in(logs: BlockingLogs, scan: LogScan, read: SourceOptions, password: b
 
 
 def when_it_ended_at(scan: LogScan, end_offset: int) -> LogScan:
-    """The log at the time when a first batch that ends there was planned.
+    """The log as it was when a first batch with this end was planned.
 
-    That is the first version that has the batch's last row: an overwrite since then began after
-    that row. Rows that were truncated since then cannot be read, wherever the stream began.
+    This is the first version that contains the batch's last row. An overwrite after the batch was
+    planned begins after that row. Rows that were truncated since then cannot be read, wherever the
+    stream began.
     """
     if scan.snapshot.kind is LogKind.LEADER:
         return scan
@@ -115,11 +116,11 @@ def when_it_ended_at(scan: LogScan, end_offset: int) -> LogScan:
 def readable_from(
     view: LogView, offset: int, options: SourceOptions, *, accepted_version: int | None
 ) -> int:
-    """The first row to read from `offset` on: that one, or the first that still exists.
+    """The first row to read: the row at `offset`, or the first later row that still exists.
 
-    The view was read after a sync when the offset, that of the stream's checkpoint, is after its
-    end. Overwrites up to `accepted_version` were accepted before; None when nothing is known, as
-    after a restart.
+    `offset` is that of the stream's checkpoint. If it is after the end of the view, the view was
+    read after a sync. Overwrites up to `accepted_version` were accepted before. None means that no
+    version is known to be accepted, for example after a restart.
     """
     name = view.name
     if offset > view.end_offset:
@@ -173,10 +174,10 @@ def _reject_overwrite(view: LogView, offset: int, accepted_version: int | None) 
 def overwrite_after(
     versions: Sequence[VersionInterval], offset: int, accepted_version: int | None
 ) -> VersionInterval | None:
-    """The first version that replaced rows from `offset` on and is not accepted yet.
+    """The first version that replaced rows from `offset` on and was not accepted yet.
 
-    A version that begins exactly at the offset counts: the stream has read the rows that it
-    replaced. A version that replaced no row is ignored.
+    A version that begins exactly at `offset` counts, because the stream has read the rows that the
+    version replaced. A version that replaced no row is ignored.
     """
     place = 0
     if accepted_version is not None and versions:
@@ -192,13 +193,13 @@ def overwrite_after(
 
 
 def committed_ms(versions: Sequence[VersionInterval], offset: int) -> int:
-    """When the row at `offset` was committed, 0 when that is unknown."""
+    """When the row at `offset` was committed; 0 if this is unknown."""
     place = bisect_right(versions, offset, key=lambda version: version.end_offset)
     return versions[place].commit_time_ms if place < len(versions) else 0
 
 
 def log_deleted(name: str, unread_rows: int | None) -> DataLossError:
-    """The error for a log that was deleted; `unread_rows` is None when the query saw none."""
+    """The error for a deleted log. `unread_rows` is None if their number is unknown."""
     if unread_rows is None:
         lost = "any rows that it had not read are lost"
     elif unread_rows:
@@ -218,7 +219,7 @@ def log_deleted(name: str, unread_rows: int | None) -> DataLossError:
 
 
 def log_made_again(name: str, *, old_id: str, new_id: str) -> DataLossError:
-    """The error for a log that is not the one of the checkpoint."""
+    """The error for a log that replaced the log of the checkpoint under the same name."""
     return DataLossError(
         f"log {name!r} was deleted and created again: the checkpoint belongs to the log with id "
         f"{old_id}; the log with the id {new_id} has other rows at the same offsets. To "
@@ -230,9 +231,9 @@ def log_made_again(name: str, *, old_id: str, new_id: str) -> DataLossError:
 
 
 def check_checkpoint(selection: LogSelection, names: Iterable[str]) -> None:
-    """Refuse a checkpoint when no log of it is read any more.
+    """Raise an error if the query reads no log of the checkpoint any more.
 
-    A log that is no longer selected keeps its place in the checkpoint, and is not read.
+    A log that is no longer selected keeps its offset in the checkpoint, and is not read.
     """
     others = sorted(names)
     if others and not any(name in selection for name in others):

@@ -1,7 +1,7 @@
-"""The streaming reader that Spark sees (docs/STREAMING.md).
+"""The streaming reader that Spark calls (docs/STREAMING.md).
 
-One instance lives in Spark's source process and provides offsets and partitions. Another instance
-is pickled to the tasks and reads the rows. The input of a task is in its partition.
+One instance runs in Spark's source process and provides offsets and partitions. Another instance
+is pickled to the tasks and reads the rows. A partition contains the input of its task.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ except ImportError as missing:
 
 
 class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads logs as streams; its errors are those of `LedgerStream`."""
+    """Reads logs as streams. Raises the errors of `LedgerStream`."""
 
     def __init__(
         self, uri: str, options: SourceOptions, schema_json: str, *, parallelism: int = 1
     ) -> None:
-        """A reader of the schema that Spark wants, given as JSON."""
+        """Make a reader. `schema_json` is the schema that Spark wants, as JSON."""
         self._uri = uri
         self._options = options
         self._schema_json = schema_json
@@ -45,15 +45,15 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._opened: LedgerStream | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for tasks; watches stay in the source process."""
+        """The state for tasks, without the watches, which stay in the source process."""
         return {**self.__dict__, "_opened": None}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Fix the end of every log."""
+        """Read only up to the present end of every log."""
         self._stream.fix_ends()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The limit of bytes. Spark accepts only one limit, so the limit of rows is part of it."""
+        """The limit of bytes. Spark accepts only one limit, so `_limits` adds that of rows."""
         return ReadMaxBytes(self._options.max_bytes_per_trigger)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -61,7 +61,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return json_of(self._stream.initial())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The end of the next micro-batch; `start` when there is nothing to read."""
+        """The end of the next micro-batch; `start` if there is nothing to read."""
         return json_of(self._stream.latest(offsets_of(start), self._limits(limit)))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
@@ -82,7 +82,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def stop(self) -> None:
-        """End the watches. Spark 4.3 ends the process instead, which ends them too."""
+        """End the watches. Spark 4.3 ends the process instead, which also ends them."""
         if self._opened is not None:
             self._opened.close()
             self._opened = None
@@ -110,10 +110,10 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class FailedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of a query with wrong options: the first call of Spark raises the error."""
+    """The reader of a query with invalid options. Every call of Spark raises the error."""
 
     def __init__(self, error: LedgerLogError) -> None:
-        """A reader that raises `error`."""
+        """Make a reader that raises `error`."""
         self.error = error
 
     def _fail(self, *_: object) -> NoReturn:

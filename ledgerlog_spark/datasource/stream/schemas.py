@@ -1,4 +1,4 @@
-"""Compares a stream's columns, fixed when it begins, with those of its logs, which grow."""
+"""Compares a stream's columns, fixed at its start, with its logs' columns, which can be added."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _logger = logging.getLogger(__name__)
 
 
 class StreamSchemas:
-    """The known columns of a stream's logs, for a query of the columns in `schema_json`."""
+    """The columns of a stream's logs, for a query that reads the columns in `schema_json`."""
 
     def __init__(self, schema_json: str, options: SourceOptions) -> None:
         self._target = arrow_schema_of(schema_json)
@@ -30,9 +30,9 @@ class StreamSchemas:
         self._new: dict[str, tuple[str, ...]] = {}
 
     def check(self, view: LogView) -> None:
-        """Check the log's current columns if they changed since the last time.
+        """Check the log's columns if they changed since the last check.
 
-        New columns are reported once in the log of the source process, and are in `new_columns`.
+        New columns are reported once in the log file of the source process, and by `new_columns`.
         """
         if view.content is not LogContent.ROWS or view.schema_id not in view.schemas:
             return
@@ -60,15 +60,15 @@ class StreamSchemas:
         self._checked[view.log_id] = view.schema_id
 
     def reject_unknown(self, logs: Iterable[LogSnapshot]) -> None:
-        """Errors as of `reject_unknown_columns`; `logs` are those that the query begins with."""
+        """Raise the errors of `reject_unknown_columns` for the logs with which the query begins."""
         reject_unknown_columns(self._target, logs, include_metadata=self._options.include_metadata)
 
     def new_columns(self, name: str) -> tuple[str, ...]:
-        """Columns that the log of that name got after the query began."""
+        """The columns that a log got after the query began."""
         return self._new.get(name, ())
 
     def forget_others(self, names: set[str], log_ids: set[str]) -> None:
-        """Forget the columns of all logs but these."""
+        """Forget the columns of all logs except those in `names` and `log_ids`."""
         for of_log in (self._checked, self._known):
             for log_id in of_log.keys() - log_ids:
                 del of_log[log_id]

@@ -1,8 +1,7 @@
-"""A stream's source: where it begins, the end of a micro-batch, and the input of its tasks.
+"""The source of a stream: its start, the end of a micro-batch, and the input of its tasks.
 
-Lives in Spark's source process while the query runs. A batch is only a pair of offsets and is
-planned from them alone. So a batch that Spark logged and did not finish is read again with the
-same rows.
+It exists in Spark's source process while the query runs. A batch is planned only from its two
+offsets. So if Spark logged a batch and did not finish it, the same rows are read again.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 Offsets = Mapping[str, LogOffset]
 
 END = INT64_MAX
-"""A first offset with no rows after it: only the contents of the log's head are read."""
+"""A first offset after all rows: a view from here on needs only the contents of the log's head."""
 
 _logger = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ class LedgerStream:
         self._seen_ends: dict[str, LogOffset] = {}
 
     def initial(self) -> dict[str, LogOffset]:
-        """The start of a query without a checkpoint; every call returns the same value."""
+        """The start of a query without a checkpoint. Every call returns the same value."""
         if self._initial is None:
             current = self._logs.current()
             for name in self._selection.names:
@@ -89,7 +88,7 @@ class LedgerStream:
         return self._initial
 
     def fix_ends(self) -> None:
-        """Read up to the present end of the logs, and no further (Trigger.AvailableNow)."""
+        """Read up to the present end of the logs, and not further (Trigger.AvailableNow)."""
         self._ends = {}
         for name, log in self._logs.current().items():
             try:
@@ -100,19 +99,20 @@ class LedgerStream:
             self._ends[name] = LogOffset(log.log_id, view.end_offset)
 
     def latest(self, start: Offsets, limits: Limits | None) -> dict[str, LogOffset]:
-        """The end of the batch that begins at `start`; `start` when there is nothing to read.
+        """The end of the batch that begins at `start`. Return `start` if there is nothing to read.
 
-        A new log first gets its place, and its rows are in the next batch: then the checkpoint
-        contains where it began. The same applies to every log of a stream whose start moves.
+        The first batch with a new log reads none of its rows, so that the checkpoint contains the
+        offset where the log begins. The next batch reads its rows. If the start of a stream moves,
+        this applies to all its logs.
 
-        Without `limits` the batch takes all rows.
+        Without `limits`, the batch takes all rows.
         """
         check_checkpoint(self._selection, start)
         is_first = not self._has_planned and start == self._initial
         self._has_planned = True
         if is_first and moves(self._options):
             self._reported = dict(start)
-            return dict(start)  # a batch without rows, so its end is the start of the stream
+            return dict(start)  # a batch without rows stores the start of the stream as its end
         ends = dict(start)
         backlogs = []
         current = self._logs.current()
@@ -144,7 +144,7 @@ class LedgerStream:
         return ends
 
     def report(self) -> dict[str, Any]:
-        """The end of each log and its distance from the batch that was planned last."""
+        """The end of each log, and its distance from the end of the last planned batch."""
         reports = {}
         current = self._logs.current()
         for name, position in sorted(self._reported.items()):
@@ -161,11 +161,11 @@ class LedgerStream:
         return reports
 
     def tasks(self, start: Offsets, end: Offsets) -> list[ScanTask]:
-        """The tasks of a batch; every call plans the same rows."""
+        """The tasks of a batch. Every call plans the same rows."""
         check_checkpoint(self._selection, end)
         if not self._has_planned and start == self._initial:
             start = self._first_start(start, end)
-        # A batch that was logged before an overwrite is still read: its rows are kept.
+        # Read a batch that was logged before an overwrite: its rows still exist.
         rules = replace(self._options, on_overwrite=CONTINUE)
         scans, starts, ends = [], {}, {}
         for name, until in sorted(end.items()):
@@ -199,7 +199,7 @@ class LedgerStream:
         self._logs.close()
 
     def _begun(self, log: WatchedLog) -> LogOffset:
-        """The start offset of the log, by the options."""
+        """The offset in the log at which the options let the stream begin."""
         read = self._options
         view = log.view(0 if read.starting_timestamp is not None else END, is_fresh=True)
         start, end, newest = view.start_offset, view.end_offset, view.versions[-1].version
@@ -218,7 +218,7 @@ class LedgerStream:
         return LogOffset(log.log_id, offset)
 
     def _backlog(self, log: WatchedLog, position: LogOffset | None) -> Backlog | LogOffset:
-        """The unread rows of a log, or its first position when it has none yet."""
+        """The unread rows of a log, or its first offset if the log is new to the stream."""
         if position is None or position.log_id != log.log_id:
             if position is not None and self._options.fail_on_data_loss:
                 raise log_made_again(log.name, old_id=position.log_id, new_id=log.log_id)
@@ -252,7 +252,7 @@ class LedgerStream:
         self._schemas.forget_others(names, ids)
 
     def _unread(self, name: str, start: Offsets) -> int | None:
-        """Rows of a log that were seen and not read, None when the log was not read at all."""
+        """Number of rows of a log that were seen and not read; None if the log was never read."""
         position, seen = start.get(name), self._seen_ends.get(name)
         if position is None or seen is None or position.log_id != seen.log_id:
             return None
@@ -266,7 +266,7 @@ class LedgerStream:
             _logger.warning("log %s was deleted; the query continues without it", name)
 
     def _has_to_wait(self, backlogs: list[Backlog], limits: Limits | None) -> bool:
-        """Whether there are too few rows for a batch, and they have not waited for too long."""
+        """Whether a batch has too few rows, and has not waited for `maxTriggerDelay` yet."""
         least = self._options.min_rows_per_trigger
         rows = sum(backlog.rows for backlog in backlogs)
         if least is None or limits is None or self._ends is not None or not 0 < rows < least:
@@ -281,7 +281,7 @@ class LedgerStream:
         return False
 
     def _first_start(self, start: Offsets, end: Offsets) -> dict[str, LogOffset]:
-        """The start of the first batch of an earlier run, when Spark requests it again."""
+        """The start of the first batch of an earlier run, if Spark requests that batch again."""
         starts = dict(start)
         read = self._options
         for name, until in end.items():
@@ -299,13 +299,13 @@ class LedgerStream:
         return starts
 
     def _view_up_to(self, name: str, first_offset: int, until: LogOffset) -> LogView:
-        """The log's rows from an offset on; the planner of the batch saw the log end at `until`."""
+        """The log's rows from `first_offset` on. The planner of the batch saw the end `until`."""
         log = self._logs.by_id(name, until.log_id)
         return log.view(first_offset, seen_offset=until.offset)
 
 
 def _scan(view: LogView, *, start_offset: int) -> LogScan:
-    """The input of a plan: the rows of the view from an offset on, as if they were a version."""
+    """The input of a plan: the view's rows from `start_offset` on, as if they were a version."""
     interval = replace(view.versions[-1], start_offset=start_offset, end_offset=view.end_offset)
     snapshot = LogSnapshot(
         log_id=view.log_id,
@@ -330,8 +330,8 @@ def report_of(
 ) -> dict[str, Any]:
     """A log's end, and the lag of a stream that continues at `offset`.
 
-    Lag is in rows, in payload bytes as stored, and in milliseconds since the first unread row was
-    written; all are 0 when everything is read. `lag.ms` is -1 when that time is unknown.
+    The lag is in rows, in payload bytes as stored, and in milliseconds since the first unread row
+    was written. All values are 0 if everything was read. `lag.ms` is -1 if the time is unknown.
     """
     first = min(max(offset, view.oldest_offset), view.end_offset)
     backlog = Backlog(view.name, first, view.end_offset, view.items)

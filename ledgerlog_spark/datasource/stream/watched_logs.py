@@ -1,7 +1,7 @@
-"""The state of a stream's logs in memory, which watches invalidate.
+"""The state of a stream's logs in memory. Watches report when it is outdated.
 
-Spark calls for the end of a source up to a hundred times a second. The answer is in memory.
-ZooKeeper is read only after one of its watches fired, and then only one head.
+Spark requests the end of a source up to a hundred times a second, and gets it from memory. A head
+is read from ZooKeeper only after one of the head's watches fired.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ T = TypeVar("T")
 PATIENCE = RetryPolicy(attempts_max=NO_LIMIT, time_max_ms=60_000)
 
 LOOKS_MAX = 4096
-"""Above this number every second observation is dropped: older times become less exact."""
+"""Above this number, every second observation is dropped, so older times become less exact."""
 
 _logger = logging.getLogger(__name__)
 
 
 def patiently(request: Callable[[], T]) -> T:
-    """The result of a request, retried for a minute while its failure may pass.
+    """The result of a request. A request that fails with a retriable error is retried for a minute.
 
-    An error of a source ends the query.
+    Without retries, the error would end the query.
     """
     began = time.monotonic()
     for failures in itertools.count(1):
@@ -56,9 +56,9 @@ def patiently(request: Callable[[], T]) -> T:
 
 
 class ArrivalTimes:
-    """Times of the records of a leader log: observed ends of the log, ascending.
+    """Times of the records of a leader log, from the ends of the log that were observed.
 
-    A leader log has no commits, and its list only has the time of a ledger's youngest record. So
+    A leader log has no commits, and its list contains only the time of a ledger's newest record. So
     each read of the log adds the end of the log and the time of the last record.
     """
 
@@ -67,7 +67,7 @@ class ArrivalTimes:
         self._times_ms: list[int] = []
 
     def note(self, items: Sequence[Item]) -> None:
-        """Add the new ends of this read of the log."""
+        """Add the ends that this read of the log found."""
         seen = self._ends[-1] if self._ends else 0
         for item in items[bisect_right(items, seen, key=lambda item: item.end_offset) :]:
             self._ends.append(item.end_offset)
@@ -76,13 +76,13 @@ class ArrivalTimes:
             del self._ends[:-1:2], self._times_ms[:-1:2]
 
     def came_ms(self, offset: int) -> int:
-        """The latest possible time of the record at `offset`; 0 if unknown."""
+        """The latest possible time of the record at `offset`; 0 if the time is unknown."""
         place = bisect_right(self._ends, offset)
         return self._times_ms[place] if place < len(self._times_ms) else 0
 
 
 class WatchedLog:
-    """One log, watched until `close`."""
+    """One log. It is watched until `close`."""
 
     def __init__(self, log: BlockingLog) -> None:
         self.name = log.name
@@ -95,15 +95,15 @@ class WatchedLog:
 
     @property
     def last_view(self) -> LogView | None:
-        """The last result of `view`, without a request."""
+        """The last result of `view`. Sends no request."""
         return self._view
 
     def view(self, first_offset: int, *, is_fresh: bool = False, seen_offset: int = 0) -> LogView:
-        """The log's rows from `first_offset` on, with all schemas and commit times that they need.
+        """The log's rows from `first_offset` on, with the schemas and commit times of these rows.
 
-        While the metadata store cannot be reached, the view stays as it was, unless it has to be
-        fresh. This process or an earlier one saw the log end at `seen_offset`: a view that ends
-        before it is read again, see `Log.view`.
+        Without `is_fresh`, the result is the last view while the metadata store cannot be reached.
+        This process or an earlier one saw the log end at `seen_offset`. If a view ends before
+        `seen_offset`, the log is read again, see `Log.view`.
         """
         known = self._view
         if known is not None and first_offset < known.first_offset:
@@ -113,7 +113,7 @@ class WatchedLog:
             seen_offset = max(seen_offset, known.end_offset)
             if not is_fresh and not self._has_changed.is_set():
                 return known
-        self._has_changed.clear()  # before reading: later changes are read next time
+        self._has_changed.clear()  # before the read: the next call reads later changes
         try:
             if known is None or is_fresh:
                 self._view = patiently(lambda: self._read(first_offset, seen_offset, known))
@@ -130,10 +130,10 @@ class WatchedLog:
         return self._view
 
     def came_ms(self, offset: int) -> int:
-        """The time of the row at `offset`, by the last view; 0 if unknown.
+        """The time of the row at `offset`, by the last view; 0 if the time is unknown.
 
-        For a leader log this is the latest possible time. The record was appended after the last
-        read of the log that did not find it.
+        For a leader log this is the latest possible time: the time of the last record that the same
+        read of the log found.
         """
         if self._view is None:
             return 0
@@ -154,7 +154,7 @@ class WatchedLog:
             is_fresh=is_fresh,
         )
         if read.end_offset < known.end_offset and not is_fresh:
-            return known  # an answer of a replica of the store that lags
+            return known  # the answer came from a ZooKeeper server that lags
         return replace(
             read,
             versions=_joined(known.versions, read.versions, read.first_offset),
@@ -167,7 +167,7 @@ class WatchedLog:
 
 
 class WatchedLogs:
-    """The logs that a stream selects; they and their names are watched until `close`."""
+    """The logs that a stream selects. The logs and their names are watched until `close`."""
 
     def __init__(self, client: BlockingLogClient, selection: LogSelection) -> None:
         self._client = client
@@ -192,14 +192,14 @@ class WatchedLogs:
         return self._by_name
 
     def by_id(self, name: str, log_id: str) -> WatchedLog:
-        """The log of that id, selected or not: a logged batch is always read the same way."""
+        """The log with that id, even if it is not selected: logged batches must be read again."""
         log = self._by_id.get(log_id)
         if log is None:
             log = self._by_id[log_id] = WatchedLog(self._logs.open_by_id(name, log_id))
         return log
 
     def forget(self, name: str) -> None:
-        """Look for the log of that name again: the known one was deleted."""
+        """Drop the deleted log of that name. `current` then looks for a log of the name again."""
         log = self._by_name.pop(name, None)
         if log is not None:
             self._by_id.pop(log.log_id, None)
@@ -228,7 +228,7 @@ class WatchedLogs:
                     continue
             found[name] = known
         self._is_listed = True
-        # The others are not selected, or do not exist any more.
+        # All other known logs are not selected, or do not exist any more.
         for log_id in self._by_id.keys() - {log.log_id for log in found.values()}:
             self._by_id.pop(log_id).close()
         return found
@@ -237,7 +237,7 @@ class WatchedLogs:
 def _joined(
     known: tuple[VersionInterval, ...], read: tuple[VersionInterval, ...], first_offset: int
 ) -> tuple[VersionInterval, ...]:
-    """Both histories joined, if they have the commit times of rows from `first_offset` on."""
+    """Both histories, without versions that are not needed for rows from `first_offset` on."""
     if known and read and known[-1].version + 1 != read[0].version:
         known = ()
     versions = known + read

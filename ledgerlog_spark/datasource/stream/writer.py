@@ -1,8 +1,8 @@
-"""The stream writer that Spark sees: it commits each micro-batch exactly once.
+"""The stream writer that Spark calls. It commits each micro-batch exactly once.
 
-Spark creates a writer for each micro-batch in the process that plans it, and sends it to the tasks.
-Then Spark creates another one in the process that commits. Only messages and the batch id link the
-two.
+Spark creates one writer for each micro-batch in the process that plans the batch, and sends this
+writer to the tasks. Spark creates another writer in the process that commits. The second writer
+gets only the messages of the tasks and the batch id.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ledgerlog_spark.protocol.log.commit.epoch import JobKind
 from ledgerlog_spark.protocol.log.state.records import StagedRange
 
 COMMITTER = "pyspark.sql.worker.python_streaming_sink_runner"
-"""The module that runs in the process that commits, and in no other."""
+"""The module that runs in the process that commits, and in no other process."""
 
 _logger = logging.getLogger(__name__)
 
 
 class StreamedRanges(WriterCommitMessage):
-    """Ranges of one task attempt of a micro-batch, and its query; empty partitions send it too."""
+    """A task attempt's query and ranges for a micro-batch. A task without rows sends them too."""
 
     def __init__(self, job: Job, ranges: tuple[StagedRange, ...]) -> None:
         self.job = job
@@ -44,26 +44,26 @@ class StreamedRanges(WriterCommitMessage):
 class StreamWriter(DataSourceStreamArrowWriter):
     """Appends each micro-batch to a log, or replaces the log by it, exactly once.
 
-    A task attempt writes its own ranges, into ledgers that its Python worker may keep open for
-    later batches. One transaction makes the whole batch visible. A batch that Spark runs again
-    after it was committed changes nothing.
+    A task attempt writes its own ranges. The Python worker may keep their ledgers open for later
+    batches. One transaction makes the whole batch visible. If Spark runs a batch again after it was
+    committed, nothing changes.
     """
 
     def __init__(
         self, uri: str, options: SourceOptions, schema_json: str, *, overwrite: bool
     ) -> None:
-        """Compare the rows' schema with the log's; the committing process sends no request."""
+        """Compare the rows' schema with the log's. In the process that commits, send no request."""
         self._write = StreamWrite(uri, options, schema_json, overwrite)
         self._plan = None if COMMITTER in sys.modules else self._write.plan()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamedRanges:
-        """The ranges of one task attempt, acknowledged on their ack quorums when this returns.
+        """Write the rows of one task attempt. They are on their ack quorums when this returns.
 
         Raises:
-            StaleCheckpointError: The log holds later batches of this query. Definite.
-            ProducerFencedError: A later run of the query took over. Definite.
-            LogNotFoundError: The log was deleted, or replaced by a new one, while the query ran.
-            LocalProtocolError: A row is larger than an entry can be; names its size.
+            StaleCheckpointError: The log has later batches of this query. Nothing is committed.
+            ProducerFencedError: A later run of the query took over. Nothing is committed.
+            LogNotFoundError: The log was deleted, or replaced by a new log, while the query ran.
+            LocalProtocolError: A row is larger than an entry can be. The message has its size.
             LedgerLogError: The bookies or ZooKeeper failed; Spark retries the task.
         """
         if self._plan is None:
@@ -94,11 +94,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         )
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """Make the micro-batch visible; does nothing if it was committed before.
+        """Make the micro-batch visible. Do nothing if the micro-batch was committed before.
 
         Raises:
-            ProducerFencedError: A later run of the query took over. Definite.
-            ConcurrentCommitError: Another commit conflicts with this batch. Definite.
+            ProducerFencedError: A later run of the query took over. Nothing was committed.
+            ConcurrentCommitError: Another commit conflicts with this batch. Nothing was committed.
             CommitUnknownError: The connection to ZooKeeper was lost; restart the query.
         """
         job: Job = messages[0].job
@@ -117,22 +117,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
         )
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """Does nothing: Spark also calls this after a successful commit, and when a query stops.
+        """Do nothing: Spark also calls this after a successful commit, and when a query stops.
 
-        No version lists the ledgers of a batch that was not committed; the sweeper deletes them.
+        If a batch was not committed, no version lists its ledgers, and the sweeper deletes them.
         """
 
 
 class RunningBatch(NamedTuple):
-    """The micro-batch that this task belongs to."""
+    """The micro-batch of a task."""
 
-    query_id: str  # the same for as long as the checkpoint exists
-    run_id: str  # of this start of the query
+    query_id: str  # does not change while the checkpoint exists
+    run_id: str  # changes with each start of the query
     batch_id: int
 
 
 def running_batch() -> RunningBatch:
-    """The micro-batch of the running task, from Spark."""
+    """The micro-batch of the running task, from Spark's properties of the task."""
     context = TaskContext.get()
     names = ("sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId")
     values = [context.getLocalProperty(name) if context else None for name in names]
