@@ -1,8 +1,8 @@
 """Appends of a leader that are not acknowledged yet, in the order of their offsets (LOGS.md#J7-J9).
 
-An append waits, or was ordered into one ledger. It is acknowledged when it and all appends before
-it are confirmed. If its ledger is closed without the append, the append waits again and keeps its
-offset.
+An append first waits. Then it is ordered into one ledger, as the entry that `AppendEntry` names. It
+is acknowledged when it and all earlier appends are confirmed. If the ledger is closed without the
+append, the append waits again and keeps its offset.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 
 @dataclass(slots=True, eq=False, repr=False)
 class LeaderLedger:
-    """A ledger that this leader made."""
+    """A ledger that this leader created."""
 
     ledger_id: int
     first_offset: int = 0
-    """Offset of its first record; known from its first entry on."""
+    """Offset of the ledger's first record; valid after an append was ordered into the ledger."""
     entries: int = 0
-    """Ordered so far; also the next entry's id."""
+    """Number of appends that were ordered into the ledger; also the id of the next entry."""
     size_bytes: int = 0
-    """Ordered so far."""
+    """Size of the appends that were ordered into the ledger."""
     last_confirmed: int = NO_ENTRY
-    """Last entry that its writer confirmed."""
+    """The last entry that the ledger's writer confirmed."""
     confirmed_end_offset: int = 0
-    """The offset after the last record of that entry."""
+    """The offset after the last acknowledged record of the ledger."""
     confirmed_ms: int = 0
-    """Append time of that entry."""
+    """Append time of the last acknowledged entry of the ledger."""
     opened_ms: int = 0
-    """When appends began to go to it, by the store's clock."""
+    """When this ledger became the current one, by the store's clock."""
     is_broken: bool = False
-    """Its writer failed."""
+    """Whether the ledger's writer failed."""
     end: LedgerEnd | None = None
-    """Its contents, after this leader closed it."""
+    """The contents of the ledger, after this leader closed it."""
 
     def __repr__(self) -> str:
         return f"LeaderLedger({self.ledger_id}: {self.last_confirmed + 1} of {self.entries})"
@@ -86,17 +86,17 @@ class PendingAppend:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether its entry is on an ack quorum."""
+        """Whether the entry of this append is on an ack quorum."""
         return self.ledger is not None and self.entry_id <= self.ledger.last_confirmed
 
 
 class LeaderAppends:
-    """The queue of one leader.
+    """The queue of one leader's appends.
 
     Attributes:
-        next_offset: Offset of the next appended record.
-        end_offset: After the last acknowledged record.
-        last_ms: Append time of the last append; times never fall.
+        next_offset: The offset that the next appended record gets.
+        end_offset: The offset after the last acknowledged record.
+        last_ms: Time of the last append; never smaller than the time of an earlier append.
         next_append: Number of the next append.
     """
 
@@ -112,25 +112,25 @@ class LeaderAppends:
         self._waiting: deque[PendingAppend] = deque()
 
     def begin(self, *, next_offset: int, last_ms: int) -> None:
-        """Continue after the log's last record."""
+        """Set the offset of the first append, and the earliest time that it can get."""
         assert self.next_append == 0, "appends were taken before the log was led"
         self.next_offset = self.end_offset = next_offset
         self.last_ms = last_ms
 
     @property
     def can_add(self) -> bool:
-        """Whether the window has room. One append may exceed it, so that any append fits."""
+        """Whether the window has room. The last append may exceed the window's size in bytes."""
         pending = len(self._ordered) + len(self._waiting)
         return pending < self._window.entries_max and self._size_bytes < self._window.size_bytes_max
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything was acknowledged."""
+        """Whether every append is acknowledged."""
         return not self._ordered and not self._waiting
 
     @property
     def has_ordered(self) -> bool:
-        """Whether an append was ordered into a ledger and is not acknowledged."""
+        """Whether an append was ordered into a ledger and is not acknowledged yet."""
         return bool(self._ordered)
 
     @property
@@ -140,11 +140,11 @@ class LeaderAppends:
 
     @property
     def first_unsent_append(self) -> int:
-        """Appends from this number on are in no ledger, and no add of them is pending."""
+        """The first append that is certainly in no ledger, as all later appends."""
         return self._waiting[0].number if self._waiting else self.next_append
 
     def check(self, event: AppendRequested) -> None:
-        """Refuse an append while the window is full, or without records or with too many."""
+        """Raise if the window is full, or if the append has no records or too many."""
         if not self.can_add:
             raise LocalProtocolError(
                 "the window is full: wait until can_add is true again", log=self._log
@@ -153,19 +153,19 @@ class LeaderAppends:
             raise LocalProtocolError(f"an append of {event.records} records", log=self._log)
 
     def deposed(self, reason: LedgerLogError) -> LeaderDeposedError:
-        """The error of this leader after another one took over; `reason` shows that."""
+        """The error of this leader after another leader took over, which `reason` shows."""
         return leader_end.deposed(
             self._log, reason, end_offset=self.end_offset, pending_end_offset=self.next_offset
         )
 
     def deleted(self) -> LogNotFoundError:
-        """The error of the leader when its log was deleted."""
+        """The error of this leader after its log was deleted."""
         return leader_end.deleted(
             self._log, end_offset=self.end_offset, pending_end_offset=self.next_offset
         )
 
     def stopped(self, error: LedgerLogError) -> LeaderStopped:
-        """The end of the leader: the acknowledged appends, and those that may be in the log."""
+        """The last indication: which appends are acknowledged, and which may be in the log."""
         return LeaderStopped(
             error,
             end_offset=self.end_offset,
@@ -174,7 +174,7 @@ class LeaderAppends:
         )
 
     def add(self, event: AppendRequested) -> None:
-        """Queue an append."""
+        """Add an append to those that wait."""
         self.last_ms = max(self.last_ms, event.now_ms)
         self._waiting.append(
             PendingAppend(
@@ -186,7 +186,7 @@ class LeaderAppends:
         self._size_bytes += event.size_bytes
 
     def order(self, ledger: LeaderLedger) -> Iterator[AppendEntry]:
-        """Order all waiting appends into a ledger."""
+        """Order all waiting appends into a ledger, as its next entries."""
         waiting, self._waiting = self._waiting, deque()
         for append in waiting:
             append.ledger = ledger
@@ -208,7 +208,7 @@ class LeaderAppends:
     def requeue_ordered(self) -> int:
         """Make all ordered, unacknowledged appends wait again; returns their number.
 
-        Allowed only when their ledger is closed without them.
+        This is allowed only after their ledger was closed without these appends.
         """
         count = len(self._ordered)
         self._ordered.extend(self._waiting)
@@ -216,7 +216,10 @@ class LeaderAppends:
         return count
 
     def confirm(self, ledger: LeaderLedger, last_entry_id: int) -> list[AppendsAcknowledged]:
-        """Confirm the ledger up to this entry (inclusive); returns the new acknowledgements."""
+        """Confirm the entries of a ledger up to `last_entry_id` (inclusive).
+
+        Returns the acknowledgements that this allows.
+        """
         ledger.last_confirmed = max(ledger.last_confirmed, last_entry_id)
         acknowledged: list[AppendsAcknowledged] = []
         while self._ordered and self._ordered[0].is_confirmed:
@@ -224,7 +227,7 @@ class LeaderAppends:
         return acknowledged
 
     def _acknowledge_oldest(self) -> AppendsAcknowledged:
-        """The oldest confirmed appends of one ledger."""
+        """Acknowledge the oldest confirmed appends, as many as are in the same ledger."""
         ordered = self._ordered
         first = last = ordered[0]
         ledger = first.ledger

@@ -1,4 +1,4 @@
-"""Repeated attempts of a leader at one operation, with a delay after each failure."""
+"""Attempts of a leader to do one operation, repeated after a failure and a delay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ledgerlog_spark.retry import RetryPolicy
 
 
 class Attempts:
-    """One request at a time, and a timer after each failure."""
+    """The attempts at one operation: one request at a time, and a timer after each failure."""
 
     __slots__ = ("_failures", "_numbers", "_policy", "_timer", "error", "request")
 
@@ -23,31 +23,31 @@ class Attempts:
 
     @property
     def is_idle(self) -> bool:
-        """Whether an attempt may begin: none is pending, and no delay is running."""
+        """Whether an attempt may begin, because no attempt is pending and no delay is running."""
         return not self.request and not self._timer
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether as many attempts in a row failed as the policy allows."""
+        """Whether the policy allows no more failures in a row."""
         return self._failures >= self._policy.attempts_max
 
     def forgive(self) -> None:
-        """Restart the count of failures."""
+        """Set the number of failures to 0."""
         self._failures = 0
 
     def begin(self) -> int:
-        """The request number of a new attempt."""
+        """Begin an attempt; returns the number of its request."""
         assert self.is_idle
         self.request = self._numbers.next()
         return self.request
 
     def succeed(self) -> None:
-        """The current attempt succeeded."""
+        """Note that the current attempt succeeded."""
         self.request = self._failures = 0
         self.error = None
 
     def fail(self, error: LedgerLogError) -> StartTimer:
-        """The current attempt failed; wait before the next one."""
+        """Note that the current attempt failed; returns the timer before the next attempt."""
         self.request = 0
         self.error = error
         self._failures += 1
@@ -55,7 +55,7 @@ class Attempts:
         return StartTimer(self._timer, self._policy.pause_ms(self._failures))
 
     def wake(self, request: int) -> bool:
-        """Whether this was the timer of the delay; if so, the delay is over."""
+        """End the delay if this is the number of its timer; returns whether it was."""
         if request != self._timer or not self._timer:
             return False
         self._timer = 0
@@ -63,7 +63,7 @@ class Attempts:
 
 
 class LeaderAttempts:
-    """The operations that a leader retries, one request of each at a time."""
+    """The attempts at each of the operations that a leader retries."""
 
     __slots__ = ("closing", "creating", "listing")
 
@@ -74,14 +74,17 @@ class LeaderAttempts:
 
     @property
     def errors(self) -> tuple[LedgerLogError | None, ...]:
-        """Errors of the newest attempts at closing, at creating and at listing."""
+        """The errors of the newest attempts to close, to create and to list a ledger."""
         return self.closing.error, self.creating.error, self.listing.error
 
     def forgive(self) -> None:
-        """Ignore failures from before an append depended on the operation."""
+        """Set the number of failures of each operation to 0.
+
+        Failures from a time when no append waited for the operation do not count.
+        """
         for attempts in (self.listing, self.creating, self.closing):
             attempts.forgive()
 
     def wake(self, request: int) -> bool:
-        """Whether this was the timer of a delay; if so, that delay is over."""
+        """End the delay that has this timer number; returns whether a delay had it."""
         return any(a.wake(request) for a in (self.listing, self.creating, self.closing))

@@ -8,12 +8,13 @@
     i32  count of records or rows, at least 1
     u32  size of the body before compression
 
-The body follows. With codec 0 it is one i32 length for each record, then the records. With codec 1
-it is the same bytes as one LZ4 block without a size of its own. With codec 2 it is one encapsulated
-Arrow record batch message of `count` rows. All numbers are big-endian.
+The body follows. With codec 0 the body is one i32 length for each record, then the records. With
+codec 1 the body is the same bytes as one LZ4 block, and the block does not store its size. With
+codec 2 the body is one encapsulated Arrow record batch message of `count` rows. All numbers are
+big-endian.
 
-Decoders accept any bytes. They raise `WireFormatError` for an invalid entry, before they allocate
-the size that the bytes claim.
+Decoders accept any bytes. For an invalid entry they raise `WireFormatError`, before they allocate
+memory for the size that the header names.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from ledgerlog_spark.errors import LocalProtocolError, MetadataFormatError, Wire
 from ledgerlog_spark.protocol.ledger.messages import Payload
 
 BODY_SIZE_BYTES_MAX = 16 << 20
-"""Limit of a body before compression; a larger claim is refused unread."""
+"""Limit of a body before compression. An entry with a larger size in its header is refused."""
 
 COUNT_MAX = (1 << 31) - 1
 OFFSET_END = (1 << 63) - 1
-"""No record has this offset or a larger one."""
+"""Every record has a smaller offset than this."""
 
 _HEADER = Struct(">2sBBqqiI")
 HEADER_SIZE_BYTES = _HEADER.size
@@ -55,7 +56,7 @@ class LeaderEntryHeader:
 
     Attributes:
         append_time_ms: When the leader took the append, by the store's clock, ms since the epoch.
-        body_size_bytes: Of the body before compression.
+        body_size_bytes: Size of the body before compression.
     """
 
     codec: LeaderCodec
@@ -66,12 +67,12 @@ class LeaderEntryHeader:
 
     @property
     def end_offset(self) -> int:
-        """After the last record or row (exclusive)."""
+        """The offset after the last record or row of the entry."""
         return self.first_offset + self.count
 
 
 def encode_entry_header(header: LeaderEntryHeader) -> bytes:
-    """The header as stored; the body follows it."""
+    """The header as it is stored before the body."""
     wrong = _what_is_wrong(header)
     if wrong:
         raise LocalProtocolError(f"an entry of a leader log cannot have {wrong}: split it")
@@ -87,7 +88,7 @@ def encode_entry_header(header: LeaderEntryHeader) -> bytes:
 
 
 def decode_entry_header(entry: Payload) -> LeaderEntryHeader:
-    """The header of a whole entry; its length is compared unless the body is compressed."""
+    """The header of a whole entry. Checks the length of the body unless the body is compressed."""
     if len(entry) < HEADER_SIZE_BYTES or bytes(entry[:2]) != _MAGIC:
         raise WireFormatError(f"these {len(entry)} bytes are not an entry of a leader log")
     _, entry_format, codec, first_offset, time_ms, count, size = _HEADER.unpack_from(entry)
@@ -110,7 +111,7 @@ def decode_entry_header(entry: Payload) -> LeaderEntryHeader:
 
 
 def encode_records(records: Sequence[Payload]) -> bytes:
-    """The body of an entry of records, before compression: lengths, then records."""
+    """The uncompressed body of an entry with these records: all lengths, then all records."""
     return b"".join((pack(f">{len(records)}i", *map(len, records)), *records))
 
 

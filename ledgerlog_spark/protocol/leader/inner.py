@@ -1,4 +1,7 @@
-"""Runs machines with one request at a time inside a machine that numbers their requests."""
+"""Runs one machine inside another; the outer machine gives each request its number.
+
+The inner machine has one pending request at a time.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,13 @@ class InnerMachine:
         self._inner_request = -1
 
     def start(self, machine: LogMachine[Any]) -> tuple[list[Any], Ended | None]:
-        """Requests to send, or the result of the machine."""
+        """Start a machine; returns its requests to send, or its result if it has ended."""
         assert not self.request, "one at a time"
         self.machine = machine
         return self._pass_on(machine.start())
 
     def handle(self, reply: Any) -> tuple[list[Any], Ended | None]:
-        """Continue after the reply to `request`; returns the same as `start`."""
+        """Pass the reply to `request` on to the machine; returns the same as `start`."""
         assert self.machine is not None
         assert reply.request == self.request, reply
         self.request = 0
@@ -42,12 +45,15 @@ class InnerMachine:
 
     @property
     def may_write(self) -> bool:
-        """Whether an attempt of the current machine may change the head without another reply."""
+        """Whether a write of the running machine may still change the head."""
         machine = self.machine
         return bool(self.request) and isinstance(machine, HeadTransaction) and machine.may_write
 
     def take_refusal(self, reply: Any) -> HeadTransaction[Any] | None:
-        """The machine whose only pending write is refused by this reply for certain."""
+        """The machine, if this reply shows that its only write failed for certain; otherwise None.
+
+        The machine can then change the head no more.
+        """
         machine = self.machine
         if reply.request != self.request or not isinstance(machine, HeadTransaction):
             return None

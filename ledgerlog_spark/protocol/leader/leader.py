@@ -1,12 +1,12 @@
 """The one writer of a leader log (LOGS.md#J1-J12).
 
-`LeaderLog` opens the log as its leader and gives every append its offset. It orders each append
-into the current ledger and acknowledges appends in order. It rolls to new ledgers, closes the old
-ones and updates the list in the head. It stops permanently as soon as another leader may have taken
-over.
+`LeaderLog` opens the log as its leader and gives every append its offset. It writes each append to
+the current ledger and acknowledges the appends in sequence. It rolls to new ledgers, closes the old
+ledgers and updates the list in the head. It stops permanently as soon as another leader may have
+taken over.
 
-After each event `_advance` derives from the state which operations are due, and starts those that
-are not running. At most one creation, one close and one change of the list run at a time.
+After an event `_advance` finds out from the state which operations are due, and starts those that
+do not run yet. At most one creation, one close and one change of the list run at the same time.
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -69,14 +69,14 @@ from ledgerlog_spark.protocol.log.state.records import LogHead
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 _TOKENS_OF_A_CHANGE = 1_000
-"""A change of the list has a range of tokens, one for each of its attempts."""
+"""Number of tokens for one change of the list; each attempt of the change uses one."""
 
 
 class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
     """One client's leadership of one log, from `Start` to `LeaderClosed` or `LeaderStopped`.
 
     Attributes:
-        properties: Of the log, as last read.
+        properties: Properties of the log, as this leader last read them.
     """
 
     def __init__(self, log: str, *, token: str, settings: LeaderSettings | None = None) -> None:
@@ -107,22 +107,22 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
 
     @property
     def next_offset(self) -> int:
-        """Offset that the next append gets."""
+        """The offset that the next append gets."""
         return self._appends.next_offset
 
     @property
     def next_append(self) -> int:
-        """Number that the next append gets; the first one has 0."""
+        """The number that the next append gets. The first append has number 0."""
         return self._appends.next_append
 
     @property
     def end_offset(self) -> int:
-        """After the last acknowledged record; never falls while this is the leader."""
+        """The offset after the last acknowledged record; it never decreases during leadership."""
         return self._appends.end_offset
 
     @property
     def roll_wait(self) -> tuple[RollStep, LedgerLogError | None]:
-        """The step that a roll waits for, and why the newest attempt at it failed, if one did."""
+        """The step that a roll waits for, and the error of its newest attempt if that failed."""
         assert self._ledgers is not None
         return self._ledgers.roll_wait(self._attempts.errors, is_closing=self._is_finishing)
 
@@ -164,7 +164,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return [*dropped, *self._stop(error)]
 
     def _on_broken_early(self, event: LedgerBroken) -> list[LeaderEffect]:
-        """The `LedgerCreated` of the ledger may not have arrived yet."""
+        """Note that a ledger is broken, because its `LedgerCreated` may not have arrived yet."""
         self._broken_early.add(event.ledger_id)
         return []
 
@@ -223,7 +223,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._advance()
 
     def _advance(self) -> list[LeaderEffect]:
-        """Start every operation that is due and not running."""
+        """Start every operation that is due and does not run yet."""
         effects = self._switch()
         effects += self._close_one()
         effects += self._create()
@@ -235,7 +235,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
 
     @property
     def _is_finishing(self) -> bool:
-        """Whether only closing and listing remain."""
+        """Whether the leader closes, and only has to close its ledgers and to list them."""
         return self.phase is LeaderPhase.CLOSING and self._appends.is_empty
 
     def _switch(self) -> list[LeaderEffect]:
@@ -296,7 +296,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._drop(event.ledger_id) if event.outcome is LedgerOutcome.OK else []
 
     def _try_again(self, attempts: Attempts, error: LedgerLogError) -> list[LeaderEffect]:
-        """Wait, then retry; the attempts are bounded when appends wait for the operation."""
+        """Wait before a retry. Stop after too many failures if appends or the close wait for it."""
         assert self._ledgers is not None
         timer = attempts.fail(error)
         is_needed = self._ledgers.current.is_broken and not self._appends.is_empty
@@ -307,7 +307,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
     # --- the list ---
 
     def _change_list(self) -> list[LeaderEffect]:
-        """A failed attempt is repeated unchanged, because it may still succeed (LOGS.md#J4)."""
+        """Start the change of the list that is due, or repeat a failed change (LOGS.md#J4)."""
         ledgers = self._ledgers
         assert ledgers is not None
         if self._list.request or not self._attempts.listing.is_idle:
@@ -397,7 +397,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return [*self._drop_next(), self._appends.stopped(error)]
 
     def _drop_next(self) -> list[LeaderEffect]:
-        """Drop a next ledger, unless the list names it or an attempt may list it."""
+        """Drop the next ledger, unless the list names it or an attempt may still list it."""
         ledgers = self._ledgers
         if ledgers is None or ledgers.next is None or ledgers.is_next_listed:
             return []
@@ -408,7 +408,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._drop(unused.ledger_id)
 
     def _on_late_reply(self, event: ListReply) -> list[LeaderEffect]:
-        """An attempt to list a ledger was pending at the end; a refused attempt lists nothing."""
+        """Drop a created ledger if a reply after the end shows that no attempt can list it."""
         self._dropping.discard(event.request)
         refused = self._list.take_refusal(event)
         if refused is None or self._is_unsure:
@@ -486,9 +486,9 @@ LEADER_TABLE: Table[LeaderLog, LeaderEffect] = {
         on(CloseRequested, LeaderLog._on_close_requested),
     ),
     LeaderPhase.CLOSING: row(*_LEADS, refused=_CALLS),
-    # A leader closes only after the replies to all its requests, except reads of the head.
+    # A leader is closed after the replies to all its requests. Only reads of the head may be late.
     LeaderPhase.CLOSED: row(ignored=(Synced, HeadRead, *_AFTER_THE_END), refused=_CALLS),
     LeaderPhase.STOPPED: row(*_LATE, ignored=(*_OF_LEDGERS, *_AFTER_THE_END), refused=_CALLS),
 }
-"""Phases x events of a leader."""
+"""The handler of each event in each phase of a leader."""
 LeaderLog.table = LEADER_TABLE

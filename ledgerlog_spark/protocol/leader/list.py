@@ -1,7 +1,7 @@
 """How a leader changes the list in the head of its log (LOGS.md#J1-J5).
 
-The list has the items, which are closed ledgers, and after them at most two open ledgers. A change
-moves the oldest open ledgers, which have been closed, to the items, and adds one new open ledger.
+The list has the items, which are closed ledgers. At most two open ledgers follow. A change makes
+items of the oldest open ledgers after they are closed, or adds one new open ledger, or both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class ClosedLedger:
-    """An open ledger of the list, and its contents now that it is closed."""
+    """A ledger that is closed now, but that the list still names as open, and its contents."""
 
     ledger_id: int
     end: LedgerEnd
@@ -39,17 +39,17 @@ class ClosedLedger:
 
 @dataclass(frozen=True, slots=True)
 class ListEdit:
-    """One change of the list, before its token is chosen and its pages are written.
+    """One change of the list. It has no token and no pages yet.
 
     Raises:
-        DataLossError: A closed ledger does not begin at the end of the previous one (LOGS.md#J6).
+        DataLossError: A closed ledger begins later than the previous ledger ends (LOGS.md#J6).
     """
 
     head: LogHead
     closed: tuple[ClosedLedger, ...]
-    """The oldest of the open ledgers, in the order of the list."""
+    """The oldest open ledgers, in the order of the list."""
     added: int | None
-    """Ledger that becomes the youngest open one."""
+    """The ledger that is added after the other open ledgers; None adds no ledger."""
     now_ms: int
 
     def __post_init__(self) -> None:
@@ -71,11 +71,11 @@ class ListEdit:
 
     @property
     def unlisted(self) -> tuple[int, ...]:
-        """Ledgers that are removed from the list because they are empty."""
+        """The closed ledgers without entries, which are removed from the list."""
         return tuple(ledger.ledger_id for ledger in self.closed if ledger.end.is_empty)
 
     def change(self, result: Callable[[LogHead], R]) -> HeadChange[R]:
-        """The edit, for the machine with that result."""
+        """The change for a `HeadTransaction`, with `result` as the result of the machine."""
         return HeadChange(
             self.build,
             result,
@@ -85,7 +85,7 @@ class ListEdit:
         )
 
     def build(self, token: str, loaded: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
-        """The new head, and the pages to write under `token` before it."""
+        """The new head, and the pages to write under `token` before the head is written."""
         writer = PageWriter(token)
         new = self._items
         end_offset = new[-1].end_offset if new else self.head.end_offset
@@ -110,7 +110,7 @@ class ListEdit:
         return tuple(item_of(ledger, schema_id) for ledger in self._filled)
 
     def _open_ledgers(self, end_offset: int) -> tuple[OpenLedger, ...]:
-        """The ledgers that stay open; the first offset of the oldest is exact (LOGS.md#G9)."""
+        """The ledgers that stay open. The oldest gets its exact first offset (LOGS.md#G9)."""
         kept = self.head.open_ledgers[len(self.closed) :]
         if self.added is not None:
             kept = (*kept, OpenLedger(self.added, end_offset, self.now_ms))
@@ -124,7 +124,7 @@ class ListEdit:
 
 
 def item_of(ledger: ClosedLedger, schema_id: int) -> Item:
-    """The item of a closed ledger with entries; it covers the whole ledger."""
+    """The item for all entries of a closed ledger, which has at least one entry."""
     end = ledger.end
     return Item(
         ledger_id=ledger.ledger_id,
@@ -140,20 +140,20 @@ def item_of(ledger: ClosedLedger, schema_id: int) -> Item:
 
 
 def open_ids(head: LogHead) -> tuple[int, ...]:
-    """The open ledgers of a leader log, oldest first."""
+    """The ids of the open ledgers of a leader log, oldest first."""
     return tuple(ledger.ledger_id for ledger in head.open_ledgers)
 
 
 class ListChange(HeadTransaction[LogHead]):
-    """One change of the list by its current leader; ends with `Finished(LogHead)`.
+    """One change of the list by the current leader; ends with `Finished(LogHead)`.
 
-    The plan looks for the change in the head before it makes it, so a lost reply needs no guess:
-    only this leader lists its ledgers, and any other leader that removes them has taken over
-    (LOGS.md#J2, LOGS.md#J4).
+    After a lost reply the plan finds out whether the change was made, because it compares the open
+    ledgers in the head with those before and after the change. Only this leader lists its ledgers,
+    and another leader removes them only when it takes over (LOGS.md#J2, LOGS.md#J4).
 
-    It fails with `LeaderDeposedError` when the head has another leader's list: then no attempt can
-    succeed any more. It fails with `LedgerNotFoundError` when the ledger to be added was deleted:
-    then another ledger is needed. `LogNotFoundError` and the store's errors can be retried.
+    Fails with `LeaderDeposedError` when the head has another leader's list, so that no attempt can
+    succeed any more. Fails with `LedgerNotFoundError` when the ledger to add was deleted, so that
+    another ledger is needed. Other failures are `LogNotFoundError` and the store's errors.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class ListChange(HeadTransaction[LogHead]):
         added: int | None,
         token: str,
     ) -> None:
-        """`mine` are all open ledgers before it, oldest first; `closed` are the first of them."""
+        """`mine` are all open ledgers before the change, oldest first, and begin with `closed`."""
         super().__init__(log, token=token)
         self._mine = tuple(mine)
         self._closed = tuple(closed)

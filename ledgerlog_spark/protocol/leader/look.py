@@ -1,4 +1,4 @@
-"""Detects that the log of a leader was deleted, by reading the head (LOGS.md#J12)."""
+"""Reads the head to detect that the log of a leader was deleted (LOGS.md#J12)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
 
 _ANSWERED = {MetadataOutcome.OK, MetadataOutcome.GONE, MetadataOutcome.UNREADABLE}
-"""The next change of the list reports an error of a head that cannot be read."""
+"""Outcomes after which the head is not read again.
+
+`UNREADABLE` is one of them, because the next change of the list reports that error.
+"""
 
 
 class HeadLook:
-    """One read of the head at a time, and one more after a change during the read.
+    """Reads the head, one read at a time, and once more if the head changed during the read.
 
-    A read is not synchronised until it does not find the head. A lagging replica of the store may
-    not have the head. So the store is synchronised before the log counts as deleted. A failed read
-    is retried without a limit, because the leader continues without the store.
+    The first read is not synchronised. If it does not find the head, a lagging replica of the store
+    may have answered. So the store is synchronised and the head is read again, before the log
+    counts as deleted. A failed read is retried without a limit, because the leader can continue
+    without the store.
     """
 
     __slots__ = ("_attempts", "_is_due", "_is_missed", "_is_synced")
@@ -32,11 +36,11 @@ class HeadLook:
         self._is_synced = False
 
     def note(self) -> None:
-        """The head may have changed."""
+        """Note that the head may have changed."""
         self._is_due = True
 
     def begin(self) -> list[Sync | ReadHead]:
-        """The request that is due, if it can be made now."""
+        """The request to send now; empty when no read is due or another request is pending."""
         if not self._is_due or not self._attempts.is_idle:
             return []
         self._is_due = False
@@ -49,7 +53,7 @@ class HeadLook:
         return isinstance(event, HeadRead | Synced) and event.request == self._attempts.request
 
     def take(self, reply: HeadRead | Synced) -> tuple[bool, list[StartTimer]]:
-        """Whether the log is certainly deleted, and how long to wait before the next request."""
+        """Whether the log is certainly deleted, and the timer before a retry, if one is needed."""
         if reply.outcome not in _ANSWERED:
             self._is_due = True
             return False, [self._attempts.fail(MetadataUnavailableError("no answer"))]
@@ -64,5 +68,5 @@ class HeadLook:
         return reply.head is not None and bool(reply.head.value.deleted_ms), []
 
     def wake(self, request: int) -> bool:
-        """Whether this was the timer after a failed read."""
+        """End the delay after a failed read if this is its timer; returns whether it was."""
         return self._attempts.wake(request)

@@ -1,25 +1,27 @@
 """Phases, limits, events and effects of the machine of a leader log.
 
-The host is in `ledgerlog_spark.log`, the rules in LOGS.md#leader-logs. There are three kinds of
+The host is in `ledgerlog_spark.log`, the rules are in LOGS.md#leader-logs. There are three kinds of
 effects:
 
-- A *request* has a number in `request`. The host answers it with exactly one reply that repeats the
-  number, whatever happens. Several may be pending at once. The machine itself waits before it
-  retries, so the host answers without delay.
-- An *order* (`AppendEntry`) has no reply of its own. The host hands entries to the ledger's writer
-  in the order of their orders; `EntriesConfirmed` reports the confirmed entries.
+- A *request* has a number in `request`. The host always answers a request with exactly one reply,
+  which has the same number. Several requests may be pending. The machine waits before it retries,
+  so the host need not delay a reply.
+- A *command* (`AppendEntry`) has no reply of its own. The host hands the entries to the ledger's
+  writer in the sequence of the commands. `EntriesConfirmed` reports the confirmed entries.
 - An *indication* notifies the application. `LeaderClosed` or `LeaderStopped` is the last. Requests
-    that are pending then still get replies: a ledger that is created too late is dropped.
+  that are still pending then also get replies, so that a ledger that is created late is dropped.
 
-Duties of the host towards the writer of each ledger that `CreateLedger` made:
+Duties of the host for the writer of each ledger that `CreateLedger` made:
 
-1. `EntriesConfirmed` is passed on in order, before a later `LedgerBroken` or `CloseAnswered` of the
-   same ledger, and never for an entry that the writer withdrew.
-2. The first failure of a writer is one `LedgerBroken`; only `CloseAnswered` follows it.
-3. With `changes_ensemble` false the writer may not replace a bookie: the first failed bookie breaks
-   the ledger (`WriterSettings.ensemble_changes_max=0`).
-4. The payload of an append is kept until `AppendsAcknowledged` names it. It may be ordered again,
-   into another ledger, with the same offset and time, so the encoded entry can be kept.
+1. It passes each `EntriesConfirmed` on in sequence, before a later `LedgerBroken` or
+   `CloseAnswered` of the same ledger. It never confirms an entry that the writer withdrew.
+2. It reports the first failure of a writer with one `LedgerBroken`. After that it reports only
+   `CloseAnswered` for this ledger.
+3. If `changes_ensemble` is false, the writer may not replace a bookie. Then the first failed bookie
+   breaks the ledger (`WriterSettings.ensemble_changes_max=0`).
+4. It keeps the payload of an append until `AppendsAcknowledged` names the append. The machine may
+   put the append into another ledger, with the same offset and time. So the host may also keep the
+   encoded entry.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ from ledgerlog_spark.retry import RetryPolicy
 
 
 class LeaderPhase(Enum):
-    """Where a leader is."""
+    """The phases of a leader, from its creation to its end."""
 
     NEW = "new"
     OPENING = "opening"
@@ -67,18 +69,18 @@ class LeaderSettings:
     """Limits of a leader."""
 
     window: Window = field(default_factory=Window)
-    """The limits of `can_add`: unacknowledged appends and their bytes."""
+    """Limits of the unacknowledged appends: their number and their bytes."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    """Between attempts to change the list, to create or to close a ledger. The attempts are not
-    limited while appends succeed in the current ledger, or none waits."""
+    """Delays between attempts to change the list, to create or to close a ledger. The number of
+    attempts is limited only while the leader closes, or while appends wait for another ledger."""
     open_timeout_ms: int = 120_000
-    """From `Start` to `LeaderOpened` or `LeaderStopped`."""
+    """Maximum time from `Start` to `LeaderOpened`."""
 
 
 class LedgerOutcome(Enum):
     """Outcome of a request about a ledger.
 
-    `FAILED` is definite only if the error in the reply is.
+    `FAILED` is definite only if the error in the reply is definite.
     """
 
     OK = "ok"
@@ -102,10 +104,11 @@ class SealLedger(LogRequest["LedgerSealed"]):
 
 @dataclass(frozen=True, slots=True)
 class CloseLedger:
-    """Close a ledger of this leader at its last add confirmed. Answered by `CloseAnswered`.
+    """Close a ledger of this leader at its last add confirmed. The reply is `CloseAnswered`.
 
-    Requested when nothing is pending in it, or after `LedgerBroken`: pending entries are then cut
-    off. May be requested again for the same ledger after a `FAILED` answer.
+    The machine requests this when no entry of the ledger is pending, or after `LedgerBroken`. In
+    the second case the close cuts off the pending entries. After a `FAILED` reply the machine may
+    request it again for the same ledger.
     """
 
     request: int
@@ -113,33 +116,33 @@ class CloseLedger:
 
 
 class AppendEntry(NamedTuple):
-    """Order: append one entry to a ledger."""
+    """Command to append one entry to a ledger."""
 
     ledger_id: int
     entry_id: int
-    """The id that the entry will get; dense from 0 in each ledger."""
+    """The id that the entry will get. The ids in each ledger are 0, 1, 2 and so on."""
     append: int
-    """Number of the append; `AppendRequested` are counted from 0."""
+    """Number of the append; `AppendRequested` explains it."""
     first_offset: int
     append_time_ms: int
     records: int
 
 
 class AppendRequested(NamedTuple):
-    """Append one entry; only while the machine's `can_add` is true.
+    """Append one entry. This event is allowed only while the machine's `can_add` is true.
 
     Appends are numbered from 0 in the order of these events, and get consecutive offsets.
     """
 
     records: int
     size_bytes: int
-    """Approximate size of the stored entry, with its header."""
+    """Approximate size of the stored entry, including the header."""
     now_ms: int
-    """The store's clock. If it goes back, times in the log do not."""
+    """Time of the store's clock. If the clock goes back, the times in the log do not."""
 
 
 class EntriesConfirmed(NamedTuple):
-    """Every entry of the ledger up to and including `last_entry_id` is on its ack quorum."""
+    """All entries of the ledger up to `last_entry_id` (inclusive) are on their ack quorums."""
 
     ledger_id: int
     last_entry_id: int
@@ -147,41 +150,44 @@ class EntriesConfirmed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LedgerBroken:
-    """A ledger's writer failed, and withdrew everything that is not confirmed."""
+    """A ledger's writer failed. It withdrew all entries that are not confirmed."""
 
     ledger_id: int
     is_lost: bool
-    """Another client recovers or closed the ledger, or deleted it."""
+    """Whether the cause is that another client recovers, closed or deleted the ledger."""
     error: LedgerLogError
 
 
 @dataclass(frozen=True, slots=True)
 class RollRequested:
-    """Continue in a new ledger as soon as possible, at any size and age.
+    """Continue in a new ledger as soon as possible, for any size and age of the current ledger.
 
-    Nothing happens when the current ledger is empty, or during a roll.
+    This has no effect during a roll, or when the current ledger is empty.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """End now with this error and close nothing; the next leader seals the open ledgers."""
+    """End now with this error. The open ledgers stay open until the next leader seals them."""
 
     error: LedgerLogError
 
 
 @dataclass(frozen=True, slots=True)
 class HeadChanged:
-    """The head was changed, or may have been. Sent from `Start` to the end.
+    """The head changed, or may have changed. The host sends this event from `Start` to the end.
 
-    Changes close together may be one event, but none is missed: a read of the head that begins
-    after this event is at least as new as the change.
+    Several changes in a short time may cause only one event. A read of the head that begins after
+    the event is at least as new as the last of these changes.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerCreated:
-    """Reply to `CreateLedger`. A ledger that may or may not exist is FAILED, and never used."""
+    """Reply to `CreateLedger`.
+
+    The outcome is also FAILED when the ledger may exist. Such a ledger is never used.
+    """
 
     request: int
     outcome: LedgerOutcome
@@ -191,15 +197,15 @@ class LedgerCreated:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEnd:
-    """The contents of a closed ledger of a leader log; all zero when it has no entries."""
+    """The contents of a closed ledger of a leader log; the defaults for an empty ledger."""
 
     last_entry_id: int = NO_ENTRY
     size_bytes: int = 0
-    """Payload bytes, as in the ledger's metadata."""
+    """Number of payload bytes, as in the ledger's metadata."""
     first_offset: int = 0
     end_offset: int = 0
     append_time_ms: int = 0
-    """Of the last entry."""
+    """Append time of the last entry."""
 
     @property
     def is_empty(self) -> bool:
@@ -222,10 +228,10 @@ class CloseAnswered:
     """Reply to `CloseLedger`.
 
     Attributes:
-        outcome: OK: the ledger is CLOSED at `last_entry_id`, by this writer or with the same
-            result. LOST: another client decides, or decided, otherwise. FAILED: request it again
-            later.
-        last_entry_id: With OK; the writer's last add confirmed.
+        outcome: OK means that the ledger is closed at `last_entry_id`, by this writer or by another
+            client. LOST means that another client closed or may close it at another entry. After
+            FAILED the machine requests the close again later.
+        last_entry_id: For OK, the writer's last add confirmed.
     """
 
     request: int
@@ -237,7 +243,7 @@ class CloseAnswered:
 
 @dataclass(frozen=True, slots=True)
 class LeaderOpened:
-    """This is the leader: the written head lists the ledger, and appends are allowed from now."""
+    """This client is the leader now. The stored head lists its ledger, and appends are allowed."""
 
     head: LogHead
     ledger_id: int
@@ -245,10 +251,11 @@ class LeaderOpened:
 
 
 class AppendsAcknowledged(NamedTuple):
-    """Appends `first_append` to `last_append` (inclusive) are durably in the log.
+    """The appends from `first_append` to `last_append` (inclusive) are durably in the log.
 
-    In order, without gaps. All of them are in one ledger: append n is its entry `last_entry_id -
-    last_append + n`. Everything below `end_offset` is safe.
+    Every append is acknowledged once, in sequence. All appends of one indication are in the same
+    ledger: append n is the entry `last_entry_id - last_append + n`. All records below `end_offset`
+    are durable.
     """
 
     first_append: int
@@ -265,7 +272,7 @@ class LedgerRolled:
     ledger_id: int
     first_offset: int
     reordered: int
-    """Appends that were repeated, because the earlier ledger was closed without them."""
+    """Number of appends that are repeated, because the earlier ledger was closed without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,26 +284,28 @@ class ListChanged:
 
 @dataclass(frozen=True, slots=True)
 class LeaderClosed:
-    """Everything was acknowledged and every ledger is closed and listed; the last indication."""
+    """The last indication: all appends are acknowledged, all ledgers are closed and listed."""
 
     end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderStopped:
-    """This leader has stopped; the last indication.
+    """The last indication: this leader has stopped because of an error.
 
-    The error is `LeaderDeposedError` when another client took the log over, `LogNotFoundError` when
-    it was deleted.
+    The error is `LeaderDeposedError` if another client took the log over, and `LogNotFoundError` if
+    the log was deleted.
     """
 
     error: LedgerLogError
     end_offset: int
-    """After the last acknowledged record; everything below is safe if the log still exists."""
+    """The offset after the last acknowledged record. The records below are in the log, unless the
+    log was deleted."""
     first_unknown_append: int | None
     """The oldest append that was not acknowledged but may be in the log."""
     first_unsent_append: int
-    """Appends from this number on were not sent, or were cut off: certainly not in the log."""
+    """The first append that was not sent or was cut off. It and all later appends are certainly not
+    in the log."""
 
 
 ListReply = Synced | HeadRead | PagesRead | PagesWritten | Written

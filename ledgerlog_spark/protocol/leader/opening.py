@@ -1,8 +1,8 @@
-"""Becoming the leader of a log (LOGS.md#J1-J4).
+"""Becomes the leader of a log (LOGS.md#J1-J4).
 
-An opening reads the list, seals every open ledger of it and creates a ledger. It lists that ledger
-in place of the sealed ones by compare-and-swap; only then are appends allowed. An opening that
-loses the compare-and-swap starts over with the current list.
+An opening reads the list, seals every open ledger in the list and creates a ledger. Then it lists
+the new ledger in place of the sealed ledgers, by compare-and-swap. After that, appends are allowed.
+An opening that loses the compare-and-swap starts again with the current list.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ _PHASES: dict[type[Any], str] = {
     CreateLedger: "making a ledger",
     DropLedger: "deleting a ledger that can no longer be listed",
 }
-"""The purpose of the pending request."""
+"""What the opening does while a request of this type is pending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """This client is the leader."""
+    """The result of an opening after which this client is the leader."""
 
     head: LogHead
     ledger_id: int
 
 
 class LeaderOpening(HeadTransaction[Opened]):
-    """Ends with `Finished(Opened)`, or with `Failed`: the log has no leader, or another one.
+    """Makes this client the leader of a log; ends with `Finished(Opened)` or with `Failed`.
 
     Fails with `LogNotFoundError`, `LogKindError`, `ConfigurationError`, `DataLossError`
-    (LOGS.md#J6), `ConcurrentCommitError` (others kept taking over), `LedgerNotFoundError` (a listed
-    ledger does not exist, also after a synchronisation), the error of a ledger that could not be
+    (LOGS.md#J6), `ConcurrentCommitError` (other clients took the log over again and again),
+    `LedgerNotFoundError` (a listed ledger does not exist), the error of a ledger that could not be
     sealed or created, or the store's errors.
     """
 
@@ -57,17 +57,17 @@ class LeaderOpening(HeadTransaction[Opened]):
         self._ends: dict[int, LedgerEnd] = {}
         self._own: int | None = None
         self._compared: Version | None = None
-        """The head's version that the newest attempt to list `_own` compared."""
+        """The head's version in the newest attempt to list `_own`."""
         self._missed: Version | None = None
-        """Version of the head that listed a deleted ledger."""
+        """The version of a head that listed a deleted ledger."""
 
     @property
     def unlisted_ledger(self) -> int | None:
-        """At the end: the created ledger, if no attempt can list it any more."""
+        """The ledger that this opening created, if no attempt can list the ledger any more."""
         return None if self.may_write else self._own
 
     def give_up(self, timeout_ms: int) -> LeaderTimeoutError:
-        """End without the reply to the pending request, whose outcome stays unknown."""
+        """Return the error for an opening that ends without the reply to its pending request."""
         out = self._out
         return not_opened(
             self.log,
@@ -78,18 +78,18 @@ class LeaderOpening(HeadTransaction[Opened]):
         )
 
     def cancel(self) -> LocalProtocolError:
-        """End like `give_up`, because the caller cancelled the opening."""
+        """Return the error for an opening that its caller cancelled."""
         return cancelled(self.log, may_lead=self.may_write)
 
     def _plan(self, head: LogHead) -> Plan[Opened]:
-        """Plan on the list, for the first time or after an attempt that failed."""
+        """Plan the change of the list in `head`, also after an attempt that failed."""
         self._head_of(head, writes=LogKind.LEADER)
         if self._own is not None and open_ids(head) == (self._own,):
             return Finished(Opened(head, self._own))
         assert self._head is not None
         if self._is_unsure and self._head.version != self._compared:
-            # No attempt can succeed any more. If one succeeded, the next leader has sealed the
-            # ledger and removed it from the list. So it is never listed again.
+            # The head changed, so no attempt can succeed any more. If an attempt succeeded, the
+            # next leader has sealed the ledger and removed it from the list for ever.
             self._is_unsure = False
             yield from self._drop_own()
             return None
@@ -103,26 +103,27 @@ class LeaderOpening(HeadTransaction[Opened]):
         return self._list_own(head, closed)
 
     def _on_unlistable(self, _: HeadChange[Opened]) -> Steps[None]:
-        """The opening took longer than `stagingTtlMs`; another ledger is needed."""
+        """Drop the ledger, because it is older than `stagingTtlMs`. The retry creates another."""
         return self._drop_own()
 
     def _drop_own(self) -> Steps[None]:
-        """Drop it, whatever the outcome: the sweeper deletes the rest."""
+        """Drop the created ledger. If the request fails, the sweeper deletes the ledger later."""
         assert self._own is not None
         yield from self._reply_to(DropLedger(self._own))
         self._own = None
 
     def _unsealed(self, head: LogHead) -> list[int]:
-        """Open ledgers of the list that this opening has not sealed yet (LOGS.md#J1)."""
+        """The open ledgers of the list that this opening has not sealed yet (LOGS.md#J1)."""
         return [ledger_id for ledger_id in open_ids(head) if ledger_id not in self._ends]
 
     def _seal(self, ledger_id: int) -> Steps[bool]:
-        """Whether it was sealed; False when it is deleted and the list has to be read again."""
+        """Seal a ledger; returns False when it was deleted, so that the list is read again."""
         assert self._head is not None
         reply = yield from self._reply_to(SealLedger(ledger_id))
         is_gone = isinstance(reply.error, LedgerNotFoundError)
         if is_gone and self._head.version != self._missed:
-            # Another leader may have unlisted it before it was deleted: the new head shows it.
+            # Another leader may have removed the ledger from the list before the ledger was
+            # deleted. Then the new head does not list it.
             self._missed = self._head.version
             return False
         if reply.outcome is not LedgerOutcome.OK:

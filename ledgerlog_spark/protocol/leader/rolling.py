@@ -1,9 +1,9 @@
-"""The ledgers of one leader: the current one, the next one, and those to close.
+"""The ledgers of one leader: the current ledger, the next one, and the ledgers to close.
 
 LOGS.md#J5-J9. At most two ledgers of the list are open. A roll creates the next ledger and lists it
-while appends still go to the current one. The leader switches only after all appends of the current
-ledger are acknowledged. Then that ledger is closed and becomes an item. No other roll begins before
-that.
+while appends still go to the current ledger. The leader switches to the next ledger after all
+appends of the current ledger are acknowledged. Then the old ledger is closed and becomes an item,
+before another roll can begin.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ class RollStep(Enum):
 
 
 class LeaderLedgers:
-    """Open ledgers of a leader; every one that may hold an acknowledged record is in `listed`.
+    """The open ledgers of a leader. Only those in `listed` may hold acknowledged records.
 
     Attributes:
-        current: Appends go to it.
-        next: Replaces `current` after a roll; None for none. Appends are sent to it only after it
-            is listed.
-        listed: Open ledgers of the list as this leader last read or wrote it, oldest first.
-        wants_roll: The current ledger is large or old enough, or the application requested a roll.
+        current: The ledger to which appends go.
+        next: The ledger that will replace `current`, or None. Appends go to it only after it is
+            listed.
+        listed: The open ledgers of the list, as this leader last read or wrote it, oldest first.
+        wants_roll: Whether the current ledger is large or old enough for a roll, or the application
+            requested a roll.
     """
 
     __slots__ = ("current", "listed", "next", "wants_roll")
@@ -57,17 +58,18 @@ class LeaderLedgers:
     def takes_entries(self) -> bool:
         """Whether appends may be ordered into the current ledger.
 
-        False after the next one is listed: the current one must drain first (LOGS.md#J7).
+        They may not after the next ledger is listed, because all appends of the current ledger have
+        to be acknowledged before the switch (LOGS.md#J7).
         """
         return not self.current.is_broken and not self.is_next_listed
 
     @property
     def is_listed_alone(self) -> bool:
-        """Whether the ledger before the current one, if any, is closed and an item (LOGS.md#J5)."""
+        """Whether the current ledger is the only open ledger of the list (LOGS.md#J5)."""
         return self.listed == [self.current]
 
     def find(self, ledger_id: int) -> LeaderLedger | None:
-        """The open ledger with that id; None if it is not open any more."""
+        """The ledger with that id, or None if it is not one of the open ledgers."""
         for ledger in (self.current, self.next, *self.listed):
             if ledger is not None and ledger.ledger_id == ledger_id:
                 return ledger
@@ -90,7 +92,10 @@ class LeaderLedgers:
     def roll_wait(
         self, errors: Sequence[LedgerLogError | None], *, is_closing: bool
     ) -> tuple[RollStep, LedgerLogError | None]:
-        """The current step of a roll, until the earlier ledger is an item; the first failure."""
+        """The step that a roll waits for, and the error of its newest attempt.
+
+        `errors` has the errors of closing, creating and listing. A step that failed comes first.
+        """
         due = {
             RollStep.CLOSING: self.to_close(is_closing=is_closing) is not None,
             RollStep.CREATING: self.may_create(),
@@ -103,10 +108,10 @@ class LeaderLedgers:
         return next((wait for wait in waits if wait[1] is not None), waits[0])
 
     def may_switch(self, appends: LeaderAppends) -> bool:
-        """Whether appends may go to the next ledger.
+        """Whether the leader may switch to the next ledger.
 
-        Only when nothing is pending in the current ledger (LOGS.md#J7), or it was closed without
-        its pending appends (LOGS.md#J8).
+        It may when no append is pending in the current ledger (LOGS.md#J7), or when the current
+        ledger is broken and was closed without its pending appends (LOGS.md#J8).
         """
         if not self.is_next_listed:
             return False
@@ -123,7 +128,7 @@ class LeaderLedgers:
         return left
 
     def to_close(self, *, is_closing: bool) -> LeaderLedger | None:
-        """The oldest ledger that gets no more entries and is not closed."""
+        """The oldest listed ledger that is not closed and gets no more entries."""
         for ledger in self.listed:
             is_left = ledger not in (self.current, self.next)
             if (is_left or ledger.is_broken or is_closing) and ledger.end is None:
@@ -133,9 +138,9 @@ class LeaderLedgers:
     def closed(self, *, is_closing: bool) -> list[ClosedLedger]:
         """The oldest listed ledgers that can become items now.
 
-        Never all of them, unless a next one is listed with the same change or the leader ends. A
-        list without a ledger of this leader could not show whether another leader led in between
-        (LOGS.md#J3).
+        At least one ledger stays open, unless the same change lists the next ledger or the leader
+        ends. If the list had no open ledger of this leader, it could not show whether another
+        leader took over for some time (LOGS.md#J3).
         """
         done: list[ClosedLedger] = []
         for ledger in self.listed:
@@ -146,7 +151,7 @@ class LeaderLedgers:
         return done[:-1] if keeps_one else done
 
     def to_add(self, closed: list[ClosedLedger]) -> LeaderLedger | None:
-        """The next ledger, if a change that removes `closed` from the open ones may list it."""
+        """The next ledger, if a change that makes items of `closed` may list it; otherwise None."""
         if self.next is None or self.is_next_listed:
             return None
         has_room = len(self.listed) - len(closed) < OPEN_LEDGERS_MAX
@@ -155,7 +160,10 @@ class LeaderLedgers:
     def change_due(
         self, *, is_closing: bool
     ) -> tuple[list[ClosedLedger], LeaderLedger | None] | None:
-        """The change of the list that can be made now: ledgers that become items, added ledger."""
+        """The change of the list that is due now: ledgers that become items, and the added ledger.
+
+        None when no change is due.
+        """
         closed = self.closed(is_closing=is_closing)
         added = self.to_add(closed)
         return (closed, added) if closed or added is not None else None
@@ -168,9 +176,9 @@ class LeaderLedgers:
 
 
 class AgeTimer:
-    """A timer for a log without appends, one at a time.
+    """A timer that requests a roll by age while the log gets no appends; only one runs at a time.
 
-    With appends, `LeaderLedgers.look_at_size_and_age` is exact.
+    Each append checks the age itself, in `LeaderLedgers.look_at_size_and_age`.
     """
 
     __slots__ = ("_ledger", "_numbers", "_request")
@@ -181,7 +189,7 @@ class AgeTimer:
         self._request = 0
 
     def arm(self, current: LeaderLedger, roll_ms: int) -> list[StartTimer]:
-        """The timer of the current ledger, unless one is running."""
+        """Start the timer for the current ledger, unless a timer is running."""
         if self._request:
             return []
         self._request = self._numbers.next()
@@ -189,12 +197,12 @@ class AgeTimer:
         return [StartTimer(self._request, roll_ms)]
 
     def wake(self, request: int) -> bool:
-        """Whether this was the timer; if so, it is not running any more."""
+        """Note that the timer with this number ended; returns whether it is this timer."""
         if request != self._request or not self._request:
             return False
         self._request = 0
         return True
 
     def is_of(self, current: LeaderLedger) -> bool:
-        """Whether it was started for the current ledger."""
+        """Whether the last timer was started for the current ledger."""
         return current is self._ledger
