@@ -28,17 +28,18 @@ def deposed(
 ) -> LeaderDeposedError:
     """The error of a leader that may not append any more.
 
-    `reason`, by which the leader noticed it, has a message for the writer of a single ledger.
-    Records are acknowledged below `end_offset`, and appended below `pending_end_offset`.
+    `reason` is the error that showed this to the leader. Its message is for the writer of a single
+    ledger. Records below `end_offset` are acknowledged. Those from there to `pending_end_offset`
+    were appended, but are not acknowledged.
     """
-    others, then = "none of its other records is", ""
+    others, then = "No other record of this leader is in it", ""
     if end_offset < pending_end_offset:
-        others = f"those from there to {pending_end_offset} may be"
-        then = f", and before appending them again, read the log from {end_offset}"
+        others = f"The records from there to offset {pending_end_offset} may be in it"
+        then = f". Before you append these records again, read the log from offset {end_offset}"
     return LeaderDeposedError(
-        f"log {log!r} has another leader, or one of its ledgers was sealed ({_happened(reason)}): "
-        f"the records below offset {end_offset} are in the log, and {others}: to continue, open it "
-        f"with lead=True again{then}",
+        f"log {log!r} has another leader, or one of its ledgers was sealed ({_happened(reason)}). "
+        f"The records below offset {end_offset} are in the log. {others}. To continue, open the "
+        f"log with lead=True again{then}",
         log=log,
         end_offset=end_offset,
         pending_end_offset=pending_end_offset,
@@ -46,7 +47,7 @@ def deposed(
 
 
 def deleted(log: str, *, end_offset: int, pending_end_offset: int) -> LogNotFoundError:
-    """The error of a leader whose log was deleted; arguments as in `deposed`."""
+    """The error of a leader after its log was deleted. The offsets are those of `deposed`."""
     return LogNotFoundError(
         f"log {log!r} was deleted while this process led it, with its records up to offset "
         f"{end_offset}: open it with lead=True again to create a new log",
@@ -60,17 +61,18 @@ def deleted(log: str, *, end_offset: int, pending_end_offset: int) -> LogNotFoun
 def not_opened(
     log: str, waited_for: str, ledger_id: int | None, *, timeout_ms: int, may_lead: bool
 ) -> LeaderTimeoutError:
-    """The error of a log that could not be opened in time.
+    """The error of an opening that did not end in time.
 
-    With `may_lead`, the list may name a ledger of this client, now or later.
+    `may_lead` means that the list may name a ledger of this client, now or later.
     """
     ledger: dict[str, Any] = {} if ledger_id is None else {"ledger_id": ledger_id}
     named = "" if ledger_id is None else f" ({ledger_id})"
-    then = "may have taken it over nevertheless" if may_lead else "does not lead it"
+    then = "may lead the log nevertheless" if may_lead else "does not lead the log"
     return LeaderTimeoutError(
-        f"log {log!r} was not taken over within {timeout_ms / 1e3:g} s: {waited_for}{named} did "
-        f"not end, and this client {then}. Check that ZooKeeper and the bookies run (`ledgerlog "
-        "doctor`), then open the log again, with a longer open_timeout_ms if necessary",
+        f"log {log!r} was not taken over within {timeout_ms / 1e3:g} s, because "
+        f"{waited_for}{named} did not end. This client {then}. Check that ZooKeeper and the "
+        "bookies run (`ledgerlog doctor`), then open the log again, with a longer "
+        "open_timeout_ms if necessary",
         definite=not may_lead,
         log=log,
         waited_for=waited_for,
@@ -80,7 +82,7 @@ def not_opened(
 
 
 def cancelled(log: str, *, may_lead: bool) -> LocalProtocolError:
-    """The error of an opening that its caller cancelled; `may_lead` as in `not_opened`."""
+    """The error of an opening that its caller cancelled. `not_opened` explains `may_lead`."""
     then = "may have taken it over nevertheless" if may_lead else "does not lead it"
     return LocalProtocolError(
         f"the opening of log {log!r} was cancelled, and this client {then}: open it again",
@@ -90,7 +92,7 @@ def cancelled(log: str, *, may_lead: bool) -> LocalProtocolError:
 
 
 def left(log: str, *, end_offset: int) -> LocalProtocolError:
-    """The error of a leader that its client gave up; `end_offset` as in `deposed`."""
+    """The error of a leader after its client was closed; `deposed` explains `end_offset`."""
     return LocalProtocolError(
         f"the client that led log {log!r} was closed: to find out which records are in the log, "
         f"read it from offset {end_offset}",
@@ -102,7 +104,7 @@ def left(log: str, *, end_offset: int) -> LocalProtocolError:
 def not_rolled(
     log: str, ledger_id: int, waited_for: str, error: LedgerLogError | None, *, timeout_ms: int
 ) -> LeaderTimeoutError:
-    """The error of a roll that did not end in time; `error` is its cause."""
+    """The error of a roll that did not end in time, caused by `error` unless that is None."""
     failed = "" if error is None else f" ({error.message})"
     late = LeaderTimeoutError(
         f"ledger {ledger_id} of log {log!r} was not closed and listed within {timeout_ms / 1e3:g} "

@@ -11,15 +11,15 @@ FENCED = LedgerFencedError("ledger 7: another client is recovering the ledger", 
 def test_deposed_leader_names_the_records_that_may_be_there() -> None:
     error = leader_end.deposed("orders", FENCED, end_offset=5, pending_end_offset=8)
     assert "records below offset 5 are in the log" in str(error)
-    assert "those from there to 8 may be" in str(error)
-    assert "before appending them again, read the log from 5" in str(error)
+    assert "The records from there to offset 8 may be in it" in str(error)
+    assert "Before you append these records again, read the log from offset 5" in str(error)
 
 
 def test_where_all_is_acknowledged_the_error_names_no_records_to_append_again() -> None:
     error = leader_end.deposed("orders", FENCED, end_offset=8, pending_end_offset=8)
     assert str(error) == (
         "log 'orders' has another leader, or one of its ledgers was sealed (another client "
-        "recovers ledger 7): the records below offset 8 are in the log, and none of its other "
-        "records is: to continue, open it with lead=True again"
+        "recovers ledger 7). The records below offset 8 are in the log. No other record of this "
+        "leader is in it. To continue, open the log with lead=True again"
     )
     assert (error.end_offset, error.pending_end_offset) == (8, 8)

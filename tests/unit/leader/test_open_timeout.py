@@ -71,7 +71,7 @@ def test_a_list_that_does_not_answer_may_name_this_client_as_its_leader(is_late:
     process.answer_until(m.WriteHead)
     error = time_out(process)
     assert (error.definite, error.waited_for) == (False, "reading or changing the list")
-    assert "may have taken it over" in str(error)
+    assert "may lead the log" in str(error)
     if is_late:
         process.settle()
         assert bench.open_ids == list(bench.ledgers)
