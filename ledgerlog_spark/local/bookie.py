@@ -19,7 +19,7 @@ START_TIMEOUT_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class RunningBookie:
-    """The addresses that a bookie reported when it began to serve."""
+    """A bookie process that serves, with the addresses that it reported."""
 
     process: subprocess.Popen[str]
     port: int
@@ -29,9 +29,9 @@ class RunningBookie:
 class StartingBookie:
     """A bookie process that does not serve yet.
 
-    Ctrl-C in a terminal reaches only the caller, since the process has a session of its own. End
-    it with `abandon` when it is not needed any more. That works from the moment this object exists,
-    so keep the object before `spawn`.
+    Ctrl-C in a terminal reaches only the caller, because the process has its own session.
+    `abandon` ends a process that is not needed any more. It also works during `spawn`, so the
+    caller must keep a reference to this object before `spawn`.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class StartingBookie:
         port: int,
         environment: dict[str, str],
     ) -> None:
-        """Starts no process yet; port 0 selects a free port.
+        """Prepare the process, but do not start it. Port 0 selects a free port.
 
-        The output is written to a file beside the directory, with the ending `.log`, because a
-        bookie accepts only a directory without other files.
+        The bookie accepts only a directory without other files. So its output is written to a file
+        beside the directory, with the ending `.log`.
         """
         self._id = bookie_id
         self._log_path = directory.with_suffix(".log")
@@ -63,7 +63,7 @@ class StartingBookie:
         self._process: subprocess.Popen[str] | None = None
 
     def spawn(self) -> None:
-        """Makes the process."""
+        """Start the process. Do not wait until it serves."""
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
         with self._log_path.open("ab") as log:
             self._log_begin = log.tell()
@@ -73,7 +73,7 @@ class StartingBookie:
                 )
 
     def ready(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> RunningBookie:
-        """Returns when it serves; on any error the process has ended."""
+        """Wait until the bookie serves. If an error is raised, the process has ended."""
         process = self._process
         assert process is not None, "spawn comes first"
         output = process.stdout
@@ -93,7 +93,7 @@ class StartingBookie:
         return RunningBookie(process, int(addresses["port"]), addresses.get("grpc_port"))
 
     def abandon(self) -> None:
-        """End the process immediately; does nothing if it has ended, or was never started."""
+        """End the process immediately. Do nothing if it has ended, or was never started."""
         process = self._process
         if process is not None:
             process.kill()
@@ -105,7 +105,7 @@ class StartingBookie:
         self, process: subprocess.Popen[str], timeout_seconds: float
     ) -> BookieUnavailableError:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(1)  # it closed its output a moment before it ends
+            process.wait(1)  # a bookie closes its output shortly before it ends
         ended = process.poll() is not None
         reason = (
             self._last_words() or f"it ended with exit code {process.returncode}"
@@ -121,7 +121,7 @@ class StartingBookie:
         )
 
     def _last_words(self) -> str:
-        """Its messages for people in this start: lines that are not JSON, at most the last 12."""
+        """The last 12 lines for people since this start. Lines in JSON are left out."""
         with self._log_path.open("rb") as log:
             log.seek(self._log_begin)
             lines = log.read().decode(errors="replace").splitlines()

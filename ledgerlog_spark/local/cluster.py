@@ -1,8 +1,8 @@
-"""A whole cluster on this machine: one ZooKeeper and some bookies as processes in a directory.
+"""A whole cluster on this machine: one ZooKeeper and some bookies, as processes in a directory.
 
-For laptops, notebooks, demonstrations and tests. A second start in the same directory finds the
-data of the first. `Cluster` works on a directory, whichever program started the processes;
-`local_cluster()` owns the processes that it starts and stops them.
+For laptops, notebooks, demonstrations and tests. A later start in the same directory uses the data
+that is already there. `Cluster` manages the processes of a directory, even if another program
+started them. `local_cluster()` owns the processes that it starts, and stops them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UPKEEP = "upkeep"
 BOOKIE_PREFIX = "bookie-"
 USUAL_PORT = 2181
 BOOKIES_DEFAULT = 4
-"""One more than an ensemble: writing continues at full strength when one of them is lost."""
+"""One bookie more than an ensemble has. If one bookie is lost, new entries still get all copies."""
 STOP_TIMEOUT_SECONDS = 15.0
 POLL_SECONDS = 0.02
 
@@ -52,12 +52,12 @@ class Cluster:
     """The cluster in one directory, running or not.
 
     Attributes:
-        directory: Absolute.
-        members: Its processes as of the last call; other programs may change them.
+        directory: The absolute path.
+        members: The processes as this object read them last. Other programs may change them.
     """
 
     def __init__(self, directory: str | Path) -> None:
-        """Looks at the directory; starts nothing.
+        """Read the state of the directory. Start no process.
 
         Raises:
             ConfigurationError: The state in the directory cannot be read.
@@ -70,7 +70,7 @@ class Cluster:
 
     @property
     def metadata_service_uri(self) -> str:
-        """`zk://127.0.0.1:PORT/ledgers`."""
+        """The URI of the cluster: `zk://127.0.0.1:PORT/ledgers`."""
         return f"zk://127.0.0.1:{self.members.get(ZOOKEEPER).port}/ledgers"
 
     @property
@@ -86,23 +86,23 @@ class Cluster:
         owned: bool = False,
         on_progress: Callable[[str], None] = lambda _step: None,
     ) -> list[str]:
-        """Start the processes that do not run yet; return when all serve.
+        """Start all processes that do not run yet, and return when all processes serve.
 
-        If one fails, or on Ctrl-C, the processes that this call started are stopped.
+        If a process fails to start, or on Ctrl-C, the processes that this call started are stopped.
 
         Args:
-            bookies: Number of bookies; None keeps the earlier number, or takes 4. Bookies of an
-                earlier start are never removed.
+            bookies: Number of bookies; None keeps the earlier number, which is 4 for a new cluster.
+                Bookies of an earlier start are never removed.
             upkeep: Also start the process that merges, sweeps and applies retention.
-            owned: The cluster ends with this process, however that ends, until `disown`. Without
-                effect if the cluster runs already.
+            owned: Stop the cluster when this process ends for any reason before `disown`. Ignored
+                if the cluster already runs.
             on_progress: Called with a short text before each step.
 
         Returns:
             Ids of the processes that were started.
 
         Raises:
-            ConfigurationError: Java or PySpark missing, a directory in use.
+            ConfigurationError: Java or PySpark is missing, or the directory cannot be used.
             MetadataUnavailableError: ZooKeeper did not start.
             BookieUnavailableError: A bookie did not start.
         """
@@ -111,7 +111,7 @@ class Cluster:
         started: list[str] = []
         with locked_directory(self.directory):
             self.refresh()
-            # A replaced one would mistake the end of its pipe for the end of this process.
+            # Keep an existing guardian: without its pipe it would conclude that this process ended.
             if owned and not self.members.running and not self._environment:
                 self._guardian = Guardian(self.directory, is_temporary=self._is_temporary)
             before = len(self.members.bookies)
@@ -130,14 +130,14 @@ class Cluster:
             except BaseException:
                 for member_id in reversed(started):
                     self._roll_back(member_id)
-                self.disown()  # nothing is left to guard
+                self.disown()  # there is no process to guard
                 raise
         return started
 
     def down(self, *, on_progress: Callable[[str], None] = lambda _step: None) -> None:
-        """Stop every process, bookies first; does nothing if no process runs.
+        """Stop all processes, bookies first. Do nothing if no process runs.
 
-        Also stops processes that another program started.
+        This includes processes that another program started.
         """
         if not self.directory.exists() and not self._children:
             return
@@ -154,10 +154,10 @@ class Cluster:
                     self._stop(member_id)
 
     def start(self, member_id: str) -> Member:
-        """Start one process, if possible on its last port; does nothing if it runs.
+        """Start one process, if possible on its last port. Do nothing if the process runs.
 
         Raises:
-            ConfigurationError: A bookie whose ZooKeeper is down; Java or PySpark missing.
+            ConfigurationError: The ZooKeeper of a bookie is down, or Java or PySpark is missing.
             MetadataUnavailableError: ZooKeeper did not start.
             BookieUnavailableError: The bookie did not start.
         """
@@ -179,15 +179,15 @@ class Cluster:
         return self.members.get(member_id)
 
     def kill(self, member_id: str, signal_number: int = signal.SIGKILL) -> Member:
-        """Send a signal to one process; after SIGKILL and SIGTERM, wait until it has ended.
+        """Send a signal to one process. After SIGKILL or SIGTERM, wait until the process has ended.
 
         Args:
-            member_id: Such as `bookie-1` or `zookeeper`.
+            member_id: The id of the process, such as `bookie-1` or `zookeeper`.
             signal_number: SIGKILL by default.
 
         Raises:
-            ConfigurationError: There is no such process, or it does not run.
-            LocalProtocolError: It did not end in time.
+            ConfigurationError: The process does not exist or does not run.
+            LocalProtocolError: The process did not end in time.
         """
         self.refresh()
         member = self.members.get(member_id)
@@ -208,7 +208,7 @@ class Cluster:
         return member
 
     def disown(self) -> None:
-        """Let the processes continue when this process ends; does nothing if they are not owned."""
+        """Let an owned cluster run on when this process ends. Do nothing if it is not owned."""
         if self._guardian is not None:
             self._guardian.release()
             self._guardian = None
@@ -218,12 +218,12 @@ class Cluster:
         return self._guardian.environment if self._guardian is not None else {}
 
     def status(self) -> list[Member]:
-        """Every process, ZooKeeper first, as of now."""
+        """The current state of all processes, ZooKeeper first."""
         self.refresh()
         return list(self.members.by_id.values())
 
     def refresh(self) -> None:
-        """Read the changes of other programs; reap own processes that have ended."""
+        """Read the changes of other programs, and reap child processes that have ended."""
         loaded = Members.load(self.directory)
         if loaded.by_id or not self._children:  # the file may have been deleted in between
             self.members = loaded
@@ -231,7 +231,7 @@ class Cluster:
             self._reap(member_id)
 
     def _member(self, member_id: str) -> Member:
-        """A known member, or one that was never started."""
+        """The known member with this id, or a new member that was never started."""
         return self.members.by_id.get(member_id) or Member(
             role=member_id if member_id in {ZOOKEEPER, UPKEEP} else "bookie",
             id=member_id,
@@ -258,7 +258,7 @@ class Cluster:
         self.members.put(member.started_as(server.pid, server.port))
 
     def _port_of_zookeeper(self, member: Member) -> int | None:
-        """Its last port, which running bookies use, or the default port, or any free port."""
+        """The last port, which running bookies use, or the default port, or any free port."""
         if any(bookie.state != "down" for bookie in self.members.bookies):
             return member.port
         return next((p for p in (member.port, USUAL_PORT) if p and port_is_free(p)), None)
@@ -266,7 +266,7 @@ class Cluster:
     def _start_bookies(
         self, ids: list[str], started: list[str], on_progress: Callable[[str], None]
     ) -> None:
-        """Start them in parallel; when one serves, add its id to `started`."""
+        """Start bookies in parallel. When a bookie serves, its id is added to `started`."""
         starting: dict[str, StartingBookie] = {}
         try:
             for member_id in ids:
@@ -303,7 +303,7 @@ class Cluster:
             *("--metadata-service-uri", self.metadata_service_uri),
             *("--directory", str(directory)),
         ]
-        # Does not wait until it serves: nothing depends on it.
+        # This does not wait until upkeep serves, because no other process needs upkeep.
         with (directory / "upkeep.log").open("ab") as log, interrupts_deferred():
             process = spawn(command, self._environment, stdout=log, stderr=log)
             self._children[UPKEEP] = process
@@ -316,7 +316,7 @@ class Cluster:
                 process.send_signal(number)
 
     def _roll_back(self, member_id: str) -> None:
-        """Stop the processes that this object started, saved to the file or not."""
+        """Stop a process that this object started, even if the file does not list it yet."""
         child = self._children.get(member_id)
         if isinstance(child, ZooKeeperProcess):
             child.stop()
@@ -331,13 +331,13 @@ class Cluster:
             self._ends(member_id)
 
     def _ends(self, member_id: str) -> bool:
-        """Whether the process ends in time. A zombie has ended: its parent may be busy."""
+        """Whether the process ends in time. A zombie counts as ended: its parent may be busy."""
         deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
         while True:
             is_reaped = self._reap(member_id)
             has_ended = self.members.get(member_id).process is None
             is_late = time.monotonic() > deadline
-            # The last threads of a zombie may still be ending; until then it has no exit code.
+            # The last threads of a zombie may still end, and it has no exit code before that.
             if has_ended and (is_reaped or is_late):
                 return True
             if is_late:
@@ -347,7 +347,7 @@ class Cluster:
     def _reap(self, member_id: str) -> bool:
         """Read the exit code of a child that has ended, so that it does not stay a zombie.
 
-        False while there is a child that has not ended.
+        The result is False if the process is a child that has not ended.
         """
         child = self._children.get(member_id)
         if isinstance(child, ZooKeeperProcess):
@@ -371,13 +371,13 @@ class Cluster:
 
 
 class OwnedCluster(Cluster):
-    """A cluster that is stopped when its `with` block ends, and deleted when it was temporary.
+    """A cluster that is stopped when its `with` block ends. A temporary directory is then deleted.
 
-    A guardian process does the same when this process ends without leaving the block.
+    If this process ends without leaving the block, a guardian process does the same.
     """
 
     def __init__(self, directory: str | Path | None, bookies: int, *, upkeep: bool = True) -> None:
-        """Starts no process; the `with` statement does."""
+        """Prepare the cluster. The `with` statement starts its processes."""
         if bookies < 1:
             raise ConfigurationError(f"a cluster needs at least 1 bookie, got {bookies}")
         super().__init__(directory or tempfile.mkdtemp(prefix="ledgerlog-"))
@@ -402,7 +402,7 @@ class OwnedCluster(Cluster):
         self._previous_uri = os.environ.get(SERVICE_URI_VARIABLE)
         os.environ[SERVICE_URI_VARIABLE] = self.metadata_service_uri
         if self.zookeeper_port != USUAL_PORT:
-            print(  # noqa: T201 (for the person who started it; the default would not find it)
+            print(  # noqa: T201 (for the person who started it: the default URI is another cluster)
                 f"ledgerlog: port {USUAL_PORT} is in use, so this cluster is at "
                 f"{self.metadata_service_uri}. To use it in a running Spark session, call "
                 f"ll.configure(spark), or set .option('metadataServiceUri', "
@@ -418,7 +418,7 @@ class OwnedCluster(Cluster):
         self.close()
 
     def close(self) -> None:
-        """Stops everything; a temporary directory is removed."""
+        """Stop all processes, and remove a temporary directory."""
         self.down()
         self.disown()
         if self._is_temporary:
@@ -428,20 +428,21 @@ class OwnedCluster(Cluster):
 def local_cluster(
     bookies: int = BOOKIES_DEFAULT, directory: str | Path | None = None, *, upkeep: bool = True
 ) -> OwnedCluster:
-    """A cluster during a `with` block, which also sets the default service URI.
+    """Run a cluster during a `with` block, and make its URI the default service URI.
 
     Args:
-        bookies: Number of bookies, at least 1. With one more than an ensemble, writing continues on
-            three copies when one of them is lost.
-        directory: Directory of the data; None creates a temporary one that is removed at the end.
+        bookies: Number of bookies, at least 1. With one bookie more than an ensemble has, new
+            entries still get three copies if one bookie is lost.
+        directory: Directory of the data; None creates a temporary directory, which is removed at
+            the end.
         upkeep: Whether a process merges and sweeps logs, and applies their retention.
 
     Raises:
-        ConfigurationError: A cluster runs in the directory already.
+        ConfigurationError: A cluster already runs in the directory.
     """
     return OwnedCluster(directory, bookies, upkeep=upkeep)
 
 
 def zookeeper_answers(port: int) -> bool:
-    """Whether a ZooKeeper serves on a port of this machine."""
+    """Whether a ZooKeeper server answers on a port of this machine."""
     return "Mode:" in four_letters(port, "srvr")

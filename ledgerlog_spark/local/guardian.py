@@ -1,12 +1,13 @@
 """The owner's side of the guardian, a process that stops a cluster when its owner ends.
 
-The owner holds the write end of the guardian's standard input. The system closes it when the owner
-ends, however it ends: SIGKILL, a dead notebook kernel, a forgotten `with`.
+The owner holds the write end of a pipe, and the guardian reads from its other end. The operating
+system closes the pipe when the owner ends, even after SIGKILL, when the kernel of a notebook dies,
+or without a `with` block.
 
-The processes of an owned cluster have a mark in their environment. They do not share a process
-group or a session. Linux divides the CPUs among sessions: bookies in the session of the program
-that writes to them reached 0.89 of its speed with large entries. Ctrl-C in a terminal does not
-reach them.
+The processes of an owned cluster have a mark in their environment. They have no common process
+group or session, because Linux divides the CPUs among sessions: with large entries, a program that
+had the bookies in its own session wrote at only 0.89 of the speed. Ctrl-C in a terminal does not
+reach the processes.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ RELEASE_TIMEOUT_SECONDS = 10.0
 
 
 class Guardian:
-    """The owner's side: while this object holds the pipe, the guardian waits.
+    """The owner's side. The guardian waits while this object holds the pipe.
 
-    A child that the owner forks without exec inherits the pipe: the guardian then also waits for
-    the child.
+    If the owner forks a child without exec, the child inherits the pipe. Then the guardian also
+    waits for the end of the child.
     """
 
     def __init__(self, directory: Path, *, is_temporary: bool) -> None:
-        """Starts the process. It deletes a temporary directory after the cluster was stopped."""
+        """Start the guardian. It deletes a temporary directory after it stopped the cluster."""
         self._mark = uuid.uuid4().hex
         command = [
             *(sys.executable, "-m", "ledgerlog_spark.local.guardian_process"),
@@ -45,11 +46,11 @@ class Guardian:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables for the cluster's processes; none after the guardian has ended."""
+        """Environment variables for the cluster's processes; empty if the guardian has ended."""
         return {MARK_VARIABLE: self._mark} if self._process.poll() is None else {}
 
     def release(self) -> None:
-        """End the guardian, but not the cluster; does nothing if it has ended already."""
+        """End the guardian, but not the cluster. Do nothing if the guardian has ended already."""
         pipe = self._process.stdin
         assert pipe is not None
         with contextlib.suppress(OSError):

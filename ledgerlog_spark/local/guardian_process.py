@@ -23,11 +23,11 @@ from ledgerlog_spark.local.guardian import MARK_VARIABLE, RELEASED
 KILL_TIMEOUT_SECONDS = 15.0
 LOOKS = 3
 LOOK_PAUSE_SECONDS = 0.2
-"""A process that was forked just before its owner ended gets its mark a moment later."""
+"""A process that was forked just before its owner ended gets its mark a little later."""
 
 
 def main() -> None:
-    """Wait for the end of standard input, then stop the cluster."""
+    """Wait for the end of the standard input, then stop the cluster."""
     parser = argparse.ArgumentParser(prog=f"python -m {__name__}", description=__doc__)
     parser.add_argument("--directory", type=Path, required=True, help="of the cluster")
     parser.add_argument("--mark", required=True, help="of the cluster's processes")
@@ -43,10 +43,10 @@ def main() -> None:
 
 
 def _stop(directory: Path, mark: str) -> None:
-    """Stop the processes in `cluster.json`, then kill all others with the mark.
+    """Stop the processes in `cluster.json`, then kill all other processes with the mark.
 
-    If no process has the mark, stop nothing: the owner's cluster has ended, and another cluster may
-    run in the directory.
+    If no process has the mark, stop nothing: the owner's cluster has ended, and another cluster
+    may run in the directory.
     """
     if not _found(mark):
         return
@@ -62,7 +62,7 @@ def _stop(directory: Path, mark: str) -> None:
 
 
 def _found(mark: str) -> list[psutil.Process]:
-    """The processes with a mark; retries a few times when there are none."""
+    """The processes with a mark. If no process is found, look again a few times."""
     for look in range(LOOKS):
         if look:
             time.sleep(LOOK_PAUSE_SECONDS)
@@ -75,7 +75,7 @@ def _found(mark: str) -> list[psutil.Process]:
 def _mark_of(process: psutil.Process) -> str | None:
     try:
         return process.environ().get(MARK_VARIABLE)
-    except (psutil.Error, OSError):  # it has ended, or belongs to another user
+    except (psutil.Error, OSError):  # the process has ended, or belongs to another user
         return None
 
 

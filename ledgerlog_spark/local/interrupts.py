@@ -1,7 +1,7 @@
-"""Makes child processes, and defers Ctrl-C meanwhile.
+"""Starts child processes, and defers Ctrl-C during the start.
 
-KeyboardInterrupt is raised in the main thread at any point: inside `Popen`, between the fork and
-the assignment, it would leave a process without a reference in this program.
+Python raises KeyboardInterrupt in the main thread at any point. If this happened in `Popen` after
+the fork, this program would have no reference to the new process.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def spawn(
     command: Sequence[str], environment: Mapping[str, str], **options: Any
 ) -> subprocess.Popen[str]:
-    """A process in a session of its own, which Ctrl-C in a terminal does not reach.
+    """Start a process in its own session, so that Ctrl-C in a terminal does not reach it.
 
-    Call it and assign its result where interrupts are deferred. `environment` is added to that of
-    this process; `options` are those of `Popen`.
+    The call and the assignment of its result must be inside `interrupts_deferred`. `environment`
+    is added to the environment of this process. `options` are those of `Popen`.
     """
     options = {"stdin": subprocess.DEVNULL, "text": True, "start_new_session": True, **options}
     variables = os.environ | {"PYTHONUNBUFFERED": "1", **environment}
@@ -33,9 +33,9 @@ def spawn(
 
 @contextlib.contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Defer signal handlers until the end of the block.
+    """Defer signal handlers until the end of the block, which should be short.
 
-    Keep the block short. Only the main thread is ever interrupted.
+    Python interrupts only the main thread, so in other threads nothing is deferred.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

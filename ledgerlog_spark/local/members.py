@@ -1,7 +1,7 @@
-"""The directory of a local cluster: its lock, and a file of its processes for other programs.
+"""The directory of a local cluster: its lock, and the file that lists its processes.
 
-`cluster.json` in the cluster's directory lists every process with its pid and its start time. Both
-together identify a process, since pids are reused.
+`cluster.json` in the cluster's directory contains the pid and the start time of every process. Both
+together identify a process, because the system reuses pids.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Member:
     Attributes:
         role: `zookeeper`, `bookie` or `upkeep`.
         id: `zookeeper`, `bookie-0`, `bookie-1`, ..., `upkeep`.
-        port: TCP port on 127.0.0.1 of its last start, 0 before the first; `upkeep` has none.
-        grpc_port: Port of the control service, None where there is none.
-        pid: Process id of its last start, 0 before the first.
-        started: Start time of that process by the kernel, seconds since the epoch.
+        port: TCP port on 127.0.0.1 of the last start; 0 before the first start, and for `upkeep`.
+        grpc_port: Port of the control service; None if the process has no such port.
+        pid: Process id of the last start; 0 before the first start.
+        started: When the process started, by the kernel, in seconds since 1970.
         directory: Directory of its data.
     """
 
@@ -53,7 +53,7 @@ class Member:
 
     @property
     def process(self) -> psutil.Process | None:
-        """The live process, None when it has ended."""
+        """The live process; None if it has ended."""
         if not self.pid:
             return None
         try:
@@ -66,14 +66,14 @@ class Member:
 
     @property
     def state(self) -> str:
-        """`running`, `paused` (SIGSTOP) or `down`."""
+        """The state: `running`, `paused` (by SIGSTOP) or `down`."""
         process = self.process
         if process is None:
             return "down"
         return "paused" if process.status() == psutil.STATUS_STOPPED else "running"
 
     def started_as(self, pid: int, port: int, grpc_port: int | None = None) -> Member:
-        """The same member after a start."""
+        """The same member with the values of a new start."""
         try:
             started = psutil.Process(pid).create_time()
         except psutil.NoSuchProcess:
@@ -86,7 +86,7 @@ class Member:
         return replace(self, pid=pid, port=port, grpc_port=grpc_port, started=started)
 
     def as_json(self) -> dict[str, Any]:
-        """For `local status --json`."""
+        """The member in the output of `local status --json`."""
         shown = {k: v for k, v in asdict(self).items() if k != "started"}
         return {**shown, "state": self.state}
 
@@ -100,7 +100,7 @@ class Members:
 
     @classmethod
     def load(cls, directory: Path) -> Members:
-        """The members in the file of the directory; empty when there was never a cluster."""
+        """Read the members from the file in the directory; empty if there was never a cluster."""
         path = directory / FILE_NAME
         try:
             stored = json.loads(path.read_text())
@@ -133,12 +133,12 @@ class Members:
         part.replace(path)
 
     def put(self, member: Member) -> None:
-        """Add or replace a member, and save it."""
+        """Add or replace a member, and write the file."""
         self.by_id[member.id] = member
         self.save()
 
     def get(self, member_id: str) -> Member:
-        """A member by id."""
+        """The member with this id."""
         try:
             return self.by_id[member_id]
         except KeyError:
@@ -150,12 +150,12 @@ class Members:
 
     @property
     def bookies(self) -> list[Member]:
-        """The bookies among them."""
+        """The members that are bookies."""
         return [m for m in self.by_id.values() if m.role == "bookie"]
 
     @property
     def running(self) -> list[Member]:
-        """The members whose process lives."""
+        """The members with a live process."""
         return [m for m in self.by_id.values() if m.state != "down"]
 
 
@@ -168,7 +168,10 @@ POLL_SECONDS = 0.05
 def locked_directory(
     directory: Path, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS
 ) -> Iterator[None]:
-    """The directory, made if needed, and locked against other starts and stops of its cluster."""
+    """Lock the directory during the block, so that no other command starts or stops its cluster.
+
+    The directory is created if it does not exist.
+    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

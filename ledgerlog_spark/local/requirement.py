@@ -1,4 +1,4 @@
-"""The command that installs a package which ledgerlog needs, at a version that it supports."""
+"""The command that installs a package that ledgerlog needs, in a release that it supports."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from importlib import metadata
 
 
 def install_command(package: str, *options: str) -> str:
-    """`pip install 'PACKAGE<VERSIONS>'`, with the versions in ledgerlog's metadata.
+    """The command `pip install 'PACKAGE<RELEASES>'`, with the releases in ledgerlog's metadata.
 
-    It names the package itself and never ledgerlog: no index gets a request for a name that belongs
-    to another project.
+    The command names only the package and never ledgerlog, because another project may have
+    the name ledgerlog in a package index.
     """
     words = ["pip", "install", *options, f"'{_requirement(package)}'"]
     return " ".join(words)

@@ -1,4 +1,4 @@
-"""The local clusters that run on this machine, of any program and directory."""
+"""Finds all local clusters that run on this machine, started by any program in any directory."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ZOOKEEPER_CONFIG = "zoo.cfg"
 
 
 def running_clusters() -> list[Cluster]:
-    """Every cluster with at least one live process of this user, sorted by directory.
+    """All clusters with at least one live process, sorted by directory.
 
-    A process of another user is omitted when the system hides its command line or its directory.
+    A process of another user is left out if the system hides its command line or its directory.
     """
     directories = {
         directory
@@ -29,7 +29,7 @@ def running_clusters() -> list[Cluster]:
     for directory in sorted(directories):
         try:
             cluster = Cluster(directory)
-        except ConfigurationError:  # damaged, or written by another version
+        except ConfigurationError:  # the file is damaged, or another release wrote it
             continue
         if cluster.members.running:
             clusters.append(cluster)
@@ -44,7 +44,7 @@ def _command_line(process: psutil.Process) -> list[str]:
 
 
 def _cluster_directory(words: list[str]) -> Path | None:
-    """The cluster of a process, by its command line; None when there is none."""
+    """The directory of a process's cluster, by its command line; None for other processes."""
     named: Path | None = None
     if words and Path(words[-1]).name == ZOOKEEPER_CONFIG:
         named = Path(words[-1]).parent

@@ -1,7 +1,7 @@
-"""A real ZooKeeper server as a process of this machine, from the jars inside PySpark.
+"""Runs a real ZooKeeper server as a process of this machine, with the jars inside PySpark.
 
-For laptops, notebooks, demonstrations and tests: one server, no ensemble, on the loopback
-interface only. It has its own data directory: a second start finds the data of the first one.
+For laptops, notebooks, demonstrations and tests. It is one server on the loopback interface,
+without an ensemble. A later start in the same data directory finds the data of the earlier start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HEAP_MIB_MAX = 192
 POLL_SECONDS = 0.05
 START_ATTEMPTS_MAX = 5
 
-# Only the jars that a standalone server loads: all 300 jars double the time to start.
+# Only the jars that a standalone server loads. With all 300 jars, a start takes twice as long.
 JAR_PATTERNS = (
     "zookeeper-*.jar",
     "slf4j-api-*.jar",
@@ -65,7 +65,7 @@ rootLogger.appenderRef.file.ref = file
 
 
 def find_java() -> str:
-    """Path of a Java runtime that is new enough, from JAVA_HOME or else from PATH."""
+    """Path of a Java runtime that is new enough, from JAVA_HOME or otherwise from PATH."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else None
     java = java or shutil.which("java")
@@ -87,7 +87,7 @@ def find_java() -> str:
 
 
 def _java_version(java: str) -> int:
-    """Feature release of a Java runtime: 8, 11, 17, ..."""
+    """The feature release of a Java runtime, such as 8, 11 or 17."""
     try:
         answer = subprocess.run(  # noqa: S603 (a path we looked up ourselves)
             [java, "-version"], capture_output=True, text=True, timeout=30, check=False
@@ -135,7 +135,7 @@ def free_port() -> int:
 
 
 def four_letters(port: int, command: str, *, timeout_seconds: float = 0.3) -> str:
-    """The response to one of ZooKeeper's four-letter commands, "" when there is none."""
+    """The response to one of ZooKeeper's four-letter commands; "" if no server answers."""
     try:
         with socket.create_connection((HOST, port), timeout=timeout_seconds) as connection:
             connection.sendall(command.encode())
@@ -149,9 +149,9 @@ class ZooKeeperProcess:
     """One ZooKeeper server and its directory.
 
     Attributes:
-        directory: Contains `data/` (the server's own), `zoo.cfg`, `zookeeper.log`, `lock`.
-        port: TCP port on 127.0.0.1; 0 until the first start when none was given.
-        log_path: The output of the server.
+        directory: Contains `data/` (files of the server), `zoo.cfg`, `zookeeper.log` and `lock`.
+        port: TCP port on 127.0.0.1. If no port was given, 0 until the first start.
+        log_path: The file with the log lines of the server.
     """
 
     def __init__(
@@ -163,11 +163,11 @@ class ZooKeeperProcess:
         start_timeout_seconds: float = 60.0,
         environment: dict[str, str] | None = None,
     ) -> None:
-        """Starts nothing yet.
+        """Prepare the server, but do not start it.
 
-        Without `port`, it uses the port of the last start in the directory if that is free, or any
-        other. Session timeouts may be 2 to 20 ticks. `environment` is added to that of this
-        process.
+        Without `port`, the server uses the port of the last start in the directory, or another port
+        if that port is in use. Session timeouts may be 2 to 20 ticks. `environment` is added to the
+        environment of this process.
         """
         if port is not None and not 0 < port < 65_536:  # noqa: PLR2004 (TCP ports)
             raise ConfigurationError(f"port must be 1 to 65535, got {port}", port=port)
@@ -181,26 +181,26 @@ class ZooKeeperProcess:
 
     @property
     def pid(self) -> int | None:
-        """Process id while it runs, else None."""
+        """The process id while the server runs; otherwise None."""
         return self._process.pid if self._process is not None and self.is_running else None
 
     @property
     def is_running(self) -> bool:
-        """Whether the process lives; it may be stopped by a signal or not serve yet."""
+        """Whether the process lives. It may be paused by a signal, or may not serve yet."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def connect_string(self) -> str:
-        """`host:port`."""
+        """The address of the server as `host:port`."""
         return f"{HOST}:{self.port}"
 
     @property
     def service_uri(self) -> str:
-        """Metadata service URI of a cluster at the usual root."""
+        """The metadata service URI of a cluster at the usual root `/ledgers`."""
         return f"zk://{self.connect_string}/ledgers"
 
     def start(self) -> None:
-        """Start the server and wait until it serves; does nothing if it runs."""
+        """Start the server and wait until it serves. Do nothing if the server already runs."""
         if self.is_running:
             return
         java, jars = find_java(), find_jars()
@@ -222,7 +222,7 @@ class ZooKeeperProcess:
             reason = self._last_log_lines()
             outcome = self._failed_start()
             self.kill()
-            # Another program may take a free port before the server binds it.
+            # Only this error is retried: another program may take a free port before the server.
             if not (wants_any_port and "Address already in use" in reason):
                 break
         raise MetadataUnavailableError(
@@ -232,10 +232,10 @@ class ZooKeeperProcess:
         )
 
     def stop(self, *, timeout_seconds: float = 10.0) -> None:
-        """End the server (SIGTERM, then SIGKILL if needed); does nothing if it is down."""
+        """End the server with SIGTERM, then SIGKILL if needed. Do nothing if it does not run."""
         if self._process is None:
             return
-        self._send(signal.SIGCONT)  # a stopped process would not see the SIGTERM
+        self._send(signal.SIGCONT)  # a paused process would not handle the SIGTERM
         self._send(signal.SIGTERM)
         try:
             self._process.wait(timeout_seconds)
@@ -244,7 +244,7 @@ class ZooKeeperProcess:
         self._process = None
 
     def kill(self) -> None:
-        """End the server immediately with SIGKILL; does nothing if it is down."""
+        """End the server immediately with SIGKILL. Do nothing if it does not run."""
         if self._process is None:
             return
         self._send(signal.SIGKILL)
@@ -264,7 +264,7 @@ class ZooKeeperProcess:
                 self._process.send_signal(number)
 
     def _last_port(self) -> int:
-        """The port of the last start in this directory if it is free, or any free one."""
+        """The port of the last start in this directory if it is free, or any other free port."""
         with contextlib.suppress(OSError, ValueError):
             text = (self.directory / "zoo.cfg").read_text()
             port = int(re.findall(r"^clientPort=(\d+)$", text, re.MULTILINE)[-1])
@@ -315,7 +315,7 @@ class ZooKeeperProcess:
             os.close(lock)
 
     def _lock(self) -> int:
-        """Lock a file that the server inherits: the lock lasts as long as the server lives."""
+        """Lock a file that the server inherits, so that the lock lasts until the server ends."""
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -347,7 +347,7 @@ class ZooKeeperProcess:
         return f"ended before it served on {self.connect_string}"
 
     def _spawned_and_serves(self, java: str, jars: list[Path]) -> bool:
-        """Whether a new process serves; an interrupt during the start ends the process."""
+        """Start a process, and return whether it serves. An interrupt ends the process."""
         try:
             self._spawn(java, jars)
             return self._serves()
@@ -356,7 +356,7 @@ class ZooKeeperProcess:
             raise
 
     def _serves(self) -> bool:
-        """Whether it serves within the time; False as soon as it ended."""
+        """Wait until the server serves (True), or has ended or exceeds the time limit (False)."""
         assert self._process is not None
         deadline = time.monotonic() + self._start_timeout_seconds
         while time.monotonic() < deadline:
@@ -368,10 +368,11 @@ class ZooKeeperProcess:
         return False
 
     def _listens(self) -> bool:
-        """Whether this very process answers on the port.
+        """Whether this process, and no other server, listens on the port.
 
-        Two servers that start at the same time may both find a port free. The slower one ends when
-        it cannot bind. Before that, an answer of the faster one could be mistaken for its answer.
+        Two servers that start at the same time may both find the same port free. The slower server
+        ends when it cannot bind the port. Until then, an answer of the faster server could be
+        mistaken for an answer of the slower one.
         """
         assert self._process is not None
         try:
@@ -389,9 +390,9 @@ class ZooKeeperProcess:
 
 
 def port_is_free(port: int) -> bool:
-    """Whether a server could listen on a port of the loopback interface now."""
+    """Whether a server could now listen on a port of the loopback interface."""
     with socket.socket() as probe:
-        # As the server does: connections of an earlier server in TIME_WAIT do not matter.
+        # The server sets this too, so connections of an earlier server in TIME_WAIT do not matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
