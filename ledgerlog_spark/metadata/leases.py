@@ -1,6 +1,6 @@
-"""Leases on a tree of nodes: an ephemeral node for each lease that is held.
+"""Leases on a tree of nodes. Each held lease is an ephemeral node.
 
-A lease saves work and protects nothing: the changes of its holder stay guarded by versions.
+A lease only prevents double work. It protects no data: versions guard the changes of its holder.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 class Leases:
-    """Named leases, each held by at most one live session.
+    """Named leases. At most one live session holds each lease.
 
-    They are beside a ledgers root, where Apache's tools never find them.
+    The nodes of leases are outside the ledgers root, where Apache's tools never find them.
     """
 
     def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
@@ -37,7 +37,7 @@ class Leases:
         self._directory = f"{root}-leases"
 
     async def acquire(self, name: str, holder: Mapping[str, str]) -> bool:
-        """Take the lease if it is free; True when this session now holds it.
+        """Take the lease if it is free. Returns True if this session now holds the lease.
 
         After a lost reply, the owner of the node shows the outcome.
         """
@@ -61,7 +61,7 @@ class Leases:
         return False
 
     async def release(self, name: str) -> None:
-        """Give the lease back; does nothing when it is not held."""
+        """Give the lease back; does nothing when this session does not hold the lease."""
         path = self._path(name)
         for attempt in range(1, ATTEMPTS_MAX + 1):
             stat = await self._synced_stat(path)
@@ -78,7 +78,7 @@ class Leases:
                 return
 
     async def holder(self, name: str) -> Mapping[str, str] | None:
-        """The data of the holder about itself, None when the lease is free."""
+        """The data that the holder of the lease stored about itself; None for a free lease."""
         path = self._path(name)
         try:
             record = await self._tree.get(path)
@@ -93,7 +93,7 @@ class Leases:
         return {str(key): str(value) for key, value in said.items()}
 
     def watch(self, name: str, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after the lease got another holder or was lost."""
+        """Call `on_change` after the lease was taken, given back or lost."""
         return self._tree.watch(self._path(name), on_change)
 
     async def _synced_stat(self, path: str) -> znodes.NodeStat | None:

@@ -17,7 +17,7 @@ LAYOUTS = {
     "zk+hierarchical": "hierarchical",
     "zk+longhierarchical": "longhierarchical",
 }
-"""Scheme to its layout; None takes the layout of the cluster's LAYOUT node."""
+"""The layout for each scheme of a URI. None uses the layout of the cluster's LAYOUT node."""
 
 _URI = re.compile(r"(?P<scheme>[^:/]+)://(?P<hosts>[^/]*)(?P<root>.*)", re.DOTALL)
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
@@ -28,13 +28,13 @@ _ROOT = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
 class ServiceUri:
     """The address of a cluster's metadata."""
 
-    hosts: tuple[str, ...]  # `host:port` of each
+    hosts: tuple[str, ...]  # `host:port` of each server
     root: str  # such as `/ledgers`
-    layout: str | None = None  # as the scheme names it; None for the cluster's own
+    layout: str | None = None  # the layout that the scheme names; None for the cluster's own
 
     @property
     def connect_string(self) -> str:
-        """All servers, separated by commas."""
+        """The `host:port` of all servers, separated by commas."""
         return ",".join(self.hosts)
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class ServiceUri:
 
 
 def parse_service_uri(text: str) -> ServiceUri:
-    """The parts of a URI."""
+    """Parse a metadata service URI."""
     if not isinstance(text, str):
         raise _wrong(text, "it is not of type str")
     match = _URI.fullmatch(text.strip())

@@ -1,9 +1,8 @@
-"""Estimates the store's clock without a request each time (LOGS.md#G12).
+"""Estimates the time of the store's clock, usually without a request (LOGS.md#G12).
 
-The store dates each write by its own clock, and the answer contains the date. The time since then
-is measured by a clock of this machine that only measures durations. So a wrong wall clock changes
-nothing. The estimate is never ahead of the store, because an answer arrives after the write that it
-dates.
+The answer to each write contains the time of the write by the store's own clock. A clock of this
+machine that only measures durations measures the time since then. So a wrong wall clock does not
+matter. The estimate is never ahead of the store, because an answer arrives after its write.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ class EstimatedClock(Protocol):
     """An estimate of the store's clock in this process."""
 
     def estimate_ms(self, age_ms_max: int | None = None) -> int | None:
-        """The store's time or a little less, ms since the epoch; None without a recent answer."""
+        """The store's time or a little less, in ms since the epoch; None if no answer is recent."""
 
 
 def elapsed_ns() -> int:
-    """A clock that only rises; if possible, it continues while the machine is suspended."""
+    """A clock that never goes back. If possible, it continues while the machine is suspended."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     return time.monotonic_ns()
 
 
 class StoreClock:
-    """An `EstimatedClock` that gets the date of each answer to a write."""
+    """An `EstimatedClock` that gets the time in each answer to a write."""
 
     __slots__ = ("_elapsed_ns", "_noted_ns", "_store_ms")
 
@@ -40,10 +39,10 @@ class StoreClock:
         self._noted_ns = 0
 
     def note(self, store_ms: int) -> None:
-        """Add the store's time of a write that was answered.
+        """Note the store's time in the answer to a write.
 
-        The newest answer counts, even if it is lower: it is from another server of the store, or
-        the store's clock was set.
+        The newest answer counts, even if its time is lower, because the clock of the store was set
+        back or another server of the store answered.
         """
         self._store_ms = store_ms
         self._noted_ns = self._elapsed_ns()

@@ -1,4 +1,4 @@
-"""All metadata stores of one cluster on one session, and how to open them."""
+"""All metadata stores of one cluster on one session, and a function that opens these stores."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MetadataStores:
 
     @classmethod
     def on(cls, tree: ZnodeTree, root: str, layout: Layout = HIERARCHICAL) -> MetadataStores:
-        """The stores below `root` of any tree; nothing is read or made."""
+        """The stores below `root` of any tree, without a request."""
         return cls(
             tree=tree,
             root=root,
@@ -44,15 +44,15 @@ class MetadataStores:
 
     @property
     def logs(self) -> LogStore:
-        """The logs of the cluster; nothing is read or made."""
+        """The store of the cluster's logs, without a request."""
         return LogStore(self.tree, self.root, self.ledgers)
 
     async def initialize(self) -> None:
-        """Make the cluster's nodes where they are missing."""
+        """Create the missing nodes of the cluster."""
         await self.registration.initialize(self.layout)
 
     async def close(self) -> None:
-        """End the session: registrations and leases end with it."""
+        """End the session, with its registrations and leases."""
         try:
             await self.registration.close()
             await self.ledgers.close()
@@ -67,16 +67,16 @@ async def open_metadata(
     connect_timeout_ms: int = 15_000,
     request_timeout_ms: int = 15_000,
 ) -> MetadataStores:
-    """The stores of the cluster of a metadata service URI; the cluster need not exist yet.
+    """Open the stores of the cluster at a metadata service URI. The cluster need not exist yet.
 
     Args:
-        uri: Such as `zk://127.0.0.1:2181/ledgers`.
-        session_timeout_ms: How long ephemeral nodes outlive the process.
-        connect_timeout_ms: Limit for the first connection.
-        request_timeout_ms: For each request, waiting for a connection included.
+        uri: The URI, such as `zk://127.0.0.1:2181/ledgers`.
+        session_timeout_ms: How long ephemeral nodes exist after the process ended.
+        connect_timeout_ms: Time limit of the first connection.
+        request_timeout_ms: Time limit of each request, including the wait for a connection.
 
     Raises:
-        ConfigurationError: The URI is wrong, or its layout is not the cluster's.
+        ConfigurationError: The URI is wrong, or the cluster has another layout than the URI.
         MetadataUnavailableError: ZooKeeper did not answer.
         MetadataFormatError: The cluster has an unknown layout of ledgers.
     """

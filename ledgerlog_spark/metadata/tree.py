@@ -1,7 +1,7 @@
-"""A tree of small versioned nodes, as ZooKeeper has it: the base of all metadata stores.
+"""A tree of small versioned nodes, like the tree of ZooKeeper: the base of all metadata stores.
 
-Two trees implement `ZnodeTree`: `zookeeper.session.ZookeeperSession`, `testing.memory.MemoryTree`;
-`tests/contract/test_metadata_tree.py` holds both to this page.
+`zookeeper.session.ZookeeperSession` and `testing.memory.MemoryTree` implement `ZnodeTree`.
+`tests/contract/test_metadata_tree.py` checks that both do what these docstrings state.
 
 Every write ends in one of four ways, on every tree:
 
@@ -9,12 +9,13 @@ Every write ends in one of four ways, on every tree:
 - a `MetadataError` about the node (`NodeMissingError`, `NodeExistsError`, `NodeNotEmptyError`,
   `MetadataVersionError`, `TransactionFailedError`): definite, nothing was changed;
 - `MetadataUnavailableError`: definite, nothing was sent;
-- `MetadataUnknownError`: it was sent, and it may have happened or may still happen.
+- `MetadataUnknownError`: the write was sent, and may have happened or may still happen.
 
-Reads may be stale until `sync`. The reads of one tree never go back, also when its session is
-replaced: each server gets the newest transaction id that was seen, and refuses the session if it
-does not have that transaction. A read whose reply is lost is repeated until the tree's own
-deadline, so it ends with a value or with `MetadataUnavailableError`. Nothing waits for ever.
+Reads may be stale until `sync`. A later read of one tree never returns an older state, even after
+its session was replaced. Each server gets the newest transaction id that the tree saw, and refuses
+the session if it does not have that transaction. A read with a lost reply is repeated until the
+tree's own deadline. So it ends with a value or with `MetadataUnavailableError`, and never waits
+forever.
 """
 
 from __future__ import annotations
@@ -40,32 +41,33 @@ if TYPE_CHECKING:
     from ledgerlog_spark.model import Version, Versioned
 
 NODE_SIZE_BYTES_MAX = 1_000_000
-"""Data of one node, and of one transaction in all: ZooKeeper's own limit is 1 MiB a packet."""
+"""Maximum data of one node, and of one transaction. ZooKeeper's own limit is 1 MiB a packet."""
 
 
 class NodeMissingError(MetadataError):
-    """No node at the path, or no parent for a new one; has `path`."""
+    """The node does not exist, or the parent of a new node does not exist. Has `path`."""
 
 
 class NodeExistsError(MetadataError):
-    """The path is taken; has `path`."""
+    """A node with this path exists already. Has `path`."""
 
 
 class NodeNotEmptyError(MetadataError):
-    """The node has children and cannot be deleted; has `path`."""
+    """The node has children and cannot be deleted. Has `path`."""
 
 
 class TransactionFailedError(MetadataError):
-    """One operation failed, so none was carried out; has `index` and `cause` of the first failed.
+    """An operation of a transaction failed, so the transaction changed nothing.
 
-    `cause` is the error that the operation would have raised alone.
+    `index` is the index of the first failed operation. `cause` is the error that this operation
+    raises outside a transaction.
     """
 
 
 class NodeKind(Enum):
     """The lifetime of a node, and how it gets its name.
 
-    A sequential node's path ends with ten decimal digits, from a counter of its parent.
+    The path of a sequential node ends with ten decimal digits, from a counter of the parent node.
     """
 
     PERSISTENT = "persistent"
@@ -93,12 +95,12 @@ class NodeStat:
     size_bytes: int
     children_count: int
     created_ms: int  # by the store's own clock, ms since the epoch
-    changed_ms: int  # last write of the data, same clock
+    changed_ms: int  # last write of the data, by the same clock
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The path of a new node (completed, when sequential) and its first version."""
+    """The path of a new node (with its digits, if sequential) and the node's first version."""
 
     path: str
     version: Version
@@ -106,7 +108,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class CheckNode:
-    """Within a transaction: fail unless the node has `version.number`."""
+    """In a transaction: fail unless the node has `version.number`."""
 
     path: str
     version: Version
@@ -114,7 +116,7 @@ class CheckNode:
 
 @dataclass(frozen=True, slots=True)
 class CreateNode:
-    """Within a transaction: make a node; its parent exists or is made earlier in the same one."""
+    """In a transaction: create a node. Its parent exists, or an earlier operation creates it."""
 
     path: str
     data: bytes = b""
@@ -123,7 +125,7 @@ class CreateNode:
 
 @dataclass(frozen=True, slots=True)
 class SetNode:
-    """Within a transaction: replace the data; `version` None means any version."""
+    """In a transaction: replace the data of a node; `version` None means any version."""
 
     path: str
     data: bytes
@@ -132,7 +134,7 @@ class SetNode:
 
 @dataclass(frozen=True, slots=True)
 class DeleteNode:
-    """Within a transaction: delete a node; `version` None means any version."""
+    """In a transaction: delete a node; `version` None means any version."""
 
     path: str
     version: Version | None = None
@@ -142,7 +144,7 @@ NodeOperation = CheckNode | CreateNode | SetNode | DeleteNode
 
 
 class ZnodeTree(Session, Protocol):
-    """One session with a tree of nodes. Call all methods on the event loop of the tree.
+    """One session with a tree of nodes. All methods must run on the event loop of the tree.
 
     As long as a connection lasts, requests are executed in the order in which their coroutines
     first ran. Paths are absolute, without a slash at the end.
@@ -154,35 +156,35 @@ class ZnodeTree(Session, Protocol):
 
     @property
     def session_id(self) -> int:
-        """The present session; another number after a session was replaced. Never 0."""
+        """The id of the present session, never 0. A new session has another id."""
 
     @property
     def session_timeout_ms(self) -> int:
-        """How long an ephemeral node outlives the last sign of life of its session."""
+        """How long an ephemeral node exists after its session was last active."""
 
     @property
     def session_secret(self) -> bytes:
-        """The secret that `end_session` takes; its owner can end the present session."""
+        """The secret of the present session. With this secret, `end_session` ends the session."""
 
     @property
     def clock(self) -> EstimatedClock:
-        """The store's clock; every successful write of this session updates it."""
+        """The estimated clock of the store. Every successful write of this session updates it."""
 
     async def get(self, path: str) -> Versioned[bytes]:
-        """Data and version.
+        """Data and version of a node.
 
         Raises:
             NodeMissingError: The node does not exist in this replica of the store.
         """
 
     async def stat(self, path: str) -> NodeStat | None:
-        """Version and owner, None when there is no such node."""
+        """The metadata of a node, or None when the node does not exist."""
 
     async def children(self, path: str) -> list[str]:
-        """Names (not paths) of the direct children, sorted.
+        """Names (not paths) of the direct children of a node, sorted.
 
         Raises:
-            NodeMissingError: No such node.
+            NodeMissingError: The node does not exist.
         """
 
     async def create(
@@ -193,94 +195,95 @@ class ZnodeTree(Session, Protocol):
         kind: NodeKind = NodeKind.PERSISTENT,
         make_parents: bool = False,
     ) -> Created:
-        """Make a node; with `make_parents` also its missing ancestors, empty and persistent.
+        """Create a node. With `make_parents` also create missing ancestors, empty and persistent.
 
         Raises:
-            NodeExistsError: The path is taken.
+            NodeExistsError: A node with this path exists already.
             NodeMissingError: The parent is missing.
-            MetadataUnknownError: It may have happened; a sequential node may have any name.
+            MetadataUnknownError: The node may exist; a sequential node may have any number.
         """
 
     async def set(self, path: str, data: bytes, version: Version | None) -> Version:
-        """Replace the data if the node still has `version` (None: any version).
+        """Replace the data of a node if the node still has `version` (None: any version).
 
-        The incarnation is compared too. ZooKeeper itself compares only the number, so there the
-        incarnation is read first. That is enough only for paths that are never made twice while a
-        client holds a version of them.
+        The incarnation in the version is compared too. ZooKeeper itself compares only the number,
+        so its tree reads the incarnation first. This is safe only if a path is never created twice
+        while a client has a version of the path.
 
         Raises:
-            MetadataVersionError: It has another version.
-            NodeMissingError: It was deleted.
+            MetadataVersionError: The node has another version.
+            NodeMissingError: The node was deleted.
         """
 
     async def delete(self, path: str, version: Version | None = None) -> None:
-        """Delete the node, with the same condition as `set`.
+        """Delete a node, with the same condition as `set`.
 
         Raises:
-            MetadataVersionError: It has another version.
-            NodeMissingError: It is deleted already.
-            NodeNotEmptyError: It has children.
+            MetadataVersionError: The node has another version.
+            NodeMissingError: The node is deleted already.
+            NodeNotEmptyError: The node has children.
         """
 
     async def transact(self, operations: Sequence[NodeOperation]) -> list[Created | Version | None]:
         """Run all operations or none. Versions are compared by number only.
 
         Returns:
-            For each operation: `Created` of a create, the new version of a set, else None.
+            For each operation: `Created` for a create, the new version for a set, otherwise None.
 
         Raises:
-            TransactionFailedError: One failed; nothing was changed.
+            TransactionFailedError: An operation failed; nothing was changed.
         """
 
     async def sync(self, path: str = "/") -> None:
-        """Make later reads at least as new as this moment, also in a session that replaces it."""
+        """Make later reads at least as new as this moment, even if the session is replaced."""
 
     def watch(self, path: str, on_change: OnChange) -> CancelWatch:
         """Call `on_change` after the node is made, changed or deleted, or a session was replaced.
 
-        Changes close together may be reported once, and a call may happen without a change. A read
-        begun after this method returned, or from within `on_change`, misses nothing that a later
-        call would not report.
+        One call may report several changes, and a call may happen without a change. If a read
+        begins after this method returned, or in `on_change`, each change that the read misses
+        causes a later call.
         """
 
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after children were made or deleted; promises as of `watch`."""
+        """Call `on_change` after children were made or deleted, with the promises of `watch`."""
 
     async def until_gone(self, path: str) -> bool:
-        """Wait, with one request, until the node may have changed; leaves no watch.
+        """Wait, with one request, until the node may have changed. No watch is left.
 
-        It waits for as long as nothing happens, so callers give it a deadline.
+        The wait has no limit, so callers set a deadline.
 
         Returns:
-            True when the node does not exist (any more). False when it was changed or the
+            True when the node does not exist (any more). False when the node was changed or the
+            connection was lost.
 
         Raises:
             MetadataUnavailableError: The request could not be sent.
         """
 
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
-        """Call `on_replaced` after the session was lost, with its ephemeral nodes, and replaced."""
+        """Call `on_replaced` after the session and its ephemeral nodes were lost and replaced."""
 
     async def end_session(self, secret: bytes) -> None:
-        """End another session and its ephemeral nodes immediately; does nothing when it has ended.
+        """End another session and its ephemeral nodes immediately, if the session still exists.
 
-        If its owner lives, the owner gets a new session: only end sessions of dead processes.
+        Only sessions of dead processes should be ended: a live owner gets a new session.
 
         Raises:
-            MetadataUnavailableError: The store did not answer; the session ends by its timeout.
+            MetadataUnavailableError: The store did not answer. The session ends at its timeout.
         """
 
     async def close(self) -> None:
-        """End the session and its ephemeral nodes; pending requests fail. Idempotent."""
+        """End the session and its ephemeral nodes. Pending requests fail. May be called twice."""
 
 
 def parent_of(path: str) -> str:
-    """The path one level up; "/" for a node at the top."""
+    """The path of the parent node; "/" for a node at the top."""
     return path.rpartition("/")[0] or "/"
 
 
 def ancestors_of(path: str) -> Iterator[str]:
-    """The paths above `path`, topmost first, without "/"."""
+    """The paths of all nodes above `path`, the topmost node first, without "/"."""
     end = path.find("/", 1)
     while end > 0:
         yield path[:end]
@@ -288,7 +291,7 @@ def ancestors_of(path: str) -> Iterator[str]:
 
 
 async def make_persistent(tree: ZnodeTree, path: str) -> None:
-    """Make a persistent, empty node and its ancestors where they are missing."""
+    """Create a persistent, empty node and its ancestors, unless they exist."""
     for node in (*ancestors_of(path), path):
         if await tree.stat(node) is None:
             with contextlib.suppress(NodeExistsError):
@@ -296,14 +299,14 @@ async def make_persistent(tree: ZnodeTree, path: str) -> None:
 
 
 class WriteAttempts:
-    """Maximum number of attempts of one write; after a lost answer the write is repeated.
+    """The attempts of one write, which is repeated after a lost answer.
 
-    Each attempt is a `with` block. It ends when its answer is lost, and the next one begins.
+    Each attempt is a `with` block. When an answer is lost, its block ends and the next one begins.
     """
 
     def __init__(self, attempts_max: int, *, settles: bool = True) -> None:
-        """Attempts up to the limit; without `settles` a lost answer is raised immediately."""
-        # the newest one; then an unavailable store leaves the outcome unknown
+        """At most `attempts_max` attempts. Without `settles`, a lost answer raises immediately."""
+        # the newest lost answer; if the store is unavailable after it, the outcome is unknown
         self.lost: MetadataUnknownError | None = None
         self._attempts_max = attempts_max
         self._settles = settles
@@ -325,7 +328,7 @@ class WriteAttempts:
 
 
 def checked_path(path: str) -> str:
-    """`path`, when it is valid."""
+    """Check `path`, and return it."""
     first, *segments = path.split("/")
     if path != "/" and (first or not segments or not all(segments) or {".", ".."} & {*segments}):
         raise LocalProtocolError(f"{path!r} is not an absolute path of a node", path=path)
@@ -344,5 +347,5 @@ def checked_size(path: str, size_bytes: int) -> None:
 
 
 def operations_size_bytes(operations: Sequence[NodeOperation]) -> int:
-    """Data and paths of a transaction."""
+    """Bytes of the data and paths of a transaction."""
     return sum(len(o.path) + len(getattr(o, "data", b"")) for o in operations)

@@ -1,5 +1,5 @@
 """Bookies in the metadata store.
 
 - `registration`: available bookies, cookies, `INSTANCEID`, `LAYOUT`.
-- `announcement`: one bookie's ephemeral node, and keeping it there.
+- `announcement`: creates one bookie's ephemeral node, and replaces the node when it is lost.
 """

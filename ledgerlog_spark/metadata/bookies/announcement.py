@@ -1,4 +1,4 @@
-"""One bookie's ephemeral node, and keeping it there."""
+"""Creates one bookie's ephemeral node, and replaces the node when it is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Announcement:
-    """A bookie at one of its two places, `available/<id>` or `available/readonly/<id>`."""
+    """A bookie's node at one of its two places: `available/<id>` or `available/readonly/<id>`."""
 
     def __init__(
         self, tree: znodes.ZnodeTree, info: BookieInfo, *, place: str, other_place: str
@@ -39,10 +39,10 @@ class Announcement:
         self._keeper: asyncio.Task[None] | None = None
 
     async def announce(self) -> None:
-        """Returns when our node exists and no other node of this bookie.
+        """Create our node, and wait until no other node of this bookie exists.
 
-        A node of an older session of the bookie is waited for: it is deleted within that session's
-        timeout, unless the session is alive.
+        The node of an older session of the bookie is deleted within the timeout of that session,
+        unless the session is alive.
         """
         loop = asyncio.get_running_loop()
         patience_seconds = self._tree.session_timeout_ms * 1.5 / 1000 + 0.5
@@ -70,7 +70,7 @@ class Announcement:
                 cancel()
 
     async def withdraw(self) -> None:
-        """Returns when no node of ours exists."""
+        """Delete our nodes of this bookie."""
         for path in (self._place, self._other_place):
             stat = await self._synced_stat(path)
             if stat is not None and stat.owner == self._tree.session_id:
@@ -78,11 +78,11 @@ class Announcement:
                     await self._tree.delete(path, stat.version)
 
     def keep(self) -> None:
-        """From now on repeat it whenever the session is replaced or the node is deleted."""
+        """From now on, announce again after the session is replaced or the node is deleted."""
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     async def stop_keeping(self) -> None:
-        """Returns when nothing runs in the background any more."""
+        """Stop the work of `keep`, and wait until nothing runs in the background."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.cancel()
@@ -107,7 +107,7 @@ class Announcement:
             cancel()
 
     async def _try(self) -> int | None:
-        """At least one attempt; None when announced, otherwise the other session of the bookie."""
+        """Try to announce. Returns None if it succeeded, or the other session of the bookie."""
         while True:
             here = await self._synced_stat(self._place)
             there = await self._tree.stat(self._other_place)
@@ -126,14 +126,14 @@ class Announcement:
                 elif not isinstance(failure.cause, znodes.NodeExistsError | MetadataVersionError):
                     raise failure.cause from failure
             except MetadataUnknownError:
-                continue  # the next read shows it
+                continue  # the next read shows the outcome
             else:
                 return None
 
     async def _operations(
         self, here: znodes.NodeStat | None, there: znodes.NodeStat | None
     ) -> list[znodes.NodeOperation]:
-        """The remaining operations; existing nodes are ours."""
+        """The operations that are needed to announce. All existing nodes are ours."""
         operations: list[znodes.NodeOperation] = []
         if there is not None:
             operations.append(znodes.DeleteNode(self._other_place, there.version))

@@ -53,7 +53,7 @@ class Registration:
         The bookie stays announced until `unregister` or `close`: when the session is lost or the
         node is deleted, a new node is made. A second call changes the announced data.
 
-        A node of an older session of the same bookie is waited for.
+        The call waits until a node of an older session of the same bookie is deleted.
         """
         name = _checked(info.bookie_id)
         before = self._announcements.pop(name, None)
@@ -68,22 +68,22 @@ class Registration:
         announcement.keep()
 
     async def unregister(self, bookie_id: str) -> None:
-        """Withdraw the announcement; does nothing when there is none."""
+        """Withdraw the announcement of a bookie; does nothing if the bookie is not announced."""
         announcement = self._announcements.pop(_checked(bookie_id), None)
         if announcement is not None:
             await announcement.stop_keeping()
             await announcement.withdraw()
 
     async def writable(self) -> Sequence[str]:
-        """Bookie ids that accept new ledgers, sorted."""
+        """Ids of the bookies that accept new ledgers, sorted."""
         return [name for name in await self._names(self._available) if name != READ_ONLY]
 
     async def read_only(self) -> Sequence[str]:
-        """Bookie ids that serve reads and recovery only, sorted."""
+        """Ids of the bookies that serve only reads and recovery, sorted."""
         return await self._names(self._read_only)
 
     async def known(self) -> Sequence[str]:
-        """All bookie ids that have a cookie, sorted."""
+        """Ids of all bookies that have a cookie, sorted."""
         return await self._names(self._cookies)
 
     async def info(self, bookie_id: str) -> BookieInfo:
@@ -107,14 +107,14 @@ class Registration:
         return self._tree.watch_children(self._available, on_change)
 
     async def read_cookie(self, bookie_id: str) -> Versioned[bytes] | None:
-        """A bookie's cookie as stored, None when it has none."""
+        """The stored bytes of a bookie's cookie, None when the bookie has no cookie."""
         try:
             return await self._tree.get(self._cookie_path(bookie_id))
         except NodeMissingError:
             return None
 
     async def write_cookie(self, bookie_id: str, cookie: bytes, version: Version | None) -> None:
-        """Create (`version` None) or replace a cookie."""
+        """Create (`version` None) or replace the cookie of a bookie."""
         path = self._cookie_path(bookie_id)
         try:
             if version is None:
@@ -149,7 +149,7 @@ class Registration:
             raise MetadataFormatError(f"{path} is not text", path=path) from error
 
     async def initialize(self, layout: Layout = HIERARCHICAL) -> None:
-        """Make the missing nodes of the cluster (LAYOUT, INSTANCEID, available, cookies)."""
+        """Create the missing nodes of the cluster (LAYOUT, INSTANCEID, available, cookies)."""
         await self._make(f"{self._root}/LAYOUT", layout.encode())
         await read_layout(self._tree, self._root)
         await self._make(f"{self._root}/INSTANCEID", str(uuid.uuid4()).encode())
@@ -161,7 +161,7 @@ class Registration:
         await self._tree.sync(self._root)
 
     async def close(self) -> None:
-        """Stop announcing. The nodes are deleted when the session ends, which stays open here."""
+        """Stop announcing. The session stays open, and its nodes are deleted when it ends."""
         announcements, self._announcements = self._announcements, {}
         for announcement in announcements.values():
             await announcement.stop_keeping()

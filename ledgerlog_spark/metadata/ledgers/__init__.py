@@ -1,5 +1,4 @@
 """Ledgers in the metadata store.
 
-- `store`: records, by compare-and-swap. `ids`: new ledger ids. `layout`: paths by the cluster's
-  LAYOUT.
+- `store`: reads and changes ledger metadata. `ids`: new ledger ids. `layout`: paths of ledgers.
 """

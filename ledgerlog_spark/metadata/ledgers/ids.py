@@ -1,9 +1,9 @@
 """New ledger ids, from the counter that Apache BookKeeper's clients use too.
 
 A separate counter would return ids that a Java client also gets. An id is the number of an
-EPHEMERAL_SEQUENTIAL node under `idgen`; a block of them is one transaction. When the 31 bits of
-that counter are used up, an id consists of the number of a directory `idgen-long/HOB-<n>` (high 32
-bits) and of a node's below it (low 31 bits), as Apache does from then on.
+EPHEMERAL_SEQUENTIAL node under `idgen`. One transaction creates the nodes of several ids. When all
+31 bits of the counter are used up, an id has two parts, as in Apache BookKeeper: the number of a
+directory `idgen-long/HOB-<n>` (high 32 bits), and the number of a node in it (low 31 bits).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HIGH_PREFIX = "HOB-"
 
 
 class LedgerIds:
-    """Unique ids; unused ones are lost."""
+    """Generates unique ledger ids. Unused ids are lost."""
 
     def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
         self._tree = tree
@@ -39,7 +39,7 @@ class LedgerIds:
         self._removals: set[asyncio.Task[None]] = set()
 
     async def take(self, count: int) -> list[int]:
-        """`count` (1 to 64) ids, rising."""
+        """Return `count` (1 to 64) new ids, in rising order."""
         if not 1 <= count <= COUNT_MAX:
             raise LocalProtocolError(f"1 to {COUNT_MAX} ids at a time, not {count}", count=count)
         if self._is_short is None:
@@ -48,12 +48,12 @@ class LedgerIds:
             numbers = await self._numbers(self._short, count)
             if numbers is not None:
                 return numbers
-            # No client can get any more ids: the counter would overflow and repeat its numbers.
+            # No client can get more ids here: the counter would overflow and repeat its numbers.
             self._is_short = False
         return await self._take_long(count)
 
     async def close(self) -> None:
-        """Returns when the nodes of used ids are deleted, or cannot be deleted."""
+        """Wait until the nodes of used ids are deleted, or cannot be deleted."""
         while self._removals:
             await asyncio.gather(*self._removals, return_exceptions=True)
 
@@ -72,7 +72,7 @@ class LedgerIds:
         raise RemoteProtocolError(f"the ledger id counters below {self._long} are all used up")
 
     async def _highest(self) -> int:
-        """Number of the directory of new ids; 1 when there is none."""
+        """Number of the directory of new ids; 1 when no directory exists."""
         await self._tree.sync(self._root)
         try:
             names = await self._tree.children(self._long)
@@ -82,9 +82,9 @@ class LedgerIds:
         return max((int(n) for n in numbers if n.isdecimal()), default=1)
 
     async def _numbers(self, directory: str, count: int) -> list[int] | None:
-        """`count` fresh numbers of a directory's counter, None when it is used up.
+        """`count` new numbers of a directory's counter, None when the counter is used up.
 
-        A lost reply loses numbers, nothing else: the next attempt gets others.
+        After a lost reply, only numbers are lost: the next attempt gets other numbers.
         """
         create = znodes.CreateNode(f"{directory}/ID-", kind=znodes.NodeKind.EPHEMERAL_SEQUENTIAL)
         lost: MetadataUnknownError | None = None
@@ -112,7 +112,7 @@ class LedgerIds:
         )
 
     def _remove_later(self, paths: list[str]) -> None:
-        """Delete ephemeral names before the session's end, to keep the directory small."""
+        """Delete ephemeral nodes before the session ends, to keep the directory small."""
         task = asyncio.get_running_loop().create_task(self._remove(paths))
         self._removals.add(task)
         task.add_done_callback(self._removals.discard)

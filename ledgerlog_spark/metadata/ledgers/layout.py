@@ -1,4 +1,4 @@
-"""Paths of ledgers below a root, by the cluster's LAYOUT."""
+"""Paths of ledgers below a root, which depend on the layout in the cluster's LAYOUT node."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ LONG_LEVELS: Final = tuple(
 
 
 class LedgerLayout:
-    """Paths of ledgers; the long layout writes every id with nineteen digits."""
+    """Paths of ledgers. In the long layout, every id has nineteen digits."""
 
     def __init__(self, layout: Layout = HIERARCHICAL) -> None:
         self._is_long = layout == LONG_HIERARCHICAL
-        # forms of the names in each tree below the root, in rising order of ids
+        # patterns of the names on each level below the root; the tuple of lower ids is first
         self.levels: Sequence[tuple[re.Pattern[str], ...]] = (
             (LONG_LEVELS,) if self._is_long else (SHORT_LEVELS, LONG_LEVELS)
         )
 
     def path(self, ledger_id: int) -> str:
-        """The path below the root, with a slash in front."""
+        """The path of a ledger below the root, which begins with a slash."""
         return ledger_path(ledger_id, is_long=self._is_long)
 
     def ledger_id(self, path: str) -> int:

@@ -1,8 +1,7 @@
-"""Metadata records of ledgers on a tree of nodes, in Apache BookKeeper's paths and formats.
+"""Ledger metadata on a tree of nodes, in Apache BookKeeper's paths and formats.
 
-Ledger ids are unique, so the path of a ledger is never created twice. So the version
-number alone is a sound condition of a write. Incarnations are still compared wherever one is
-seen.
+Ledger ids are unique, so the path of a ledger is never created twice. So a condition on the version
+number alone is enough for a write. Incarnations are compared too if they are known.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ CREATE_ATTEMPTS_MAX = 4
 
 
 class LedgerStore:
-    """Metadata records of the ledgers below one root."""
+    """The metadata of the ledgers below one root."""
 
     def __init__(
         self, tree: znodes.ZnodeTree, root: str, layout: LedgerLayout | None = None
@@ -46,18 +45,18 @@ class LedgerStore:
         self._ids = LedgerIds(tree, root)
 
     def path(self, ledger_id: int) -> str:
-        """The path of a ledger's record, for transactions that contain more than the record."""
+        """The path of a ledger's metadata, for transactions that also change other nodes."""
         return self._root + self._layout.path(ledger_id)
 
     async def new_ids(self, count: int = 1) -> Sequence[int]:
-        """`count` (1 to 64) unique ledger ids; unused ones are lost."""
+        """`count` (1 to 64) unique ledger ids. Unused ids are lost."""
         return await self._ids.take(count)
 
     async def create(self, ledger_id: int, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
-        """Create the record.
+        """Create the metadata of a ledger.
 
-        After a lost reply the create is retried: either the record appears now, or it exists, and
-        `metadata.token` shows its owner.
+        After a lost reply the create is retried. If the metadata exists then, `metadata.token`
+        shows whether this client created it.
         """
         path, data = self.path(ledger_id), encode_ledger_metadata(metadata)
         attempts = znodes.WriteAttempts(CREATE_ATTEMPTS_MAX, settles=metadata.token is not None)
@@ -77,7 +76,10 @@ class LedgerStore:
         )
 
     async def load(self, ledger_id: int) -> Versioned[LedgerMetadata]:
-        """The record, possibly stale. LedgerNotFoundError or MetadataFormatError without one."""
+        """The metadata of a ledger, possibly stale.
+
+        Raises LedgerNotFoundError, or MetadataFormatError if the metadata cannot be decoded.
+        """
         try:
             record = await self._tree.get(self.path(ledger_id))
         except znodes.NodeMissingError:
@@ -92,7 +94,7 @@ class LedgerStore:
     async def write(
         self, ledger_id: int, metadata: LedgerMetadata, version: Version
     ) -> Versioned[LedgerMetadata]:
-        """Replace the record if it is still at `version`."""
+        """Replace the metadata of a ledger if it still has `version`."""
         data = encode_ledger_metadata(metadata)
         try:
             written = await self._tree.set(self.path(ledger_id), data, version)
@@ -101,7 +103,7 @@ class LedgerStore:
         return Versioned(metadata, written)
 
     async def delete(self, ledger_id: int, version: Version | None = None) -> None:
-        """Delete the metadata; when `version` is None, missing metadata is no error."""
+        """Delete the metadata of a ledger. If `version` is None, missing metadata is no error."""
         try:
             await self._tree.delete(self.path(ledger_id), version)
         except znodes.NodeMissingError:
@@ -109,7 +111,7 @@ class LedgerStore:
                 raise _not_found(ledger_id) from None
 
     async def ids(self) -> AsyncIterator[int]:
-        """All ledger ids, rising; not a snapshot of one moment. An error ends the iteration."""
+        """All ledger ids in rising order, not read at one moment. An error ends the iteration."""
         try:
             names = await self._tree.children(self._root)
         except znodes.NodeMissingError:
@@ -122,7 +124,7 @@ class LedgerStore:
                         yield self._layout.ledger_id(path)
 
     def watch(self, ledger_id: int, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after each change or deletion, and after a session was replaced."""
+        """Call `on_change` after a change of the metadata, and after a session was replaced."""
         return self._tree.watch(self.path(ledger_id), on_change)
 
     async def sync(self) -> None:
@@ -136,7 +138,7 @@ class LedgerStore:
     async def _settle(
         self, ledger_id: int, metadata: LedgerMetadata, lost: MetadataUnknownError | None
     ) -> Versioned[LedgerMetadata]:
-        """The record at a taken id, if this client made it."""
+        """The existing metadata of the ledger, if this client created it."""
         try:
             await self.sync()
             found = await self.load(ledger_id)
@@ -151,9 +153,9 @@ class LedgerStore:
     async def _below(
         self, directory: str, levels: tuple[re.Pattern[str], ...]
     ) -> AsyncIterator[str]:
-        """Paths of ledgers in a directory, rising. A name that does not belong there is an error.
+        """Paths of ledgers in a directory, in rising order. An unexpected name is an error.
 
-        A directory that is deleted in between held no ledger.
+        A directory that is deleted during the iteration had no ledgers.
         """
         try:
             names = await self._tree.children(self._root + directory)

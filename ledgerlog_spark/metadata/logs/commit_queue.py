@@ -1,7 +1,8 @@
-"""The turns of commits with conflicts: a sequential ephemeral node for each waiting writer.
+"""The queue of writers with conflicts, with a sequential ephemeral node for each waiting writer.
 
-Names are `<token>-<ten digits>`. The tree counts the digits; the lowest number is first. A member's
-node is deleted with its session, so a dead process keeps its place for a session timeout at most.
+Names are `<token>-<ten digits>`. The digits are a counter of the tree, and the lowest number is
+first. The node of a member is deleted when its session ends. So a dead process keeps its place for
+at most a session timeout.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CommitQueue:
-    """Writers of one log that wait for their turn. It saves requests and protects nothing."""
+    """The queue of waiting writers of one log. The queue saves requests and protects no data."""
 
     def __init__(self, tree: ZnodeTree, directory: str) -> None:
         """The queue whose members are the children of `directory`."""
@@ -30,19 +31,18 @@ class CommitQueue:
         self._directory = directory
 
     async def join(self, token: str) -> str:
-        """Join after all present members; returns the member's name.
+        """Join the queue after all present members, and return the name of the new member.
 
-        After a lost reply, the token in the name shows the outcome.
-
-        The place ends with the session, or with `leave`.
+        After a lost reply, the token in the name shows the outcome. The member leaves the queue
+        when the session ends, or by `leave`.
         """
         path = f"{self._directory}/{token}-"
         try:
             try:
                 created = await self._tree.create(path, kind=NodeKind.EPHEMERAL_SEQUENTIAL)
             except NodeMissingError:
-                # A log of an earlier release. Without ancestors: a removed log must not be
-                # re-created.
+                # The log is of an earlier release. Ancestors are not created, because a removed log
+                # must not be re-created.
                 with contextlib.suppress(NodeExistsError):
                     await self._tree.create(self._directory)
                 created = await self._tree.create(path, kind=NodeKind.EPHEMERAL_SEQUENTIAL)
@@ -55,17 +55,17 @@ class CommitQueue:
         return created.path.rpartition("/")[2]
 
     async def members(self) -> Sequence[str]:
-        """Names of all members, in the order of their turns."""
+        """Names of all members of the queue, the first member first."""
         with contextlib.suppress(NodeMissingError):
             names = await self._tree.children(self._directory)
             return sorted(names, key=lambda name: name.rpartition("-")[2])
         return ()
 
     async def until_gone(self, name: str) -> bool:
-        """Wait until that member has left (True) or may have left (False); give it a deadline."""
+        """Wait until a member has left (True) or may have left (False). Callers set a deadline."""
         return await self._tree.until_gone(f"{self._directory}/{name}")
 
     async def leave(self, name: str) -> None:
-        """End the place of any member; does nothing when it has ended."""
+        """Remove any member from the queue; does nothing when the member has left."""
         with contextlib.suppress(NodeMissingError):
             await self._tree.delete(f"{self._directory}/{name}")

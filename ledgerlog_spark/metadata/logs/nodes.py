@@ -1,4 +1,4 @@
-"""The nodes of all logs of one cluster: their paths, and common operations."""
+"""The nodes of all logs of one cluster: the paths of nodes, and common operations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LogNodes:
         self.paths = LogPaths(root)
 
     async def children(self, path: str) -> list[str]:
-        """Names of the children; empty when the node does not exist."""
+        """Names of the children of a node; empty when the node does not exist."""
         with contextlib.suppress(NodeMissingError):
             return await self.tree.children(path)
         return []
@@ -50,7 +50,7 @@ class LogNodes:
             await self.delete(f"{path}/{child}")
 
     async def transact(self, operations: Sequence[NodeOperation]) -> list[Created | Version | None]:
-        """Run all operations or none."""
+        """Run all operations or none; raises MetadataVersionError if an operation fails."""
         try:
             return await self.tree.transact(operations)
         except TransactionFailedError as error:
@@ -60,7 +60,7 @@ class LogNodes:
 
 
 async def read_each(read: Callable[[V], Awaitable[T]], values: Sequence[V]) -> list[T]:
-    """The result of `read` for each value, in their order; some calls run in parallel."""
+    """Call `read` for each value, some calls in parallel; the results are in the values' order."""
     answers: list[T] = []
     for first in range(0, len(values), REQUESTS_AT_ONCE):
         answers += await asyncio.gather(*map(read, values[first : first + REQUESTS_AT_ONCE]))
@@ -68,6 +68,6 @@ async def read_each(read: Callable[[V], Awaitable[T]], values: Sequence[V]) -> l
 
 
 def version_of(result: Created | Version | None) -> Version:
-    """The version after an operation of a transaction."""
+    """The version of a node after an operation of a transaction."""
     assert result is not None
     return result.version if isinstance(result, Created) else result

@@ -1,4 +1,4 @@
-"""Paths of a log's records: `<root>-logs`, beside the ledgers root.
+"""Paths of a log's nodes. They are below `<root>-logs`, outside the ledgers root.
 
     names/<name>                                log id
     ids/<id>                                    empty
@@ -7,12 +7,12 @@
     ids/<id>/pages/<token>/<number>             page
     ids/<id>/producers/<app>                    producer record
     ids/<id>/producers/<app>/ledgers/<ledger>   epoch, decimal
-    ids/<id>/unlisted/<ledger>                  "listed" or "staged": what it was before
-    ids/<id>/queue/<token>-<number>             a writer that waits for its turn; ephemeral
+    ids/<id>/unlisted/<ledger>                  "listed", "staged", "made": the earlier state
+    ids/<id>/queue/<token>-<number>             a writer that waits in the queue; ephemeral
     ids/<id>/clock                              written to read the store's clock
     ids/<id>/deleted                            made when the log was deleted
 
-A producer's name is any text; in a path its UTF-8 is percent-encoded.
+The name of a producer may be any text. In a path the name is UTF-8, percent-encoded.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from urllib.parse import quote, unquote
 
 
 def app_segment(app: str) -> str:
-    """The node name of a producer."""
+    """The node name for a producer."""
     quoted = quote(app, safe="")
     return quoted.replace(".", "%2E") if quoted in {".", ".."} else quoted
 
 
 def app_of_segment(segment: str) -> str:
-    """The producer of a node name."""
+    """The producer with the given node name."""
     return unquote(segment)
 
 
@@ -40,58 +40,58 @@ class LogPaths:
         self.ids = f"{self.top}/ids"
 
     def name(self, name: str) -> str:
-        """The node that points at a log's id."""
+        """The path of the node with a log's id, by the log's name."""
         return f"{self.names}/{name}"
 
     def log(self, log_id: str) -> str:
-        """The node above all records of a log."""
+        """The path of the node above all other nodes of a log."""
         return f"{self.ids}/{log_id}"
 
     def head(self, log_id: str) -> str:
-        """The head."""
+        """The path of the head of a log."""
         return f"{self.ids}/{log_id}/head"
 
     def pages(self, log_id: str, token: str | None = None) -> str:
-        """All pages, or those of one attempt."""
+        """The path of the node above all pages, or above the pages with one token."""
         above = f"{self.ids}/{log_id}/pages"
         return above if token is None else f"{above}/{token}"
 
     def page(self, log_id: str, token: str, number: int) -> str:
-        """One page."""
+        """The path of one page."""
         return f"{self.ids}/{log_id}/pages/{token}/{number}"
 
     def producers(self, log_id: str) -> str:
-        """The node above all producer records."""
+        """The path of the node above all producer records."""
         return f"{self.ids}/{log_id}/producers"
 
     def producer(self, log_id: str, app: str) -> str:
-        """A producer record."""
+        """The path of a producer record."""
         return f"{self.ids}/{log_id}/producers/{app_segment(app)}"
 
     def registrations(self, log_id: str, app: str) -> str:
-        """The node above a producer's registrations."""
+        """The path of the node above a producer's registrations."""
         return f"{self.producer(log_id, app)}/ledgers"
 
     def registration(self, log_id: str, app: str, ledger_id: int) -> str:
-        """One registration."""
+        """The path of one registration."""
         return f"{self.registrations(log_id, app)}/{ledger_id}"
 
     def marks(self, log_id: str) -> str:
-        """The node above the marks of ledgers that no version names."""
+        """The path of the node above the marks of ledgers that no version lists."""
         return f"{self.ids}/{log_id}/unlisted"
 
     def mark(self, log_id: str, ledger_id: int) -> str:
-        """One mark."""
+        """The path of the mark of one ledger."""
         return f"{self.marks(log_id)}/{ledger_id}"
 
     def queue(self, log_id: str) -> str:
-        """The node above the writers that wait for their turn."""
+        """The path of the node above the writers that wait in the queue."""
         return f"{self.ids}/{log_id}/queue"
 
     def clock(self, log_id: str) -> str:
-        """The node that is written to read the store's clock."""
+        """The path of the node that is written to read the store's clock."""
         return f"{self.ids}/{log_id}/clock"
 
     def deleted(self, log_id: str) -> str:
-        """The node with the time when a log was deleted."""
+        """The path of the node with the time when a log was deleted."""
         return f"{self.ids}/{log_id}/deleted"

@@ -1,6 +1,6 @@
-"""Producers of logs: their records, their registered ledgers, and the marks of unlisted ledgers.
+"""Producers of logs: producer records, registered ledgers, and the marks of unlisted ledgers.
 
-A ledger that no version lists any more, or never did, has a *mark*: the sweeper deletes it.
+A ledger with a mark is not listed, and the sweeper deletes it later.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 
 ATTEMPTS_MAX = 5
 LISTED, STAGED, MADE = b"listed", b"staged", b"made"
-"""The earlier state of a marked ledger. A leader made a `made` one, and may still list it."""
+"""The earlier state of a marked ledger. A leader made a `made` ledger, and may still list it."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedLedger:
-    """A ledger that no version lists, and since when by the store's clock.
+    """A ledger that no version lists, with the time of its mark by the store's clock.
 
     Attributes:
-        is_staged: It was never listed, so no reader can be using it.
-        is_made: A leader made it, and may still list it.
+        is_staged: The ledger was never listed, so no reader can be using it.
+        is_made: A leader made the ledger, and may still list it.
     """
 
     ledger_id: int
@@ -67,14 +67,14 @@ class LogProducers:
     """Producer records, registrations of ledgers, and marks of all logs of one cluster."""
 
     def __init__(self, nodes: LogNodes, ledgers: LedgerStore) -> None:
-        """Producers on `nodes`; `ledgers` is the store of the same tree and root."""
+        """The producers of the logs on `nodes`; `ledgers` has the same tree and root."""
         self._nodes = nodes
         self._tree = nodes.tree
         self._paths = nodes.paths
         self._ledgers = ledgers
 
     async def read(self, log_id: str, app: str) -> Versioned[ProducerRecord] | None:
-        """The producer record, None when it does not exist (in this replica)."""
+        """The record of a producer, None when it does not exist (in this replica)."""
         with contextlib.suppress(NodeMissingError):
             node = await self._tree.get(self._paths.producer(log_id, app))
             return Versioned(decode_producer(node.value), node.version)
@@ -94,13 +94,13 @@ class LogProducers:
         deregistered: Sequence[int] = (),
         released: Sequence[int] = (),
     ) -> Version:
-        """Create (`version` None) or replace a producer record, and end registrations with it.
+        """Create (`version` None) or replace a producer record, and end registrations.
 
-        Each deregistered ledger gets a mark (`marked`), as never listed unless it has one. Released
-        ledgers, which are listed, get none.
+        Each ledger in `deregistered` gets a mark as never listed, unless it has a mark. The ledgers
+        in `released` are listed, so they get no mark.
 
         Raises:
-            MetadataVersionError: It exists, or has another version. Nothing was changed.
+            MetadataVersionError: The record exists or has another version. Nothing was changed.
         """
         path, data = self._paths.producer(log_id, app), encode_producer(producer)
         operations: list[NodeOperation]
@@ -120,13 +120,13 @@ class LogProducers:
         deregistered: Sequence[int] = (),
         released: Sequence[int] = (),
     ) -> None:
-        """Delete a producer and end its last registrations. Its name must never be used again.
+        """Delete a producer and end its last registrations. The name must never be used again.
 
         The ledgers get marks as in `write`.
 
         Raises:
-            MetadataVersionError: It has another version, or has other registrations. Nothing was
-                changed.
+            MetadataVersionError: The record has another version, or the producer has other
+                registrations. Nothing was changed.
         """
         path = self._paths.producer(log_id, app)
         operations = await self._ended(log_id, app, deregistered, released)
@@ -136,7 +136,7 @@ class LogProducers:
     async def _ended(
         self, log_id: str, app: str, deregistered: Sequence[int], released: Sequence[int]
     ) -> list[NodeOperation]:
-        """The end of these registrations; ledgers that were never listed get a mark."""
+        """The operations that end registrations; ledgers that were never listed get a mark."""
         operations: list[NodeOperation] = [
             DeleteNode(self._paths.registration(log_id, app, ledger_id))
             for ledger_id in (*deregistered, *released)
@@ -144,7 +144,7 @@ class LogProducers:
         return operations + await self.marks(log_id, deregistered, STAGED)
 
     async def registered(self, log_id: str, app: str) -> Sequence[int]:
-        """Ledgers registered under the producer, rising."""
+        """The registered ledgers of the producer, in rising order of ids."""
         return sorted(map(int, await self._nodes.children(self._paths.registrations(log_id, app))))
 
     async def registered_before(self, log_id: str, app: str, epoch: int) -> Sequence[int]:
@@ -154,7 +154,7 @@ class LogProducers:
         return [i for i, found in zip(ledger_ids, epochs, strict=True) if -1 < found < epoch]
 
     async def staged(self, log_id: str, app: str) -> Sequence[StagedRegistration]:
-        """The registered ledgers, with the time of their registration by the store's clock."""
+        """The registered ledgers with the times of their registrations, by the store's clock."""
         return [
             StagedRegistration(ledger_id, created_ms)
             async for ledger_id, created_ms, _ in self._ledgers_below(
@@ -171,15 +171,15 @@ class LogProducers:
         ledger_id: int,
         metadata: LedgerMetadata,
     ) -> Versioned[LedgerMetadata]:
-        """Create a ledger's record and its registration in one transaction.
+        """Create a ledger's metadata and its registration in one transaction.
 
-        After a lost reply, the token in `metadata` and the registration show the outcome.
-        `version` is required of the producer's record; the registration stores its `epoch`.
+        After a lost reply, the token in `metadata` and the registration show the outcome. The
+        producer's record must have `version`. The registration stores `epoch`.
 
         Raises:
             MetadataVersionError: The producer record has another version. Nothing was created.
-            LedgerExistsError: Another client has the id.
-            MetadataUnknownError: The outcome is unknown; abandon the id.
+            LedgerExistsError: Another client has used the id.
+            MetadataUnknownError: The outcome is unknown, and the id must not be used any more.
         """
         path = self._ledgers.path(ledger_id)
         registration = self._paths.registration(log_id, app, ledger_id)
@@ -193,10 +193,10 @@ class LogProducers:
     async def make_ledger(
         self, log_id: str, ledger_id: int, metadata: LedgerMetadata
     ) -> Versioned[LedgerMetadata]:
-        """Create the record of a ledger of a leader, and a mark (`is_made`), in one transaction.
+        """Create the metadata of a leader's ledger and its mark `made`, in one transaction.
 
-        The change of the head that lists the ledger deletes the mark. A lost reply is handled as in
-        `register_ledger`, with the same errors. Raises LogNotFoundError if the log was deleted.
+        The change of the head that lists the ledger deletes the mark. Lost replies and errors are
+        the same as in `register_ledger`. Raises LogNotFoundError if the log was deleted.
         """
         mark = self._paths.mark(log_id, ledger_id)
         record = CreateNode(self._ledgers.path(ledger_id), encode_ledger_metadata(metadata))
@@ -204,9 +204,9 @@ class LogProducers:
         return await self._create_ledger(operations, mark, ledger_id, metadata)
 
     async def claim_made(self, log_id: str, ledger_id: int) -> None:
-        """Change the mark of a `made` ledger to `staged`: it cannot be listed any more.
+        """Change the mark of a ledger from `made` to `staged`, so that it cannot be listed.
 
-        Does nothing when it has no such mark (any more).
+        Does nothing when the ledger does not have the mark `made` (any more).
         """
         path = self._paths.mark(log_id, ledger_id)
         with contextlib.suppress(NodeMissingError, MetadataVersionError):
@@ -221,7 +221,10 @@ class LogProducers:
         ledger_id: int,
         metadata: LedgerMetadata,
     ) -> Versioned[LedgerMetadata]:
-        """Run the operations; the second makes the record. It counts while `proof` exists."""
+        """Run the operations, the second of which creates the metadata of the ledger.
+
+        After a lost reply, the metadata is valid only if the node `proof` exists.
+        """
         path = self._ledgers.path(ledger_id)
         attempts = WriteAttempts(ATTEMPTS_MAX)
         for attempt in attempts:
@@ -241,12 +244,12 @@ class LogProducers:
         )
 
     async def created_ms(self, ledger_ids: Sequence[int]) -> Sequence[int | None]:
-        """Creation times of the ledgers' metadata, by the store's clock; None if it was deleted."""
+        """Creation times of ledgers' metadata, by the store's clock; None for deleted metadata."""
         stats = await read_each(self._tree.stat, list(map(self._ledgers.path, ledger_ids)))
         return [None if stat is None else stat.created_ms for stat in stats]
 
     async def marked(self, log_id: str) -> Sequence[MarkedLedger]:
-        """All ledgers that are marked for deletion, rising."""
+        """All ledgers with marks, in rising order of ids."""
         found = [each async for each in self._ledgers_below(self._paths.marks(log_id))]
         states = await read_each(partial(self._was, log_id), [ledger for ledger, _, _ in found])
         return [
@@ -256,22 +259,22 @@ class LogProducers:
         ]
 
     async def marked_ms(self, log_id: str, ledger_id: int) -> int | None:
-        """When the ledger was marked, None when it is not."""
+        """When the ledger was marked, None when it has no mark."""
         stat = await self._tree.stat(self._paths.mark(log_id, ledger_id))
         return None if stat is None else stat.changed_ms
 
     async def forget_mark(self, log_id: str, ledger_id: int) -> None:
-        """Delete the mark of a deleted ledger; does nothing when there is none."""
+        """Delete the mark of a deleted ledger; does nothing when the ledger has no mark."""
         await self._nodes.delete(self._paths.mark(log_id, ledger_id))
 
     async def _was(self, log_id: str, ledger_id: int) -> bytes | None:
-        """The earlier state of a ledger by its mark, None when the mark is deleted."""
+        """The earlier state of a ledger, stored in its mark; None when the mark is deleted."""
         with contextlib.suppress(NodeMissingError):
             return (await self._tree.get(self._paths.mark(log_id, ledger_id))).value
         return None
 
     async def _epoch_of(self, log_id: str, app: str, ledger_id: int) -> int:
-        """The epoch of the ledger's registration, -1 when it has none any more."""
+        """The epoch of the ledger's registration, -1 when the ledger is not registered."""
         with contextlib.suppress(NodeMissingError):
             path = self._paths.registration(log_id, app, ledger_id)
             return int((await self._tree.get(path)).value)
@@ -285,7 +288,7 @@ class LogProducers:
         metadata: LedgerMetadata,
         lost: MetadataUnknownError | None,
     ) -> Versioned[LedgerMetadata]:
-        """Our record, if an earlier transaction succeeded and its other node still exists."""
+        """Our ledger metadata, if an earlier transaction succeeded and `proof` still exists."""
         await self._tree.sync()
         if lost is not None and await self._tree.stat(proof) is not None:
             with contextlib.suppress(LedgerNotFoundError):
@@ -309,9 +312,9 @@ class LogProducers:
     async def marks(
         self, log_id: str, ledger_ids: Sequence[int], was: bytes
     ) -> list[NodeOperation]:
-        """Marks for these ledgers; the grace of an existing mark starts over.
+        """The operations that mark ledgers as `was`; for LISTED, the grace of a mark starts over.
 
-        The longer this takes, the more often a commit conflicts with the change that it belongs to.
+        While this runs, a commit can make the change that needs these marks fail.
         """
         operations: list[NodeOperation] = []
         paths = [self._paths.mark(log_id, ledger_id) for ledger_id in ledger_ids]
@@ -325,7 +328,10 @@ class LogProducers:
     async def listings(
         self, log_id: str, ledger_ids: Sequence[int], head_version: Version
     ) -> list[NodeOperation]:
-        """Deletions of the marks of ledgers that are listed now; errors as of `write_head`."""
+        """The operations that delete the marks of newly listed ledgers.
+
+        The errors are those of `write_head`.
+        """
         return [await self._listing(log_id, each, head_version) for each in ledger_ids]
 
     async def _listing(self, log_id: str, ledger_id: int, head_version: Version) -> NodeOperation:
@@ -337,9 +343,8 @@ class LogProducers:
                 mark = await self._tree.get(path)
                 if mark.value == MADE:
                     return DeleteNode(path, mark.version)
-        # The mark `made` of a ledger is deleted only by the change of the head that lists the
-        # ledger, or by the sweeper. So under the same head the ledger was not listed, and never
-        # will be.
+        # Only the change of the head that lists a ledger, or the sweeper, deletes the mark `made`
+        # of the ledger. So if the head is the same, the ledger was not listed and never will be.
         head = await self._tree.stat(self._paths.head(log_id))
         if head is None or head.version != head_version:
             raise MetadataVersionError(
@@ -352,7 +357,7 @@ class LogProducers:
         )
 
     async def _ledgers_below(self, path: str) -> AsyncIterator[tuple[int, int, int]]:
-        """Ledger id, created and changed ms of each child, by ledger id."""
+        """For each child: ledger id, creation and change time in ms, in rising order of ids."""
         ledger_ids = sorted(map(int, await self._nodes.children(path)))
         paths = [f"{path}/{ledger_id}" for ledger_id in ledger_ids]
         stats = await read_each(self._tree.stat, paths)

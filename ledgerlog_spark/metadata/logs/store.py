@@ -1,12 +1,13 @@
 """Heads, pages and transactions of logs on a tree of nodes (LOGS.md#stored-state).
 
-No path whose version is checked is ever made twice: log ids, tokens and ledger ids are unique, and
-a producer's record is deleted only when its name is. So the version number alone, which is all that
-a transaction compares, is a sound condition.
+Transactions compare only version numbers. This is enough, because no path with a checked version is
+created twice: log ids, tokens and ledger ids are unique, and the name of a deleted producer is
+never used again.
 
-Reads may be stale until `sync`. A write returns, or raises `MetadataVersionError` (definite:
-something was not at the version given), `MetadataUnavailableError` (definite: nothing was sent) or
-`MetadataUnknownError`. Records that cannot be read are `MetadataFormatError` or `WireFormatError`.
+Reads may be stale until `sync`. A write returns, or raises `MetadataVersionError` (definite: a node
+had another version), `MetadataUnavailableError` (definite: nothing was sent) or
+`MetadataUnknownError`. Nodes that cannot be decoded raise `MetadataFormatError` or
+`WireFormatError`.
 """
 
 from __future__ import annotations
@@ -65,25 +66,25 @@ if TYPE_CHECKING:
 
 TRANSACTION_SIZE_BYTES_MAX = 900_000
 CLOCK_AGE_MS_MAX = 600_000
-"""How long the store's clock is estimated from its last answer. A machine's clock that measures
-durations is wrong by about 30 ms in that time."""
+"""How long the store's clock is estimated from its last answer. In this time, the error of a clock
+that measures durations is about 30 ms."""
 CLOCK_ATTEMPTS_MAX = 3
 """Number of lost answers of the store's clock after which it counts as unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class PagesNode:
-    """The pages of one attempt, and when it wrote them by the store's clock."""
+    """The node above the pages of one attempt, with the time of its write by the store's clock."""
 
     token: str
     created_ms: int
 
 
 class LogStore:
-    """Logs beside the ledgers at one root: names, heads, pages."""
+    """The logs of the cluster at one root: names, heads and pages."""
 
     def __init__(self, tree: ZnodeTree, root: str, ledgers: LedgerStore) -> None:
-        """Logs of the cluster at `root`; `ledgers` is the store of the same tree and root."""
+        """The logs of the cluster at `root`; `ledgers` has the same tree and root."""
         self._tree = tree
         self._root = root
         self._nodes = nodes = LogNodes(tree, root)
@@ -91,10 +92,11 @@ class LogStore:
         self.producers = LogProducers(nodes, ledgers)
 
     async def create_log(self, head: LogHead, pages: Sequence[bytes]) -> Versioned[LogHead]:
-        """Make a log under `head.name` and `head.log_id`, in one transaction.
+        """Create a log with `head.name` and `head.log_id`, in one transaction.
 
-        After a lost reply the log is read: its id shows the owner. Raises LogExistsError if the
-        name is taken. After a MetadataUnknownError a retry with the same log is safe.
+        After a lost reply the log is read, and its id shows who created it. Raises LogExistsError
+        if another log has the name. After a MetadataUnknownError a retry with the same head is
+        safe.
         """
         paths, log_id = self._paths, head.log_id
         token_node = [CreateNode(paths.pages(log_id, head.token))] if pages else []
@@ -140,7 +142,7 @@ class LogStore:
         return found
 
     async def find(self, name: str) -> str:
-        """The id of the log of that name; LogNotFoundError only after a sync."""
+        """The id of the log with this name. Raises LogNotFoundError only after a sync."""
         for is_synced in (False, True):
             if is_synced:
                 await self.sync()
@@ -158,14 +160,14 @@ class LogStore:
         return await self._nodes.children(self._paths.names)
 
     async def ids(self) -> Sequence[str]:
-        """Ids of all logs, sorted; includes deleted logs whose ledgers still exist."""
+        """Ids of all logs, sorted. Includes deleted logs with ledgers that still exist."""
         return await self._nodes.children(self._paths.ids)
 
     async def delete_log(self, head: LogHead, version: Version) -> Version:
-        """In one transaction, free the name and replace the head, which then records the deletion.
+        """Delete a log: free its name and store the deletion in its head, in one transaction.
 
         Raises:
-            MetadataVersionError: The head is at another version, or the name is not this log's.
+            MetadataVersionError: The head has another version, or another log has the name.
         """
         name = self._paths.name(head.name)
         try:
@@ -186,17 +188,17 @@ class LogStore:
         return version_of(done[0])
 
     async def remove_log(self, log_id: str) -> bool:
-        """Remove a deleted log's last records; does nothing when they are removed.
+        """Remove the last nodes of a deleted log; does nothing when they are removed already.
 
-        Returns false when a ledger is still marked: the head and the marks stay. Raises
-        MetadataVersionError when a ledger is still registered, or a producer was made.
+        Returns false if a ledger still has a mark; then the head and the marks stay. Raises
+        MetadataVersionError if a ledger is still registered, or a producer was created.
         """
         paths = self._paths
         if await self._nodes.children(paths.marks(log_id)):
             return False
         # A task may register a ledger until its producer record is deleted, and a new producer may
-        # be created until the node above is deleted. The store refuses to delete either while it is
-        # not empty.
+        # be created until the node above is deleted. The store refuses to delete a node that is not
+        # empty.
         for app in await self.producers.names(log_id):
             found = await self.producers.read(log_id, app)
             if found is not None:
@@ -225,12 +227,12 @@ class LogStore:
         return True
 
     async def deleted_ms(self, log_id: str) -> int | None:
-        """When the log was deleted by the store's clock, None while it exists."""
+        """When the log was deleted, by the store's clock; None while the log exists."""
         stat = await self._tree.stat(self._paths.deleted(log_id))
         return None if stat is None else stat.created_ms
 
     async def read_head(self, log_id: str) -> Versioned[LogHead] | None:
-        """The head, None when it does not exist (in this replica of the store)."""
+        """The head of a log, None when it does not exist (in this replica of the store)."""
         with contextlib.suppress(NodeMissingError):
             node = await self._tree.get(self._paths.head(log_id))
             return Versioned(decode_head(node.value), node.version)
@@ -239,7 +241,7 @@ class LogStore:
     async def read_pages(
         self, log_id: str, pages: Sequence[PageRequest]
     ) -> tuple[tuple[Any, ...], ...] | None:
-        """The records of each page, in that order; None when one is missing."""
+        """The content of each page, in the order of `pages`; None when a page is missing."""
         records: list[tuple[Any, ...]] = []
         for first in range(0, len(pages), REQUESTS_AT_ONCE):
             some = pages[first : first + REQUESTS_AT_ONCE]
@@ -255,7 +257,7 @@ class LogStore:
         return tuple(records)
 
     async def write_pages(self, log_id: str, token: str, pages: Sequence[bytes]) -> Version:
-        """Make `pages/<token>` and the pages below it; the version that a commit checks."""
+        """Create `pages/<token>` and its pages. Returns the version that a commit checks."""
         operations: list[NodeOperation] = [CreateNode(self._paths.pages(log_id, token))]
         version: Version | None = None
         for number, page in enumerate(pages):
@@ -272,8 +274,9 @@ class LogStore:
         """Run the transaction that `write` describes; returns the head's new version.
 
         Raises:
-            MetadataVersionError: Head, producer record or pages' node moved. Nothing was changed.
-            LedgerNotFoundError: A ledger that it lists was claimed (`claim_made`) or is deleted.
+            MetadataVersionError: The head, the producer record or the node of the pages has another
+                version. Nothing was changed.
+            LedgerNotFoundError: A ledger that `write` lists was claimed (`claim_made`) or deleted.
                 Nothing was changed, and no change that lists the ledger can ever succeed.
         """
         paths = self._paths
@@ -292,14 +295,14 @@ class LogStore:
         return version_of((await self._nodes.transact(operations))[0])
 
     async def touch_pages(self, log_id: str, token: str) -> Version:
-        """Change the pages' node at any version, so that a commit that checks it fails."""
+        """Write the node of the pages, so that a commit that checks its version fails."""
         done = await self._nodes.transact(
             [SetNode(self._paths.pages(log_id, token), b"swept", None)]
         )
         return version_of(done[0])
 
     async def delete_pages(self, log_id: str, token: str, kept: Sequence[int]) -> None:
-        """Delete the pages except those numbers, and the node when none is kept."""
+        """Delete the pages with numbers not in `kept`; if `kept` is empty, also delete the node."""
         above = self._paths.pages(log_id, token)
         for number in await self._nodes.children(above):
             if int(number) not in kept:
@@ -319,9 +322,9 @@ class LogStore:
         ]
 
     async def now_ms(self, log_id: str) -> int:
-        """The store's clock, which all times of this class follow; costs a write.
+        """The time of the store's clock, read with a write. All times of this class are its times.
 
-        Never ahead of the store: ages for deletions are measured with it.
+        The time is never ahead of the store. Deletions use it to calculate ages.
         """
         try:
             await self._ask_clock(self._paths.clock(log_id))
@@ -330,10 +333,10 @@ class LogStore:
         return self.clock_ms()
 
     async def recent_ms(self) -> int:
-        """The store's clock, estimated from its last answer and the time since.
+        """The time of the store's clock, estimated from its last answer and the time since then.
 
-        Never ahead of the store. New records are dated with it. Costs nothing, or a write when the
-        last answer is more than 10 minutes old.
+        The time is never ahead of the store. It is stored in new nodes. It costs no request, or a
+        write if the last answer is more than 10 minutes old.
         """
         found_ms = self._tree.clock.estimate_ms(CLOCK_AGE_MS_MAX)
         if found_ms is not None:
@@ -347,11 +350,11 @@ class LogStore:
         return self.clock_ms()
 
     def clock_ms(self) -> int:
-        """As `recent_ms`, however old the last answer is; 0 before the first."""
+        """The same estimate as `recent_ms`, but from an answer of any age; 0 without an answer."""
         return self._tree.clock.estimate_ms() or 0
 
     def queue(self, log_id: str) -> CommitQueue:
-        """The queue of the log's waiting writers; costs no request."""
+        """The queue of the log's waiting writers, without a request."""
         return CommitQueue(self._tree, self._paths.queue(log_id))
 
     def watch_head(self, log_id: str, on_change: OnChange) -> CancelWatch:
@@ -367,7 +370,7 @@ class LogStore:
         await self._tree.sync()
 
     async def _ask_clock(self, path: str) -> None:
-        """Write a node only to get the store's time; retries lost answers, as reads do."""
+        """Write a node only to get the store's time. Lost answers are retried, as for reads."""
         for _ in range(CLOCK_ATTEMPTS_MAX):
             with contextlib.suppress(MetadataUnknownError):
                 await self._tree.set(path, b"", None)

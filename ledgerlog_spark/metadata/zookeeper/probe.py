@@ -15,9 +15,8 @@ _logger.addHandler(logging.NullHandler())
 def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
     """The id of the newest transaction of the ensemble at `hosts`; blocks.
 
-    The server that answers has caught up with its leader first. So an id below one that was seen
-    before means that transactions are lost: it is another ensemble, or one that lost its data.
-    None when no server answers in time.
+    Before a server answers, it catches up with its leader. So an id that is lower than before means
+    that the ensemble is another one, or lost its data. Returns None when no server answers in time.
     """
     client = KazooClient(hosts=hosts, timeout=timeout_seconds, logger=_logger)
     try:
@@ -31,8 +30,8 @@ def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
 
 
 def stop(client: KazooClient) -> None:
-    """End the session and its threads; blocks, up to a session timeout if the server is silent."""
-    # kazoo raises its errors while it stops; there is nothing left to save.
+    """End the session and its threads. Blocks up to a session timeout if the server is silent."""
+    # kazoo may raise errors while it stops, and no caller needs these errors.
     with contextlib.suppress(Exception):
         client.stop()
     with contextlib.suppress(Exception):

@@ -1,7 +1,7 @@
-"""Requests to kazoo and the meaning of its answers: results and the classes of failure.
+"""Makes requests for kazoo, and converts its answers to results and errors of this package.
 
-kazoo's own transaction answers a create with a path alone. `Multi` sends the newer create, whose
-answer contains the node's stat, so that a node made in a transaction has a version immediately.
+In kazoo's own transactions, the answer to a create has only a path. `Multi` sends a newer create
+request. Its answer also has the node's stat, so the version of a new node is known immediately.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ LOST = (
     kazoo_errors.SessionMovedError,
     kazoo_errors.CancelledError,
 )
-"""The request was sent, or may have been sent, and will not be answered."""
+"""Errors that mean that a request may have been sent and will not be answered."""
 
 NOT_CARRIED_OUT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 """Results of operations in a transaction that failed because of another operation."""
 
 
 class Multi(Transaction):  # type: ignore[misc]
-    """A transaction whose creates answer with path and stat."""
+    """A transaction in which the answer to a create has the path and the stat of the node."""
 
     @classmethod
     def deserialize(cls, data: bytes, offset: int) -> list[Any]:
@@ -79,7 +79,7 @@ class Multi(Transaction):  # type: ignore[misc]
 
     @staticmethod
     def unchroot(_client: object, response: list[Any]) -> list[Any]:
-        """Paths are not changed: no client of this package has a chroot."""
+        """Returns the response unchanged, because no client of this package has a chroot."""
         return response
 
 
@@ -101,22 +101,22 @@ def _request_of(operation: znodes.NodeOperation) -> Any:
 
 
 def flags_of(kind: znodes.NodeKind) -> int:
-    """ZooKeeper's create flags."""
+    """ZooKeeper's create flags for a kind of node."""
     return (1 if kind.is_ephemeral else 0) | (2 if kind.is_sequential else 0)
 
 
 def number_of(version: Version | None) -> int:
-    """The version number that ZooKeeper compares."""
+    """The version number that ZooKeeper compares, for a version of this package."""
     return ANY_VERSION if version is None else version.number
 
 
 def version_of(stat: Any) -> Version:
-    """Our version from ZooKeeper's stat."""
+    """This package's version of a node, from ZooKeeper's stat."""
     return Version(incarnation=stat.czxid, number=stat.version)
 
 
 def stat_of(stat: Any) -> znodes.NodeStat:
-    """Our stat from ZooKeeper's."""
+    """This package's stat of a node, from ZooKeeper's stat."""
     return znodes.NodeStat(
         version=version_of(stat),
         owner=stat.ephemeralOwner,
@@ -143,7 +143,7 @@ def outcomes_of(
 
 
 def written_ms_of(results: Sequence[Any]) -> int | None:
-    """When ZooKeeper ran a transaction, None when no result of it has the time."""
+    """When ZooKeeper ran a transaction; None when none of its results has the time."""
     stats = (result[1] if isinstance(result, tuple) else result for result in results)
     return next((stat.mtime for stat in stats if hasattr(stat, "mtime")), None)
 
@@ -160,7 +160,7 @@ def _outcome_of(operation: znodes.NodeOperation, result: Any) -> znodes.Created 
 
 
 def error_of(failure: BaseException, path: str) -> Exception:
-    """This package's error for a definite refusal by the server."""
+    """This package's error for a kazoo error by which the server definitely refused a request."""
     for kind, error, says in _REFUSALS:
         if isinstance(failure, kind):
             return error(f"{path} {says}", path=path)

@@ -1,9 +1,9 @@
 """A `ZnodeTree` on ZooKeeper: one kazoo client, whose threads hand their results to the loop.
 
-Every wait has an end. When ZooKeeper is away, a request waits for the connection up to the
-request timeout and then fails with `MetadataUnavailableError`, nothing sent. A write that was
-passed to kazoo and got no answer is `MetadataUnknownError`: kazoo does not report whether it left
-the machine. A read is simply retried.
+Every wait has a limit. While ZooKeeper is unavailable, a request waits for the connection up to the
+request timeout. Then it fails with `MetadataUnavailableError`, and nothing was sent. If kazoo
+got a write and no answer comes, the error is `MetadataUnknownError`, because kazoo does not report
+whether the write was sent. A read is simply retried.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ RECONNECT_DELAY_SECONDS_MAX = 1.0
 SESSION_ID_SIZE_BYTES = 8
 PROBE_SECONDS = 2.0
 
-# kazoo logs each failed attempt to connect; the important ones reach callers as errors.
+# kazoo logs each failed attempt to connect; callers get the important failures as errors.
 _logger = logging.getLogger(__name__)
 _logger.addHandler(logging.NullHandler())
 
 
 class _Client(KazooClient):  # type: ignore[misc]
-    """Sends a new session's server the newest transaction id of the previous session.
+    """A kazoo client that keeps the newest transaction id when it begins a new session.
 
-    A server without that transaction refuses the session. Otherwise a read could be older than a
-    sync of an earlier session.
+    The client sends this id to the server. A server without this transaction refuses the session.
+    Otherwise a read could be older than a sync of an earlier session.
     """
 
     def _reset(self) -> None:
@@ -73,14 +73,14 @@ class _Client(KazooClient):  # type: ignore[misc]
 
 
 class ZookeeperSession:
-    """One session with a ZooKeeper ensemble; make it with `connect`, end it with `close`.
+    """One session with a ZooKeeper ensemble. `connect` begins the session, `close` ends it.
 
-    A lost session is replaced automatically: `session_id` changes, ephemeral nodes are deleted,
-    watches and `watch_session` are called.
+    A lost session is replaced automatically. Then `session_id` changes, ephemeral nodes are
+    deleted, and the callbacks of all watches and of `watch_session` are called.
     """
 
     def __init__(self, hosts: str, *, session_timeout_ms: int, request_timeout_ms: int) -> None:
-        """For `connect`, which starts it too; must run on the event loop."""
+        """A session that `connect` starts. Must be called on the event loop."""
         self._hosts = hosts
         self._request_timeout = request_timeout_ms / 1000
         self._loop = asyncio.get_running_loop()
@@ -117,10 +117,10 @@ class ZookeeperSession:
         *,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,  # requested; the server may grant another
         connect_timeout_ms: int = REQUEST_TIMEOUT_MS,  # for the first connection
-        # for one request, waiting for the connection included
+        # for one request, including the wait for the connection
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> Self:
-        """A connected session."""
+        """Connect to ZooKeeper, and return the session."""
         session = cls(
             hosts, session_timeout_ms=session_timeout_ms, request_timeout_ms=request_timeout_ms
         )
@@ -136,24 +136,24 @@ class ZookeeperSession:
 
     @property
     def address(self) -> str:
-        """`host:port`, several separated by commas."""
+        """The `host:port` of all servers, separated by commas."""
         return self._hosts
 
     @property
     def session_id(self) -> int:
-        """The present session, or the last one while there is none."""
+        """The id of the present session, or of the last session while no session exists."""
         return self._session_id
 
     @property
     def session_timeout_ms(self) -> int:
-        """The requested timeout; servers bound it to 2 to 20 of their ticks."""
+        """The requested timeout. Servers limit the timeout to 2 to 20 of their ticks."""
         return self._session_timeout_ms
 
     @property
     def session_secret(self) -> bytes:
         """Implements `ZnodeTree.session_secret`: id (8 bytes, signed), then ZooKeeper's password.
 
-        Empty while there is no session.
+        The secret is empty while no session exists.
         """
         client_id: tuple[int, bytes] | None = self._client.client_id
         if client_id is None:
@@ -162,9 +162,9 @@ class ZookeeperSession:
 
     @property
     def requests_sent(self) -> int:
-        """Requests so far, each a round trip: reads, writes, transactions, syncs, watches set.
+        """Number of requests so far: reads, writes, transactions, syncs and watches that were set.
 
-        Pings and the requests that make a session are not counted.
+        Each request is a round trip. Pings and the requests that begin a session are not counted.
         """
         return self._requests_sent + self._watches.requests_sent
 
@@ -174,11 +174,11 @@ class ZookeeperSession:
         return self._connected.is_set() and not self._is_closed
 
     async def is_orphaned(self) -> bool:
-        """Whether another ensemble answers at this address than the one of this session.
+        """Whether the address of this session's ensemble now belongs to another ensemble.
 
-        ZooKeeper refuses a session that saw later transactions than it has, until it has caught up.
-        So at an address that was given to a new cluster, a session would wait for hours. For a
-        connected session this costs nothing; else up to `PROBE_SECONDS`.
+        A server refuses a session that saw later transactions than the server has. So if a new
+        cluster has this address, the session would wait for hours. For a connected session, this
+        call is immediate. Otherwise it takes up to `PROBE_SECONDS`.
         """
         if self.is_connected or self._is_closed:
             return False
@@ -294,7 +294,7 @@ class ZookeeperSession:
     async def until_gone(self, path: str) -> bool:
         """Implements `ZnodeTree.until_gone`.
 
-        A read that finds no node sets no watch in ZooKeeper, and a watch ends with its node.
+        No watch is left: a read of a missing node sets no watch, and a deletion ends the watch.
         """
         znodes.checked_path(path)
         happened: asyncio.Future[bool] = self._loop.create_future()
@@ -318,9 +318,9 @@ class ZookeeperSession:
         return lambda: self._session_watches.pop(key, None) and None
 
     async def end_session(self, secret: bytes) -> None:
-        """Implements `ZnodeTree.end_session`: a connection resumes the session and closes it."""
+        """Implements `ZnodeTree.end_session`: a new connection resumes and closes the session."""
         session_id = int.from_bytes(secret[:SESSION_ID_SIZE_BYTES], "big", signed=True)
-        # If the session has ended, the server makes a new one, which is closed instead.
+        # If the session has ended, the server begins a new session, which is closed instead.
         client = KazooClient(
             hosts=self._hosts,
             timeout=self._session_timeout_ms / 1000,
@@ -339,27 +339,27 @@ class ZookeeperSession:
         if self._is_closed:
             return
         self._is_closed = True
-        self._connected.set()  # wakes the waiters, which then see the end
+        self._connected.set()  # wakes the waiters, which then find that the session is closed
         self._watches.disconnected()
         self._watches.clear()
         self._session_watches.clear()
         for future in self._pending:
             if not future.done():
                 future.set_exception(self._closed())
-        # kazoo has no deadline of its own for this; the thread may outlive the wait.
+        # kazoo has no deadline of its own for this; the thread may continue after the wait.
         with contextlib.suppress(TimeoutError):
             await within(asyncio.to_thread(self._stop_client), self._stop_seconds_max)
 
     def _stop_client(self) -> None:
-        """Blocks for a short time; up to a session timeout when the server is silent."""
+        """Stop kazoo. Blocks for a short time; up to a session timeout if the server is silent."""
         self._client.remove_listener(self._state_changed)
         stop(self._client)
 
     async def _refuse_later_incarnation(self, path: str, version: Version | None) -> None:
-        """Raise if the path was made twice: a *later* incarnation shows it.
+        """Raise if the node has a later incarnation than `version`, because it was created again.
 
-        Transaction ids rise. An earlier version, or no node, is a stale read: the write will detect
-        it.
+        If the read shows an earlier incarnation or no node, the read is stale, and the write will
+        detect a wrong version.
         """
         if version is None:
             return
@@ -373,14 +373,14 @@ class ZookeeperSession:
             )
 
     async def _read(self, path: str, send: Callable[[], Any]) -> Any:
-        """The answer to a request that changes nothing, retried while replies are lost."""
+        """Send a request that changes nothing, and return the answer; retry if replies are lost."""
         deadline = self._loop.time() + self._request_timeout
         while True:
             await self._wait_until_connected(deadline)
             try:
                 return await self._answer(path, send, deadline)
             except LOST:
-                # The loss may be known here before the connection's state changes: wait for that.
+                # The loss may be known before the connection's state changes: wait for the change.
                 await asyncio.sleep(RECONNECT_DELAY_SECONDS)
             except (TimeoutError, KazooTimeoutError):
                 raise self._unavailable(self._request_timeout) from None
@@ -435,12 +435,12 @@ class ZookeeperSession:
         )
 
     def _on_loop(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call on the loop, from any thread; does nothing when the loop is closed."""
+        """Call `function` on the loop, from any thread. Does nothing when the loop is closed."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def _state_changed(self, state: str) -> None:
-        """Called by kazoo on its connection thread."""
+        """Handle a change of the connection's state. kazoo calls this on its connection thread."""
         client_id = self._client.client_id if state == KazooState.CONNECTED else None
         self._on_loop(self._take_state, None if client_id is None else client_id[0])
 

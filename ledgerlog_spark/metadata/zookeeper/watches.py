@@ -1,4 +1,4 @@
-"""Lasting watches on top of ZooKeeper's, which fire once and are lost with the connection."""
+"""Lasting watches. ZooKeeper's own watches fire once and are lost with the connection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Watched:
-    """One path and its callbacks. Equal only to itself."""
+    """One watched path and its callbacks. An object is equal only to itself."""
 
     path: str
     is_of_children: bool
@@ -30,9 +30,9 @@ class _Watched:
 class ZookeeperWatches:
     """All watches of one session.
 
-    A watch that fired is set *before* its callbacks run, so that a change after their reads
-    causes another call. After each reconnection all watches are set and called: changes in
-    between may have been missed.
+    A watch that fired is set again *before* its callbacks run, so that a change after the reads of
+    callbacks causes another call. After each reconnection all watches are set and all callbacks are
+    called, because changes may have been missed.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ZookeeperWatches:
         self._watched: dict[tuple[str, bool], _Watched] = {}
 
     def add(self, path: str, on_change: OnChange, *, is_of_children: bool) -> CancelWatch:
-        """Watch a node, or its children, until cancelled."""
+        """Watch a node or its children. The returned function ends the watch."""
         place = path, is_of_children
         watched = self._watched.get(place)
         key = next(self._keys)
@@ -67,13 +67,13 @@ class ZookeeperWatches:
         return cancel
 
     def connected(self) -> None:
-        """Set and call all watches: the connection is established."""
+        """Set all watches and call all callbacks, after the connection is established."""
         self._is_connected = True
         for watched in list(self._watched.values()):
             self._arm(watched, announce=True)
 
     def disconnected(self) -> None:
-        """Set no watch until connected."""
+        """Stop setting watches until `connected` is called."""
         self._is_connected = False
 
     def clear(self) -> None:
@@ -103,12 +103,12 @@ class ZookeeperWatches:
             # The node does not exist, so its children cannot be watched: wait for the node itself.
             self._arm(watched, announce=True, by_existence=True)
         elif by_existence and failure is None and result.value is not None:
-            # It was made between the two requests; the watch is for its children.
+            # The node was created between the two requests, so its children can be watched now.
             self._arm(watched, announce=True)
         elif failure is None and announce:
             for key in list(watched.callbacks):
                 self._loop.call_soon(_call, watched, key)
-        # Any other failure is a lost connection, and `connected` will set the watch.
+        # Any other failure is a lost connection. Then `connected` will set the watch.
 
     def _fired(self, watched: _Watched) -> None:
         if watched.callbacks:
