@@ -1,8 +1,8 @@
 """The `ledgerlog` command, and `python -m ledgerlog_spark.cli`.
 
-Importing the commands takes half a second, and Python itself needs a moment to exit. The commands
-handle Ctrl-C. During the import and the exit, Ctrl-C has the default action of the operating
-system: the process ends without output.
+An import of the commands takes half a second, and Python also needs a moment to exit. While a
+command runs, it handles Ctrl-C. During the import and the exit, Ctrl-C has the operating system's
+default action: the process ends without output.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Import the commands and run the selected one."""
+    """Import the commands, and run the selected command."""
     before = signal.getsignal(signal.SIGINT)
     is_ours = before is signal.default_int_handler
-    if is_ours:  # the signal stays ignored under `nohup` and similar parents
+    if is_ours:  # under `nohup` and similar programs, the signal stays ignored
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from ledgerlog_spark.cli.main import main as run
 

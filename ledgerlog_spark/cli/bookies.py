@@ -34,7 +34,7 @@ async def _all(uri: str) -> list[dict[str, Any]]:
 
 @app.command("list", epilog="Example: ledgerlog bookies list --json")
 def list_bookies(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
-    """List all bookies that have ever joined the cluster, and their current state."""
+    """List all bookies that have ever joined the cluster, with their current states."""
     print_listing(
         asyncio.run(_all(uri)),
         lambda b: (b["bookie_id"], b["state"], b["address"], _text(b["grpc_port"])),

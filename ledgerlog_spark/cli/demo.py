@@ -1,4 +1,4 @@
-"""`ledgerlog demo`: writes rows through Spark, kills a bookie meanwhile, reads all rows back."""
+"""`ledgerlog demo`: writes rows through Spark, kills a bookie during the write, reads the rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LOG = "flights"
 BOOKIES = 4
 TASKS = 2
 ENTRY_BYTES = 8_192
-"""Small, so that the picture has many entries and shows the fragments."""
+"""A small target size, so that the picture has many entries and shows the fragments."""
 KILL_AFTER_ENTRIES = 40
 POLL_SECONDS = 0.01
 JVM_STOP_TIMEOUT_SECONDS = 15.0
@@ -60,7 +60,7 @@ class Outcome:
 
     @property
     def fragments(self) -> int:
-        """Fragments of all ledgers."""
+        """Number of fragments of all ledgers together."""
         return sum(len(ledger.fragments) for ledger in self.ledgers)
 
     @property
@@ -81,7 +81,7 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """Write 336,776 flights to a replicated log, kill a bookie meanwhile, and read all back."""
+    """Write 336,776 flights to a replicated log, kill a bookie during the write, read all rows."""
     with StopSignals() as signals:
         outcome, bookies = _demonstrated(directory, signals)
     _show(outcome, bookies)
@@ -96,7 +96,7 @@ def demo(
 
 
 def _demonstrated(directory: Path | None, signals: StopSignals) -> tuple[Outcome, list[str]]:
-    """The outcome and the ids of the bookies. Stops all processes that it started."""
+    """Run the demo, and return its outcome and the ids of the bookies. Stop all its processes."""
     with Progress(
         SpinnerColumn(spinner()),
         TextColumn("{task.description}"),
@@ -121,9 +121,9 @@ def _demonstrated(directory: Path | None, signals: StopSignals) -> tuple[Outcome
 
 
 def flights() -> pa.Table:
-    """The flights that left New York City in 2013: 336,776 real rows of 19 columns.
+    """The flights that left New York City in 2013: 336,776 real rows with 19 columns.
 
-    The file is read directly, because the package imports a module that setuptools has removed.
+    The file is read directly, because the package itself imports a module that setuptools removed.
     """
     import pyarrow as pa
     import pyarrow.csv
@@ -142,7 +142,7 @@ def flights() -> pa.Table:
 
 
 class _Steps:
-    """One bar over all steps; `weight` is a step's share in per cent of the whole."""
+    """One progress bar for all steps. `weight` is the share of a step, in per cent of the whole."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -183,7 +183,7 @@ def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[Spar
     with _stderr_to(scratch / "spark.log"), _no_child_survives():
         session = builder.getOrCreate()
         ledgerlog_spark.configure(session)
-    # The handler of PySpark calls the JVM, which may be in the middle of another call.
+    # The signal handler of PySpark calls the JVM. It must not run during another call of the JVM.
     signals.arm()
     logging.getLogger().addHandler(logging.NullHandler())
     try:
@@ -194,7 +194,7 @@ def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[Spar
 
 @contextmanager
 def _no_child_survives() -> Iterator[None]:
-    """Kills the child processes of a block that fails, because a JVM ignores Ctrl-C."""
+    """If the block fails, kill the child processes that it started. A JVM ignores Ctrl-C."""
     before = {child.pid for child in psutil.Process().children()}
     try:
         yield
@@ -208,9 +208,10 @@ def _no_child_survives() -> Iterator[None]:
 
 
 def _stop(session: SparkSession) -> None:
-    """Stops Spark and waits for the end of its JVM.
+    """Stop Spark, and wait for the end of its JVM.
 
-    Ctrl-C takes effect after the stop: PySpark prints a traceback when its JVM ends first.
+    Ctrl-C is deferred until Spark has stopped, because PySpark prints a traceback if its JVM ends
+    earlier.
     """
     java = session.sparkContext._gateway.proc  # noqa: SLF001 - PySpark has no public function for it
 
@@ -232,7 +233,7 @@ def _stop(session: SparkSession) -> None:
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """Sends the stderr of processes that start in the block to a file.
+    """Redirect the stderr of processes that start in the block to a file.
 
     Log lines of Spark would break the progress bar.
     """
@@ -268,7 +269,7 @@ def _run(spark: SparkSession, cluster: Cluster, table: pa.Table, step: _Steps) -
 
 
 def rows_equal(source: pa.Table, read: pa.Table) -> int:
-    """The number of rows of `source` that are in `read`, in any order."""
+    """The number of rows of `source` that are also in `read`, in any order."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -288,7 +289,7 @@ def rows_equal(source: pa.Table, read: pa.Table) -> int:
 
 
 def _write(source: DataFrame, cluster: Cluster, outcome: Outcome, step: _Steps) -> None:
-    """Writes in this thread; another thread kills a bookie when enough entries are confirmed."""
+    """Write in this thread. Another thread kills a bookie when enough entries are confirmed."""
     done = threading.Event()
     nemesis = threading.Thread(target=_kill_one, args=(cluster, outcome, done, step), daemon=True)
     nemesis.start()
@@ -321,7 +322,7 @@ def _kill_one(cluster: Cluster, outcome: Outcome, done: threading.Event, step: _
                         confirmed = ledger.last_add_confirmed + 1
                         ensemble = client.ledger_metadata(ledger_id).last_fragment.ensemble
                 except LedgerLogError:
-                    continue  # just created, or sealed meanwhile: retry
+                    continue  # just created, or sealed at the same time: try again
                 step.part(confirmed / (2 * KILL_AFTER_ENTRIES))
                 if confirmed >= KILL_AFTER_ENTRIES and not done.is_set():
                     cluster.kill(ensemble[0])

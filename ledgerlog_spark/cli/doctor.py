@@ -1,4 +1,4 @@
-"""`ledgerlog doctor`: checks this machine, and gives advice for each finding."""
+"""`ledgerlog doctor`: checks this machine, and gives advice if a check finds a problem."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ledgerlog_spark.model import BookieInfo
 
 PACKAGES = ("crc32c", "grpcio", "kazoo", "lz4", "pyarrow", "pyspark", "uvloop")
 CLUSTER_BYTES_MIN = 2 << 30
-"""For a local cluster, in which each bookie keeps `free_bytes_min` bytes free."""
+"""Free disk space for a local cluster. Each of its bookies keeps `free_bytes_min` bytes free."""
 CONNECT_TIMEOUT_SECONDS = 2.0
 ADVICE_INDENT = 10
 
@@ -48,7 +48,7 @@ class Finding:
 
     @classmethod
     def of(cls, what: str, found: str, advice: str, *, is_good: bool) -> Finding:
-        """`ok` without advice, or a warning with it."""
+        """The state `ok` without advice, or the state `warning` with advice."""
         return cls(what, "ok", found) if is_good else cls(what, "warning", found, advice)
 
 
@@ -141,7 +141,7 @@ def _open_files() -> Iterator[Finding]:
         import resource
 
         from bookie_server.descriptors import LIMIT_ADVISED, LIMIT_MIN
-    except ImportError:  # no such limit on this system
+    except ImportError:  # this system has no limit of open files
         return
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     is_unlimited = hard == resource.RLIM_INFINITY
@@ -205,12 +205,12 @@ def _cluster(given: str) -> Iterator[Finding]:
 
 
 async def _look_at_cluster(uri: str) -> tuple[int, int, list[BookieInfo]]:
-    """The numbers of writable and of read-only bookies, and their registrations."""
+    """The number of writable bookies, the number of read-only bookies, and their registrations."""
     async with registration(uri) as store:
         writable, read_only = await store.writable(), await store.read_only()
         infos: list[BookieInfo] = []
         for bookie_id in (*writable, *read_only):
-            with contextlib.suppress(BookieUnavailableError):  # its registration has just ended
+            with contextlib.suppress(BookieUnavailableError):  # the registration has just ended
                 infos.append(await store.info(bookie_id))
         return len(writable), len(read_only), infos
 
@@ -241,7 +241,7 @@ Looked = tuple[str, tuple[int, int], tuple[tuple[str, str | None], ...]]
 
 
 def _look_from_tasks() -> list[Looked]:
-    """Host, Python and versions of packages of each executor, without duplicates."""
+    """Host, Python and package versions of each executor. Duplicates are removed."""
     from pyspark.sql import SparkSession
 
     import ledgerlog_spark
@@ -260,10 +260,10 @@ def _look_from_tasks() -> list[Looked]:
 
 
 def _task(names: tuple[str, ...]) -> Callable[[int], Looked]:
-    """The function that runs in a task.
+    """Return the function that runs in a task.
 
-    It is an inner function, so that Spark sends its code: a function of a module would be imported
-    on the executor, where ledgerlog may be missing.
+    It is an inner function, because Spark sends the code of such a function. A function of a
+    module would be imported on the executor, where ledgerlog may be missing.
     """
 
     def look(_number: int) -> Looked:

@@ -1,4 +1,4 @@
-"""A log or a ledger as a picture in the terminal: fragments across bookies over entries."""
+"""Draws a log or a ledger in the terminal: which bookies have the entries of each fragment."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The characters of a picture; `change` marks an ensemble change."""
+    """The characters of a picture. `change` marks an ensemble change."""
 
     held: str
-    lost: str  # the bookie held the entries and was killed
+    lost: str  # the bookie had the entries and was killed
     elsewhere: str
     change: str
 
@@ -31,7 +31,7 @@ ASCII = Marks("#", "x", ".", "^")
 
 @dataclass(frozen=True, slots=True)
 class DrawnLedger:
-    """One ledger of the picture: the number of its entries, and the text above it."""
+    """One ledger of the picture. `label` is the text above the ledger."""
 
     ledger_id: int
     fragments: tuple[Fragment, ...]
@@ -47,13 +47,14 @@ def draw_ledgers(
     width: int = 100,
     marks: Marks | None = None,
 ) -> Group:
-    """Draws one block for each ledger: one row for each bookie, one column for a few entries.
+    """Draw a block for each ledger, with a row for each bookie and a column for some entries.
 
-    A coloured cell: the bookie holds the entries. A hatched red cell: it held them and was killed.
-    A mark under a column shows an ensemble change: later entries are on other bookies.
+    A coloured cell means that the bookie has the entries. A hatched red cell means that the bookie
+    had the entries and was killed. A mark below a column shows an ensemble change: other bookies
+    have the later entries.
 
-    With `marks` None, the picture has block characters, or ASCII if standard output supports no
-    others.
+    If `marks` is None, the picture has block characters, or only ASCII if standard output does not
+    support block characters.
     """
     marks = marks or (ASCII if console.options.ascii_only else BLOCKS)
     names = max([len(b) for b in bookies] + [8]) + 2

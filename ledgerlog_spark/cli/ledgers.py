@@ -1,4 +1,4 @@
-"""`ledgerlog ledgers`: single ledgers, independent of logs."""
+"""`ledgerlog ledgers`: shows, reads, seals and deletes single ledgers, independently of logs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def list_ledgers(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None
 
 
 def _all(client: BlockingLogClient) -> Iterator[dict[str, Any]]:
-    """All ledgers. Omits ledgers that are deleted meanwhile, and marks unreadable metadata."""
+    """Yield all ledgers. Omit ledgers that were just deleted, and mark unreadable metadata."""
     for ledger_id in client.list_ledgers():
         try:
             yield describe(ledger_id, client.ledger_metadata(ledger_id))
@@ -110,7 +110,7 @@ def show(ledger_id: LedgerId, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = F
         try:
             with client.open_ledger(ledger_id, password=metadata.password) as ledger:
                 found["last_add_confirmed"] = ledger.last_add_confirmed
-        except LedgerLogError as error:  # bookies may be down: show the metadata anyway
+        except LedgerLogError as error:  # bookies may be down, so show at least the metadata
             found |= {"last_add_confirmed": None, "last_add_confirmed_error": str(error)}
     if as_json:
         print_json(found)
@@ -118,14 +118,14 @@ def show(ledger_id: LedgerId, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = F
     fragments, last = found.pop("fragments"), found["last_add_confirmed"]
     print_fields(f"ledger {ledger_id}", {name: _text(value) for name, value in found.items()})
     if last is None:
-        last = metadata.last_fragment.first_entry_id  # the picture is certain up to there
+        last = metadata.last_fragment.first_entry_id  # the entries up to here are certain
     drawn = DrawnLedger(ledger_id, metadata.fragments, last + 1, metadata.state.name)
     bookies = sorted({b for f in fragments for b in f["ensemble"]})
     console.print(draw_ledgers([drawn], bookies=bookies, width=console.width))
 
 
 def _text(value: object) -> str | None:
-    """Ids and numbers of entries without thousands separators."""
+    """The text of a value, without thousands separators in ids and entry numbers."""
     if isinstance(value, dict):
         return ", ".join(f"{name}={text}" for name, text in value.items()) or None
     return None if value is None else str(value)
@@ -149,7 +149,7 @@ def read(
     uri: ServiceUri = DEFAULT_URI,
     as_json: Annotated[bool, json_lines("entry")] = False,
 ) -> None:
-    """Print entries, or dump their payloads. It does not fence: a live writer continues."""
+    """Print entries, or dump their payloads. Does not fence: a live writer can continue."""
     if raw and as_json:
         raise ConfigurationError("--raw and --json exclude each other: pass one of them")
     put = _put_raw if raw else _put_json if as_json else _put_line
@@ -202,11 +202,10 @@ def seal(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Fence a ledger, recover its end and close it. A live writer can append no more."""
+    """Fence a ledger, recover its end and close it. A live writer cannot append any more."""
     password = password_from(password_file)
     with connect(uri) as client, password_explained(password_file):
-        # This call uses the logs, so that the ledger is not closed below the last entry that a log
-        # lists.
+        # `logs.seal` never closes the ledger below the last entry that a log lists.
         metadata = client.logs.seal(ledger_id, password=password)
     size = counted(metadata.length, "byte", "bytes")
     text = f"{counted(metadata.last_entry_id + 1, 'entry', 'entries')}, {size}"

@@ -1,4 +1,4 @@
-"""`ledgerlog local`: a cluster of processes on this machine."""
+"""`ledgerlog local`: manages a cluster of processes on this machine."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def up(
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Start ZooKeeper and bookies, with the data of an earlier start.
+    """Start ZooKeeper and bookies. They keep the data of earlier starts.
 
     Without --detach, the cluster runs until Ctrl-C, which stops all processes
     and keeps the data. If the cluster already runs, the command starts the
-    missing processes and returns. Commands in the same working directory use
-    this cluster by default.
+    missing processes and returns. By default, commands in the same working
+    directory use this cluster.
     """
     cluster = Cluster(directory)
     with StopSignals():
@@ -84,13 +84,13 @@ def up(
             _explain(cluster, started, directory)
         if not detach and ZOOKEEPER in started:
             _serve(cluster, is_silent=as_json)
-        # This must be the last step: after an earlier error or Ctrl-C the guardian stops the
-        # cluster.
+        # This must be the last step. After an earlier error or Ctrl-C, the guardian must still stop
+        # the cluster.
         cluster.disown()
 
 
 def _serve(cluster: Cluster, *, is_silent: bool) -> None:
-    """Returns after Ctrl-C, which stops the cluster, or when all processes have ended."""
+    """Wait until Ctrl-C, which stops the cluster, or until all processes have ended."""
     try:
         if not is_silent:
             console.print("the cluster runs; Ctrl-C stops it and keeps its data")
@@ -123,7 +123,7 @@ def _explain(cluster: Cluster, started: list[str], directory: Path) -> None:
 
 
 def _watch(cluster: Cluster, *, is_silent: bool) -> None:
-    """Prints each change of a process's state; returns when all processes have ended."""
+    """Print each change of a process's state, until all processes have ended."""
     before = {member.id: member.state for member in cluster.status()}
     while any(state != "down" for member_id, state in before.items() if member_id != UPKEEP):
         time.sleep(LOOK_SECONDS)
@@ -222,7 +222,7 @@ def start(
 
 
 def _named(directory: Path) -> str:
-    """The --directory option, or nothing for the default directory."""
+    """The --directory option for messages; empty for the default directory."""
     return "" if directory == LOCAL_DIRECTORY else f" --directory {directory}"
 
 
@@ -250,5 +250,5 @@ def _row(cluster: Cluster, member: Member) -> tuple[object, ...]:
     where = Path(member.directory)
     if where.is_relative_to(cluster.directory):
         where = where.relative_to(cluster.directory)
-    port = str(member.port) if member.port else None  # upkeep has none
+    port = str(member.port) if member.port else None  # upkeep has no port
     return member.role, member.id, port, str(member.pid), member.state, str(where)

@@ -1,8 +1,8 @@
-"""`ledgerlog`: the groups of commands, and what an error becomes.
+"""`ledgerlog`: the groups of commands, and the messages and exit codes of errors.
 
-Exit codes: 0 done; 1 failed, and certainly did not happen; 2 wrong usage; 3 the outcome is not
-known; 4 failed, and the same command may succeed later; 130 interrupted. `bookie run` ends with
-those of `python -m bookie_server`.
+Exit codes: 0: success. 1: failure, and nothing was changed. 2: wrong usage. 3: the outcome is
+unknown. 4: failure, but the same command may succeed later. 130: interrupted. `bookie run` has the
+exit codes of `python -m bookie_server`.
 """
 
 from __future__ import annotations
@@ -82,15 +82,15 @@ def exit_code(error: LedgerLogError) -> int:
 
 
 def main(interruptible: AbstractContextManager[object] | None = None) -> NoReturn:
-    """Run the command line; print an error of ledgerlog as one sentence, without a traceback.
+    """Run the command line. Print an error of ledgerlog as one sentence, without a traceback.
 
-    Ctrl-C raises KeyboardInterrupt in the block `interruptible` only.
+    Ctrl-C raises KeyboardInterrupt only in the block `interruptible`.
     """
     _encode_everything()
     errors = Console(stderr=True, emoji=False)
     try:
         with interruptible or contextlib.nullcontext():
-            # Outside of standalone mode, the code of a command's typer.Exit is returned.
+            # If `standalone_mode` is false, the exit code of a command's `typer.Exit` is returned.
             code = app(standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         errors.print("[yellow]interrupted[/]")
@@ -99,7 +99,7 @@ def main(interruptible: AbstractContextManager[object] | None = None) -> NoRetur
         _complain(errors, type(error).__name__, str(error))
         sys.exit(exit_code(error))
     except BrokenPipeError:
-        # The reader of our output has ended, as in `ledgerlog logs read flights | head`.
+        # The reader of the output has ended, as in `ledgerlog logs read flights | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
     except OSError as error:
@@ -108,8 +108,8 @@ def main(interruptible: AbstractContextManager[object] | None = None) -> NoRetur
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        # A usage error of click; typer exports no common base class of these errors. Its message is
-        # empty after the help that a group prints when no command is given.
+        # A usage error of click. Typer exports no common base class of these errors. If a group
+        # printed its help because no command was given, the message is empty.
         if message := error.format_message():
             _complain(errors, "usage", message)
             errors.print("run the command with --help to see its options")
@@ -120,7 +120,7 @@ def main(interruptible: AbstractContextManager[object] | None = None) -> NoRetur
 
 
 def _encode_everything() -> None:
-    """Escape characters that the terminal does not support, so that they end no command."""
+    """Escape characters that a terminal does not support, because they would end the command."""
     for stream in (sys.stdout, sys.stderr):
         if not isinstance(stream, io.TextIOWrapper):
             continue
@@ -131,9 +131,9 @@ def _encode_everything() -> None:
 
 
 def _wants_ascii() -> bool:
-    """Whether the locale is C by name, as in `LC_ALL=C`.
+    """Whether an environment variable names the locale C, as in `LC_ALL=C`.
 
-    Python writes UTF-8 in that locale. Where no locale is set, Python selects C.UTF-8.
+    In this locale, Python would write UTF-8. If no locale is set, Python selects C.UTF-8.
     """
     if {"PYTHONIOENCODING", "PYTHONUTF8"} & set(os.environ):
         return False

@@ -1,4 +1,4 @@
-"""Parts of many commands: the group, the cluster, the password of ledgers, the confirmation."""
+"""Options and helpers of many commands: groups, the cluster, the password, the confirmation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOOK_SECONDS = 2.0
 
 
 def group(meaning: str, example: str) -> typer.Typer:
-    """A group of one or more commands, which prints its help when no command is given."""
+    """Make a group of commands. It prints its help when no command is given."""
     return typer.Typer(
         help=meaning,
         epilog=f"Example: {example}",
@@ -46,7 +46,7 @@ def group(meaning: str, example: str) -> typer.Typer:
 
 
 def chosen_uri(given: str) -> str:
-    """The given URI, or that of the cluster in `.ledgerlog`, or the default."""
+    """The given URI, or the URI of the cluster in `.ledgerlog`, or the default URI."""
     if given:
         return given
     members = Members.load(LOCAL_DIRECTORY.absolute())
@@ -80,12 +80,12 @@ def _option(callback: Callable[[str], str] | None) -> Any:
 DEFAULT_URI = ""
 ServiceUri = Annotated[str, _option(chosen_uri)]
 GivenUri = Annotated[str, _option(None)]
-"""The URI that was given, or an empty string; `chosen_uri` fills in the default."""
+"""The URI that was given, or an empty string, which `chosen_uri` replaces by the default."""
 
 
 @contextlib.contextmanager
 def connect(uri: str) -> Iterator[BlockingLogClient]:
-    """A client of the cluster at `uri`; the message of a not-found error names that cluster."""
+    """Connect a client to the cluster at `uri`. Not-found errors contain the URI of the cluster."""
     require_listener(uri)
     with connected(uri) as client:
         try:
@@ -97,17 +97,17 @@ def connect(uri: str) -> Iterator[BlockingLogClient]:
 
 @contextlib.asynccontextmanager
 async def registration(uri: str) -> AsyncIterator[Registration]:
-    """The registration of the cluster at `uri`."""
+    """Connect to the registrations of the cluster at `uri`."""
     require_listener(uri)
     async with registered(uri) as store:
         yield store
 
 
 def require_listener(uri: str) -> None:
-    """Raises when `uri` is the usual one and no program listens there.
+    """Raise an error if `uri` is the default URI and no program listens on its port.
 
-    A new user without a cluster so gets the error immediately, and not after the time-out of a
-    connection to ZooKeeper.
+    So a new user without a cluster gets the error immediately, and not after a connection to
+    ZooKeeper has timed out.
     """
     if uri != SERVICE_URI_DEFAULT:
         return
@@ -119,7 +119,7 @@ def require_listener(uri: str) -> None:
             f"`ledgerlog local up`, {OTHERWISE}",
             port=USUAL_PORT,
         ) from None
-    except OSError:  # the server is slow; the client has a longer time-out
+    except OSError:  # the server may be slow, and the client waits longer
         return
 
 
@@ -133,7 +133,7 @@ PasswordFile = Annotated[
 
 
 def password_from(path: Path | None) -> bytes:
-    """The password in a file; empty without a file."""
+    """The password in a file; empty if `path` is None."""
     return password_from_file(
         path,
         lambda finding: ConfigurationError(f"the password file {path} {finding}", path=str(path)),
@@ -142,7 +142,7 @@ def password_from(path: Path | None) -> bytes:
 
 @contextlib.contextmanager
 def password_explained(path: Path | None) -> Iterator[None]:
-    """Adds the option for the password to the error of a wrong one."""
+    """Add the option for the password to the error of a wrong password."""
     try:
         yield
     except UnauthorizedError as error:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 
 def json_lines(what: str) -> Any:
-    """The option `--json` of a command that prints an object for each row, record or entry."""
+    """The option `--json` of a command that prints a JSON object for each row, record or entry."""
     return typer.Option("--json", help=f"Print a JSON object for each {what}.")
 
 
@@ -21,8 +21,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")
 WIDTH_WITHOUT_TERMINAL = 160
 NOTHING = "-"
 
-# A file or a pipe has no width: rich would fold everything at 80 columns. Most of the output is
-# data, where "[error]" and ":cat:" are no markup.
+# A file or a pipe has no width, so rich would fold all lines at 80 columns. Most of the output is
+# data, in which "[error]" and ":cat:" are not markup.
 console = Console(
     width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, markup=False, emoji=False
 )
@@ -34,12 +34,12 @@ def spinner() -> str:
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on standard output."""
+    """Print a JSON value to standard output."""
     typer.echo(json.dumps(value, indent=2, default=str))
 
 
 def print_outcome(value: Any, text: str, *, as_json: bool) -> None:
-    """The result of a command: JSON for scripts, else a sentence."""
+    """Print the result of a command: JSON for scripts, otherwise a sentence."""
     if as_json:
         print_json(value)
     else:
@@ -47,12 +47,12 @@ def print_outcome(value: Any, text: str, *, as_json: bool) -> None:
 
 
 def picked(value: object, *names: str) -> dict[str, Any]:
-    """These attributes by name, for JSON."""
+    """The named attributes of an object, for JSON."""
     return {name: getattr(value, name) for name in names}
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table whose columns of numbers are aligned to the right."""
+    """Print a table. Columns of numbers are aligned to the right."""
     cells = [[_shown(value) for value in row] for row in rows]
     table = Table()
     for number, name in enumerate(columns):
@@ -72,7 +72,7 @@ def print_listing(
     columns: Sequence[str],
     as_json: bool,
 ) -> None:
-    """The result of a listing: JSON for scripts, else a table with a row for each."""
+    """Print a list: JSON for scripts, otherwise a table with a row for each element."""
     if as_json:
         print_json(found)
     else:
@@ -80,7 +80,7 @@ def print_listing(
 
 
 def print_fields(title: str, fields: Mapping[str, object]) -> None:
-    """Names and values, one pair a line."""
+    """Print names and values, one pair on each line."""
     table = Table(show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
@@ -90,7 +90,7 @@ def print_fields(title: str, fields: Mapping[str, object]) -> None:
 
 
 def _print_titled(title: str, table: Table) -> None:
-    # If rich printed the title, it would fold it to the width of a narrow table.
+    # If rich printed the title, it would fold the title to the width of a narrow table.
     console.print(title, style="table.title", markup=False, highlight=False)
     console.print(table)
 
@@ -108,5 +108,5 @@ def _shown(value: object) -> str:
 
 
 def counted(count: int, one: str, many: str) -> str:
-    """Such as `1 entry` and `1,024 entries`."""
+    """The number with its noun, such as `1 entry` or `1,024 entries`."""
     return f"{count:,} {one if count == 1 else many}"

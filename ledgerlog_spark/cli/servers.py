@@ -1,4 +1,4 @@
-"""`ledgerlog zookeeper|bookie|upkeep run`: runs one server in the foreground."""
+"""`ledgerlog zookeeper|bookie|upkeep run`: run one server in the foreground."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ def run_zookeeper(
     epilog=f"Example: {BOOKIE_EXAMPLE}",
 )
 def run_bookie(context: typer.Context) -> None:
-    """Run a bookie until Ctrl-C or SIGTERM. Its options are those of `python -m bookie_server`."""
+    """Run a bookie until Ctrl-C or SIGTERM. The options are those of `python -m bookie_server`."""
     from bookie_server.__main__ import settings_parser
 
-    parser = settings_parser()  # --help and errors of usage show the name of this command
+    parser = settings_parser()  # --help and usage errors then show the name of this command
     parser.prog = "ledgerlog bookie run"
     parser.epilog = f"Example: {BOOKIE_EXAMPLE}"
     parser.parse_args(context.args)
     command = [sys.executable, "-m", "bookie_server", *context.args]
-    os.execv(command[0], command)  # noqa: S606 (this very interpreter)
+    os.execv(command[0], command)  # noqa: S606 (the interpreter that runs this program)
 
 
 @upkeep.command("run", epilog=f"Example: {UPKEEP_EXAMPLE}")
@@ -87,14 +87,14 @@ def run_upkeep(
     ] = 0.0,
     uri: ServiceUri = DEFAULT_URI,
 ) -> None:
-    """Maintain all logs of a cluster until Ctrl-C or SIGTERM; print JSON lines.
+    """Maintain all logs of a cluster until Ctrl-C or SIGTERM. Print JSON lines.
 
     The service deletes expired rows and versions, merges small ranges, and
     deletes ledgers that no log needs. A lease in ZooKeeper selects one
-    process; others wait. Run it on two machines to survive the loss of one.
-    It can be killed at any time.
+    process, and other processes wait. If the service runs on two machines,
+    one machine can fail. A process can be killed at any time.
 
-    With --once the exit code is 1 if a log could not be maintained, and 4 if
+    With --once, the exit code is 1 if a log could not be maintained, and 4 if
     another process holds the lease.
     """
     from ledgerlog_spark.upkeep.service import UpkeepService, standard_output

@@ -1,6 +1,7 @@
 """Ends a command after its clean-up: on Ctrl-C, SIGTERM, a closed terminal or a closed output.
 
-`ledgerlog logs tail orders | head -n 4` would notice the end of `head` only at the fifth record.
+Without this module, `ledgerlog logs tail orders | head -n 4` would detect the end of `head` only at
+the fifth record.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:
-    """In its block the first such signal raises KeyboardInterrupt; further ones are ignored.
+    """In its block, the first of SIGNALS raises KeyboardInterrupt. Later signals are ignored.
 
-    A second Ctrl-C therefore does not interrupt the stop of processes. A signal that was ignored
-    before (`nohup`) stays ignored. For the main thread only.
+    So a second Ctrl-C does not interrupt the stop of processes. SIGTERM and SIGHUP stay ignored if
+    they were ignored before (`nohup`). Only the main thread can use this class.
     """
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class StopSignals:
             signal.signal(number, handler)
 
     def arm(self) -> None:
-        """Set the handlers again, after a library set its own."""
+        """Set the handlers again after a library has set its own handlers."""
         for number, handler in self._before.items():
             if handler is not signal.SIG_IGN or number is signal.SIGINT:
                 signal.signal(number, self._stop)
@@ -55,9 +56,9 @@ class StopSignals:
 def ends_with_its_reader() -> Iterator[None]:
     """End the block when standard output is a pipe without a reader.
 
-    A watching thread sends SIGINT to the main thread. The block installs its own handler of that
-    signal, because a background job of a shell ignores SIGINT, and so that no signal interrupts
-    the code after the block. Outside the main thread the block changes nothing.
+    A watching thread sends SIGINT to the main thread. The block installs its own handler of
+    SIGINT for two reasons: a background job of a shell ignores SIGINT, and no signal may interrupt
+    the code after the block. Outside the main thread, the block changes nothing.
     """
     output = _pipe_of_output()
     main = threading.main_thread()
@@ -70,12 +71,12 @@ def ends_with_its_reader() -> Iterator[None]:
 
     def watch() -> None:
         poll = select.poll()
-        poll.register(output, 0)  # its errors alone
+        poll.register(output, 0)  # only errors of the pipe are reported
         poll.register(ended, select.POLLIN)
         if any(fd == output for fd, _ in poll.poll()):
             is_closed.set()
             assert main.ident is not None
-            signal.pthread_kill(main.ident, signal.SIGINT)  # wakes it, wherever it waits
+            signal.pthread_kill(main.ident, signal.SIGINT)  # wakes the main thread from any wait
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         nonlocal is_over
@@ -93,7 +94,7 @@ def ends_with_its_reader() -> Iterator[None]:
             watcher.start()
             yield
         finally:
-            is_over = True  # a signal just before this still gets to the outer `finally`
+            is_over = True  # a signal just before this line still reaches the outer `finally`
     finally:
         os.close(over)
         watcher.join()
@@ -102,10 +103,10 @@ def ends_with_its_reader() -> Iterator[None]:
 
 
 def _pipe_of_output() -> int | None:
-    """The descriptor of standard output where that is a pipe or a socket."""
+    """The descriptor of standard output if it is a pipe or a socket, otherwise None."""
     try:
         output = sys.stdout.fileno()
-    except (OSError, ValueError):  # replaced by something in memory
+    except (OSError, ValueError):  # standard output was replaced by an object in memory
         return None
     mode = os.fstat(output).st_mode
     return output if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else None

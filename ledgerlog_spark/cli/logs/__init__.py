@@ -1,4 +1,4 @@
-"""`ledgerlog logs`: the commands on named logs.
+"""`ledgerlog logs`: the commands for named logs.
 
 - `commands`: list, show, read, draw. `changes`: set, history, restore, truncate, delete.
 - `records`: create, append, tail. `maintenance`: sweep, merge, check. `lookup`: shared code.

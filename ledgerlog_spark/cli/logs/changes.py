@@ -46,7 +46,7 @@ def set_properties(
     changes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="PROPERTY=VALUE", help="Properties to set. Without any, the command shows all."
+            metavar="PROPERTY=VALUE", help="Properties to set. By default, the command shows all."
         ),
     ] = None,
     unset: Annotated[
@@ -55,7 +55,7 @@ def set_properties(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Change properties of a log, or show all of them. It creates no new version.
+    """Change properties of a log, or show all its properties. No new version is created.
 
     Changes of ensemble, quorums and digest apply to new ledgers only. A
     change of retention takes effect at the next sweep.
@@ -79,7 +79,7 @@ def set_properties(
 
 
 def pair_of_property(change: str) -> tuple[str, str]:
-    """The key and value of PROPERTY=VALUE."""
+    """Split PROPERTY=VALUE into its key and its value."""
     key, equals, value = change.partition("=")
     if not equals:
         raise ConfigurationError(
@@ -94,10 +94,10 @@ def pair_of_property(change: str) -> tuple[str, str]:
 def history(
     name: LogName, at: OfTime = None, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False
 ) -> None:
-    """List the readable versions of a log, oldest first, or the version of a time."""
+    """List the readable versions of a log, oldest first, or show the version at a time."""
     with connect(uri) as client:
         log = opened(client, name)
-        # This call is first, even without a time, because it refuses a log that has no versions.
+        # Even without a time, this call comes first, because it refuses a log without versions.
         newest = log.version_at(time_ms(at, "--at") if at is not None else END_OF_TIME_MS)
         versions = [newest] if at is not None else list(log.history())
     print_listing(
@@ -122,13 +122,13 @@ def restore(
     at: OfTime = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Also replace commits that other programs make meanwhile."),
+        typer.Option("--force", help="Also replace commits made by others during the restore."),
     ] = False,
     yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Create a new version with the rows of an older one.
+    """Create a new version with the rows of an older version.
 
     The replaced version stays readable for `versionRetentionMs`.
     """
@@ -173,15 +173,15 @@ def truncate(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Delete rows that are older than this time, such as 2026-01-31. In logs without "
-            "versions of that time, such as leader logs, delete whole ranges only.",
+            help="Delete rows that are older than this time, such as 2026-01-31. A log without "
+            "versions of that time, such as a leader log, loses whole ranges only.",
         ),
     ] = None,
     yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the oldest rows of a log, and all versions that contain one of them."""
+    """Delete the oldest rows of a log, and all versions that contain any of these rows."""
     if (offset is None) == (before is None):
         raise ConfigurationError("an offset or a time is needed: pass either --offset or --before")
     with connect(uri) as client:
@@ -219,10 +219,10 @@ def truncate(
 
 
 def _end_at(log: BlockingLog, before: str) -> int:
-    """The end offset of the log at that time.
+    """The end offset of the log at a time.
 
-    Without a version of that time (a leader log, an expired history) it is the end of the newest
-    range that is older as a whole.
+    A leader log has no versions, and a history may have expired. Then the result is the end of
+    the newest range that has only older rows.
     """
     wall_ms = time_ms(before, "--before")
     try:
@@ -237,7 +237,7 @@ def _end_at(log: BlockingLog, before: str) -> int:
 def delete(
     name: LogName, yes: Yes = False, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False
 ) -> None:
-    """Delete a log. Its name is free immediately.
+    """Delete a log. Its name can be used again immediately.
 
     The sweeper deletes its ledgers after `deletedRetentionMs`.
     """

@@ -1,4 +1,4 @@
-"""`ledgerlog logs`: lists logs, shows their versions and reads their rows."""
+"""`ledgerlog logs`: lists logs, shows their versions, and reads their rows."""
 
 from __future__ import annotations
 
@@ -63,8 +63,7 @@ OfVersion = Annotated[
 ]
 
 LOOKS_MAX = 5
-"""Number of attempts to read a log whose ledgers are deleted at the same time; the last one is
-shown."""
+"""Number of attempts to read a log while its ledgers are deleted. The last result is shown."""
 
 
 def _summary(name: str, snapshot: LogSnapshot) -> dict[str, Any]:
@@ -92,7 +91,7 @@ def list_logs(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
 
 
 def _all(client: BlockingLogClient) -> Iterator[dict[str, Any]]:
-    """All logs. Omits logs that are deleted meanwhile, and marks unreadable metadata."""
+    """Yield all logs. Omit logs that were just deleted, and mark unreadable metadata."""
     for name in names_of(client):
         try:
             yield _summary(name, client.logs.open(name).snapshot())
@@ -140,7 +139,8 @@ def _seen(
 ) -> tuple[LogSnapshot, list[DrawnLedger]]:
     """A version and its ledgers.
 
-    The list is read again when a listed ledger does not exist: a merge may have replaced it.
+    If a listed ledger does not exist, the list is read again, because a merge may have replaced
+    the ledger.
     """
     snapshot = log.snapshot(version)
     drawn = drawn_ledgers(client, snapshot)
@@ -182,7 +182,7 @@ _OF_RANGE = (
 
 
 def _fields(snapshot: LogSnapshot) -> list[pa.Field]:
-    """Columns of the version's schema; none before the first write."""
+    """Columns of the version's schema. A log without a write has no columns."""
     from ledgerlog_spark.arrow.leader_batches import RECORDS_SCHEMA
     from ledgerlog_spark.arrow.stream_codec import decode_schema
 
@@ -230,7 +230,7 @@ def read(
 
 
 def _batches(log: BlockingLog, snapshot: LogSnapshot, password: bytes) -> Iterator[pa.RecordBatch]:
-    """The version's rows in order, batch by batch."""
+    """Yield the version's rows in order, batch by batch."""
     from ledgerlog_spark.log.reading.listed_rows import EntryForm, RowCutter, decoded_rows
 
     form = EntryForm.of(snapshot.kind, snapshot.content)

@@ -1,4 +1,4 @@
-"""Shared code of the commands on logs: finding a log by its name, parsing and printing times."""
+"""Shared code of the commands for logs: finds a log by its name, and parses and prints times."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LogName = Annotated[str, typer.Argument(help="Name of a log. `logs list` shows a
 
 
 def time_text(wall_ms: int) -> str:
-    """A wall time in ms since the epoch, in seconds of UTC."""
+    """The text of a time in ms since 1970, in UTC and without fractions of a second."""
     return datetime.fromtimestamp(wall_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def shown_bytes(value: bytes) -> str:
-    """The bytes as text; as a Python literal if they hold control characters or no UTF-8."""
+    """The bytes as text, or as a Python literal if they contain control characters or no UTF-8."""
     text = value.decode(errors="replace")
     is_text = text.replace("\t", "").isprintable() and text.encode() == value
     return text if is_text else repr(value)
@@ -41,12 +41,12 @@ def shown_cell(value: object) -> str:
 
 
 def json_text(value: object) -> str:
-    """Values without a JSON type: bytes as base64, dates and decimals as text."""
+    """The JSON text of a value without a JSON type: bytes as base64, dates and decimals as text."""
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def time_ms(text: str, option: str) -> int:
-    """A time from the command line, in ms since the epoch; the default zone is this machine's."""
+    """Parse a time to ms since 1970. A time without a zone is in the time zone of this machine."""
     try:
         return round(datetime.fromisoformat(text).timestamp() * 1e3)
     except (ValueError, OverflowError, OSError):
@@ -58,7 +58,7 @@ def time_ms(text: str, option: str) -> int:
 
 
 def describe_version(version: VersionInterval) -> dict[str, Any]:
-    """A version for `--json`."""
+    """A version in the output of `--json`."""
     return {
         "version": version.version,
         "operation": version.operation.name,
@@ -68,7 +68,7 @@ def describe_version(version: VersionInterval) -> dict[str, Any]:
 
 
 def names_of(client: BlockingLogClient) -> Sequence[str]:
-    """Names of all logs."""
+    """The names of all logs. If the cluster has no logs, check that it exists."""
     names = client.logs.names()
     if not names:
         next(client.list_ledgers(), None)
@@ -76,7 +76,7 @@ def names_of(client: BlockingLogClient) -> Sequence[str]:
 
 
 def opened(client: BlockingLogClient, name: str) -> BlockingLog:
-    """The log of that name."""
+    """Open the log of that name."""
     try:
         return client.logs.open(name)
     except LogNotFoundError:
@@ -84,7 +84,7 @@ def opened(client: BlockingLogClient, name: str) -> BlockingLog:
 
 
 def missing(client: BlockingLogClient, name: str) -> LogNotFoundError:
-    """The error of a log that does not exist; its message suggests a similar name."""
+    """The error for a log that does not exist. Its message suggests a similar name."""
     names = names_of(client)
     near = difflib.get_close_matches(name, names, 1, 0.5)
     hint = (

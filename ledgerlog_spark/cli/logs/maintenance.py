@@ -44,7 +44,7 @@ Wait = Annotated[
 
 
 def _bar(as_json: bool) -> Progress:
-    """A progress bar, which is removed at the end; scripts get none."""
+    """A progress bar, which disappears at the end. With `--json`, no bar is shown."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -57,12 +57,12 @@ def _bar(as_json: bool) -> Progress:
 
 
 def _existing(client: BlockingLogClient, names: Sequence[str] | None) -> list[str] | None:
-    """The names, after a check that these logs exist; None means all logs."""
+    """Check that the named logs exist, and return their names. None means all logs."""
     return [opened(client, name).name for name in names] if names else None
 
 
 def _to_merge(client: BlockingLogClient, names: Sequence[str] | None) -> list[str]:
-    """The names of the logs to merge, by default of all logs that can be merged."""
+    """The names of the logs to merge: the given names, or else all logs that can be merged."""
     from ledgerlog_spark.upkeep.merging import check_merged, is_merged
 
     if names:
@@ -76,7 +76,7 @@ def _to_merge(client: BlockingLogClient, names: Sequence[str] | None) -> list[st
 def _held(
     client: BlockingLogClient, work: Callable[[LedgerClient], Coroutine[Any, Any, list[T] | None]]
 ) -> list[T]:
-    """The results of the work; ends the command if another process keeps the lease."""
+    """Return the results of the work. If another process keeps the lease, end the command."""
     from ledgerlog_spark.upkeep.upkeep import holder
 
     done = client.run(work)
@@ -99,7 +99,7 @@ def sweep(
 ) -> None:
     """Delete expired rows and versions, and ledgers that no version needs.
 
-    The command is safe at any time, also while logs are written and read.
+    The command is safe at any time, even while logs are written and read.
     """
     from ledgerlog_spark.upkeep.upkeep import Upkeep
 
@@ -177,7 +177,7 @@ def merge(
     from ledgerlog_spark.upkeep.merging import LogMerger
     from ledgerlog_spark.upkeep.upkeep import leased
 
-    write_options(compression)  # refuses a wrong name before any change
+    write_options(compression)  # raises an error for a wrong name before anything is changed
     policy = MergePolicy(target_bytes=target_mib << 20, ranges_min=ranges_min)
     with connect(uri) as client:
         wanted = _to_merge(client, names)
@@ -242,7 +242,7 @@ def check(
         bool,
         typer.Option(
             "--delete-orphans",
-            help="Mark orphaned ledgers older than `stagingTtlMs`; the sweeper deletes them.",
+            help="Let the sweeper delete orphaned ledgers that are older than `stagingTtlMs`.",
         ),
     ] = False,
     uri: ServiceUri = DEFAULT_URI,
@@ -250,8 +250,8 @@ def check(
 ) -> None:
     """Verify that entries have enough replicas, and report orphaned ledgers.
 
-    By default the first and last entry of each range are verified. Without
-    --delete-orphans the command changes nothing. The exit code is 1 if rows
+    By default, the first and the last entry of each range are verified. Without
+    --delete-orphans, the command changes nothing. The exit code is 1 if rows
     are lost or have too few replicas.
     """
     with connect(uri) as client:

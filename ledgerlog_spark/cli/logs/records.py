@@ -1,4 +1,4 @@
-"""`ledgerlog logs create|append|tail`: records from a shell, as with Kafka's console tools."""
+"""`ledgerlog logs create|append|tail`: records from a shell, similar to Kafka's console tools."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def create(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Create an empty log. `logs append` and Spark create missing logs themselves."""
+    """Create an empty log. `logs append` and Spark create a log if it does not exist."""
     if content not in KINDS:
         raise ConfigurationError(
             f"--content {content!r} does not exist; the values are {' and '.join(KINDS)}",
@@ -92,12 +92,12 @@ def append(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Append records to a log; create the log if it does not exist.
+    """Append records to a log. Create the log if it does not exist.
 
     The command returns when every record is on the disks of an ack quorum.
-    It takes over the leadership: another program that leads the log can
-    append no more records. If another program takes over meanwhile, the
-    acknowledged records stay in the log.
+    It takes over the leadership, so another leader of the log cannot append
+    any more records. If another program takes over the leadership from this
+    command, the acknowledged records stay in the log.
     """
     values: Iterable[bytes] = (
         (record.encode() for record in records) if records else _lines_of_standard_input()
@@ -108,7 +108,7 @@ def append(
         try:
             _append_and_close(leader, values, appended)
         finally:
-            # This is printed after an error and Ctrl-C too, because acknowledged records stay in
+            # This is also printed after an error or Ctrl-C, because acknowledged records stay in
             # the log.
             print_outcome(
                 {"name": name, **picked(appended, "records", "first_offset", "last_offset")},
@@ -118,7 +118,7 @@ def append(
 
 
 class _Appended:
-    """The acknowledged records so far: their number, and both offsets unless there are none."""
+    """The number of acknowledged records, and their first and last offset (None if 0 records)."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -144,17 +144,17 @@ class _Appended:
 def _lines_of_standard_input() -> Iterator[bytes]:
     if sys.stdin.isatty():
         console.print("each line is one record; Ctrl-D ends the input", style="dim")
-    # No record may be this large: a line that is cut off here is refused by the append.
+    # No record may be as large as this limit, so the append refuses a line that is cut off here.
     for line in iter(partial(sys.stdin.buffer.readline, FRAME_SIZE_BYTES_MAX), b""):
         yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def _append_and_close(leader: BlockingLeader, values: Iterable[bytes], appended: _Appended) -> None:
-    """Appends all values. Acknowledged records are in the log also when it cannot be closed."""
+    """Append all values and close the leader. If only closing fails, print a note."""
     try:
         _append_all(leader, values, appended)
     except BaseException:
-        with contextlib.suppress(LedgerLogError):  # the first error is reported
+        with contextlib.suppress(LedgerLogError):  # only the first error is reported
             leader.close()
         raise
     try:
@@ -168,7 +168,7 @@ def _append_and_close(leader: BlockingLeader, values: Iterable[bytes], appended:
 
 
 def _append_all(leader: BlockingLeader, values: Iterable[bytes], appended: _Appended) -> None:
-    """Append all values, many at once; lines from a terminal are acknowledged one by one."""
+    """Append all values, many at a time. Wait for each line that is typed in a terminal."""
     ahead_max = 0 if sys.stdin.isatty() else APPENDS_AHEAD_MAX
     ahead: deque[AddFuture[Position]] = deque()
     failed: list[LedgerLogError] = []
@@ -210,7 +210,7 @@ def tail(
 ) -> None:
     """Print the records of a log as they are appended, until Ctrl-C.
 
-    By default it starts with the next record that is appended.
+    By default, the first printed record is the next record that is appended.
     """
     if from_beginning and offset is not None:
         raise ConfigurationError(
@@ -245,12 +245,12 @@ def _records(log: BlockingRecordLog, start: int | None, *, as_json: bool) -> Ite
 
 
 def _shown_line(value: bytes) -> bytes:
-    """A record as a line, in characters that the terminal supports."""
+    """The line for a record, with only characters that the terminal supports."""
     return shown_bytes(value).encode(sys.stdout.encoding or "utf-8", "backslashreplace") + b"\n"
 
 
 def _record_fields(record: Record) -> dict[str, Any]:
-    """A record for `--json`: its value is text if it is UTF-8, else base64."""
+    """A record in the output of `--json`. Its value is text if it is UTF-8, otherwise base64."""
     fields: dict[str, Any] = {
         "offset": record.offset,
         "append_time": time_text(record.append_time_ms),
