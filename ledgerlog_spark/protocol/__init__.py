@@ -2,7 +2,7 @@
 
 How it works. A ledger has one writer. `LedgerWriter` sends each run of entries to the Qw bookies of
 its write set. The writer confirms runs in order, each run when Qa bookies have stored it. To
-replace a failed bookie, the writer first writes a new ensemble to the metadata. Only then it sends
+replace a failed bookie, the writer first writes a new ensemble to the metadata. Then it sends
 entries to the replacement. After a writer has died, `LedgerRecovery` marks the metadata
 IN_RECOVERY. The recovery fences so many bookies of the last ensemble that the writer can confirm
 nothing more. It reads forward from the largest LAC that it found, and writes the entries back to an

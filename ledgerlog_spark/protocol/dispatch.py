@@ -46,7 +46,7 @@ Row = Mapping[type, Handler[M, F] | Unhandled]
 """Maps each event type of a phase to its handler, to IGNORED or to REFUSED."""
 
 Table = Mapping[Enum, Row[M, F]]
-"""Maps each phase to its row. An event that is not in the row fails an assertion: it is our bug."""
+"""Maps each phase to its row. An event that is missing in the row is our bug (an assertion)."""
 
 
 def on(event: type[E], handler: Callable[[M, E], list[F]]) -> Handled[M, F]:

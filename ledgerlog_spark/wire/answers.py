@@ -64,13 +64,13 @@ class ReadAnswer(NamedTuple):
 
 
 class BatchReadAnswer(NamedTuple):
-    """Consecutive stored entries, not verified. The next entry may exist even if it is missing."""
+    """Consecutive stored entries, not verified. A missing entry may still exist."""
 
     code: Code
     ledger_id: int
     first_entry_id: int
     request_id: int
-    entries: Sequence[bytes]  # they keep the memory of the decoded body
+    entries: Sequence[bytes]  # keeps the memory of the decoded body
 
 
 class AddRunAnswer(NamedTuple):

@@ -44,7 +44,7 @@ class VerifiedEntry(NamedTuple):
 
 
 class EntryColumns(NamedTuple):
-    """At least one entry, with verified digests and consecutive ids, as columns."""
+    """The columns of consecutive entries, at least one. Their digests and ids are verified."""
 
     last_adds_confirmed: tuple[int, ...]
     lengths: tuple[int, ...]

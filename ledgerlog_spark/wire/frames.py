@@ -64,7 +64,7 @@ _REFERENCES_WHEN_UNSHARED = _references_when_unshared()
 
 
 def chunk_size_bytes(size_bytes: int) -> int:
-    """Size of the chunk for `size_bytes`, rounded up to 4 KiB, or by at most an eighth."""
+    """Size of the chunk for `size_bytes`, which is larger by at most 4 KiB or an eighth."""
     unit = max(_CHUNK_UNIT_BYTES, 1 << max(0, size_bytes.bit_length() - 4))
     return -(-size_bytes // unit) * unit
 
@@ -86,7 +86,7 @@ class ChunkPool:
         self._size_bytes_max = size_bytes_max
 
     def take(self, size_bytes: int) -> _Chunk:
-        """A chunk of at least `size_bytes` bytes, without views of it."""
+        """A chunk of at least `size_bytes` bytes. No view of the chunk is left."""
         size_bytes = chunk_size_bytes(size_bytes)
         chunks = self._chunks.get(size_bytes)
         if chunks and not chunks[0].is_shared():
@@ -219,7 +219,7 @@ class FrameSplitter:
         return self._has_room
 
     def grow(self, size_bytes: int) -> None:
-        """Receive into a chunk of `size_bytes` from now on. It gets the incomplete frame."""
+        """Receive into a chunk of `size_bytes` from now on. An incomplete frame is copied there."""
         held = self._end - self._start
         chunk = self._pool.take(size_bytes)
         if held:

@@ -68,7 +68,7 @@ class AddRequest(NamedTuple):
 
 
 class AddRunRequest(NamedTuple):
-    """Store all entries of a run, or no entry of it."""
+    """Store all entries of a run. If this is impossible, store nothing."""
 
     version: int
     flags: int
@@ -282,8 +282,8 @@ def checked_key(master_key: bytes) -> bytes:
 def decode_request(body: Buffer) -> Request:
     """Decode the request in the body of a frame.
 
-    A request may have readable ids and still be invalid: an unknown operation, a negative id, an
-    inconsistent run or a later version. It is returned as a `RefusedRequest`, to be answered.
+    Some invalid requests are returned as a `RefusedRequest`, so that the client gets an answer: an
+    unknown operation, a negative id, an inconsistent run, or a later version, with readable ids.
     """
     view = memoryview(body)
     if len(view) < _HEADER.size:

@@ -2,9 +2,9 @@
 
 A version 3 frame is a protobuf Request. Its field 1 is a BKPacketHeader with the fields 1 version,
 2 operation and 3 transaction id. The refusal is a Response with the same header, and with a status
-in field 2 (WIRE.md#version-3). The status is EBADVERSION, which ends a request of a client
-immediately, but not an add: the client would replace the bookie and resend the add while there are
-other bookies. So an add gets the status EUA (unauthorized), which ends it immediately.
+in field 2 (WIRE.md#version-3). The status EBADVERSION ends every request except an add immediately.
+After an add with this status, the client would replace the bookie and resend the add while there
+are other bookies. So an add gets the status EUA (unauthorized), which ends the add immediately.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Run:
     length_before: int  # payload bytes of the ledger before the run
     entries: int
     size_bytes: int  # of the payloads
-    attachment: Any = None  # for the host, which keeps the encoded entries here
+    attachment: Any = None  # the host keeps the encoded entries here
 
     def __repr__(self) -> str:
         return f"Run({self.ledger_id}: {self.first_entry_id}..{self.last_entry_id})"
@@ -335,7 +335,7 @@ class NoReplacement:
 
 @dataclass(frozen=True, slots=True)
 class LedgerClosed:
-    """The ledger is closed, with the metadata `versioned`. This is the last indication."""
+    """The ledger is closed, with the metadata `versioned`. This ends the writer or the recovery."""
 
     versioned: Versioned[LedgerMetadata]
 
@@ -388,7 +388,7 @@ class LacAdvanced:
 
 @dataclass(frozen=True, slots=True)
 class LacRead:
-    """The largest LAC that the last ensemble reported. The last indication of a LAC read."""
+    """The largest LAC that the last ensemble reported. This ends the LAC read."""
 
     last_add_confirmed: int
     is_covered: bool  # no later recovery can find a smaller LAC

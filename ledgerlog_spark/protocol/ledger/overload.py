@@ -67,7 +67,7 @@ class BusyBookies:
         return StartTimer(busy.timer, self._retry.pause_ms(busy.level))
 
     def should_be_replaced(self, index: int) -> bool:
-        """Whether to replace the bookie at `index`: it alone is busy, and has been for long."""
+        """Whether to replace the bookie at `index`: no other is busy, and it refused for long."""
         is_alone = len(self.waits) == 1
         return is_alone and self.waits[index].rounds % ALONE_ROUNDS == 0
 
@@ -90,7 +90,7 @@ class BusyBookies:
             del self.waits[index]
 
     def stored(self, index: int) -> None:
-        """Note that the bookie stored a run. It is no longer busy after all resent runs."""
+        """Note that the bookie stored a run. After the last resent run, it is no longer busy."""
         busy = self.waits.get(index)
         if busy is None:
             return

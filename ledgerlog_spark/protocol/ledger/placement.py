@@ -21,7 +21,8 @@ def choose_ensemble(quorum: Quorum, candidates: Sequence[str]) -> tuple[str, ...
     """The first ensemble of a new ledger: the first E different candidates.
 
     Raises:
-        NotEnoughBookiesError: There are fewer than E different candidates. It has both numbers.
+        NotEnoughBookiesError: There are fewer than E different candidates. The error has
+            both numbers.
     """
     distinct = tuple(dict.fromkeys(candidates))
     wanted = quorum.ensemble_size
@@ -48,7 +49,7 @@ def replace_failed(
     ensemble: Sequence[str],
     failed_indexes: Iterable[int],
     candidates: Sequence[str],
-    failures: Mapping[str, int],  # number of failures of a bookie in this ledger; missing: 0
+    failures: Mapping[str, int],  # number for each bookie in this ledger; 0 if missing
 ) -> Replacements:
     """The ensemble with a new bookie at each failed index, until no candidate is left.
 

@@ -28,7 +28,7 @@ HEDGES_SPARED = 2
 
 @dataclass(frozen=True, slots=True)
 class RoomMade:
-    """There may be room for the reader: others hold less than before, or it has the turn now."""
+    """There may be room for a reader: other readers hold less, or this reader has the turn now."""
 
 
 class ReadRoom:
@@ -46,7 +46,7 @@ class ReadRoom:
         self.size_bytes_max = size_bytes_max
         self.ahead_size_bytes_max = ahead_size_bytes_max
         self.reserved_size_bytes = 0  # payload that readers hold or may still receive
-        self.ahead_size_bytes = 0  # the part of it for readers without the turn
+        self.ahead_size_bytes = 0  # the payload of the readers without the turn
         self._places: list[ReadPlace] = []
         self._is_offering = False
 
@@ -102,9 +102,9 @@ class ReadPlace:
         self.settled()
 
     def settled(self) -> None:
-        """Count what the reader holds after an event. If it holds less, offer the room to others.
+        """Update the sums after the reader handled an event. Its host calls this.
 
-        The host of the reader calls this.
+        If the reader holds less than before, the room is offered to other readers.
         """
         room = self._room
         of_reader = 0 if self._of_reader is None else self._of_reader()

@@ -1,4 +1,4 @@
-"""The limits of a reader, also for the memory of its received entries and pending requests.
+"""The limits of a reader, for example of the memory for received entries and pending requests.
 
 A bookie's answer has at least one entry, and an entry can be as large as a frame. So each pending
 request counts as a whole frame for the limit of memory (`size_bytes_max`). For the limit of reading
@@ -45,7 +45,7 @@ class ReaderSettings:
             its answer might not fit, but one entry may always be requested.
     """
 
-    entries_ahead_max: int = 16_384  # requested beyond the last entry that the application took
+    entries_ahead_max: int = 16_384  # requested after the last entry that the application took
     size_bytes_ahead_max: int = 16 << 20
     size_bytes_max: int = 64 << 20
     batch_entries_max: int = 1_024  # 1 turns batches off
@@ -127,7 +127,7 @@ class ReadBudget:
         return max(1, min(limits.batch_entries_max, limits.batch_size_bytes_max // stored))
 
     def _fits(self, requests: int, spared: int) -> bool:
-        """Whether one more answer fits beside the pending ones, if each is a whole frame."""
+        """Whether one more answer fits beside the pending answers, if each is a whole frame."""
         size_bytes = self.reserved_size_bytes(requests + 1)
         spared_size_bytes = spared * FRAME_SIZE_BYTES_MAX
         if size_bytes + spared_size_bytes > self._settings.size_bytes_max:

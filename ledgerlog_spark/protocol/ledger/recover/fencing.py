@@ -40,7 +40,7 @@ class Fencing:
     numbers: RequestNumbers
     known: int = 0  # bits of the fenced indexes
     last_add_confirmed: int = NO_ENTRY  # the largest LAC in the answers
-    last_entry_ids: dict[int, int] = field(default_factory=dict)  # by index, if it has entries
+    last_entry_ids: dict[int, int] = field(default_factory=dict)  # by index, if not empty
     state: FencingState = FencingState.UNDECIDED
     _sent: dict[int, int] = field(default_factory=dict)
 

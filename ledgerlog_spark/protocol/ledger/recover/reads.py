@@ -140,7 +140,7 @@ class PresenceBatches:
         )
 
     def take_reply(self, reply: m.BatchReplied, first_entry_id: int) -> EntryBatch | None:
-        """The entries of `reply` from `first_entry_id` on, without gaps; None if it has none.
+        """The entries of `reply` from `first_entry_id` on, without gaps; None if there are none.
 
         A late answer counts too, because it also proves that its entries are present.
         """
@@ -169,7 +169,10 @@ class PresenceBatches:
         self.order.insert(0, index)
 
     def tick(self) -> bool:
-        """Abandon a batch that was already pending at the last tick; return whether one was."""
+        """Abandon the batch if it was already pending at the last tick.
+
+        Returns whether a batch was abandoned.
+        """
         if self.is_out and self._is_slow:
             self._current = 0
             return True
@@ -238,7 +241,7 @@ class RecoveryReads:
         return effects
 
     def take_reply(self, reply: m.ReadReplied) -> list[m.SendRead]:
-        """Record an answer. If it does not decide, request the entry from the other bookies too."""
+        """Record an answer. If it decides nothing, request the entry from the other bookies too."""
         tally, index = self._sent.pop(reply.request, (None, 0))
         if tally is None:
             return []

@@ -81,7 +81,7 @@ class LedgerRecovery(UpdatingMachine):
         floor_entry_id: int = NO_ENTRY,
         settings: RecoverySettings | None = None,
     ) -> None:
-        """A recovery that begins with `Start`.
+        """A recovery, which begins when it gets `Start`.
 
         Args:
             floor_entry_id: The last entry that a durable reference, for example a log, needs. If

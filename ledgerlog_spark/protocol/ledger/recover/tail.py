@@ -1,8 +1,8 @@
 """Reads the entries after the LAC that fencing found, and writes these entries back.
 
 The entries are written back with this LAC in their headers. So no reader ever sees a LAC after the
-last entry of the closed ledger (PROTOCOL.md#C10). Bookies that fail during this are replaced in
-memory only. The compare-and-swap that closes the ledger also writes the replacements to the
+last entry of the closed ledger (PROTOCOL.md#C10). Bookies that fail at this time are replaced
+only in memory. The compare-and-swap that closes the ledger also writes the replacements to the
 metadata (PROTOCOL.md#C11).
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 OVERLOAD = RetryPolicy(first_delay_ms=20, delay_max_ms=1_000, attempts_max=16)
-"""Waits for a bookie that answers BUSY, about 10 s in all. After them the bookie has failed."""
+"""Waits for a bookie that answers BUSY, about 10 s in all. Then the bookie counts as failed."""
 
 
 LINGER_ENTRIES = 64
@@ -71,7 +71,7 @@ class WriteBack:
     numbers: RequestNumbers
     window: Window
     buffered_size_bytes_max: int
-    # None until the first entry, because its header gives the ledger's length before it
+    # None until the first entry arrives, because the length in its header is needed
     pipeline: AddPipeline | None = None
     _buffered: deque[m.StoredEntry] = field(default_factory=deque)
     _buffered_size_bytes: int = 0
@@ -310,9 +310,9 @@ class RecoveryTail:
                 return _failed(m.Failure.RECOVERY, entry_id=self._reads.next_entry_id)
 
     def _last_safe_entry(self, last_add_confirmed: int) -> int:
-        """The LAC, or the last entry before the last fragment if this entry is later.
+        """The LAC. If the last fragment begins later, the last entry before this fragment.
 
-        The bookies of the last fragment have no older entries (PROTOCOL.md#C6).
+        The bookies of the last fragment have no earlier entries (PROTOCOL.md#C6).
         """
         return max(last_add_confirmed, self._record.value.last_fragment.first_entry_id - 1)
 

@@ -54,7 +54,7 @@ class FailedBookies:
         return tuple(sorted(self._failed))
 
     def report(self, index: int, bookie_id: str, code: Code) -> None:
-        """Note that the bookie at `index` failed. Until it is settled, this counts only once."""
+        """Note that the bookie at `index` failed. Until `settle`, further failures do not count."""
         self.codes.pop(bookie_id, None)
         self.codes[bookie_id] = code
         if self._failed.get(index) != bookie_id:
