@@ -1,4 +1,4 @@
-"""The future of a blocking append: `concurrent.futures.Future` at a tenth of its cost."""
+"""The future of a blocking append, at a tenth of the cost of `concurrent.futures.Future`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class SharedCondition(threading.Condition):
-    """The condition of all futures of one handle; the completing thread must never wait."""
+    """The condition that all futures of one handle share. The completing thread must never wait."""
 
     def __init__(self, lock: threading.RLock, completing_thread: int | None) -> None:
         super().__init__(lock)
@@ -22,16 +22,16 @@ class SharedCondition(threading.Condition):
 
     @property
     def may_wait(self) -> bool:
-        """Whether this is another thread than the completing one, which must not wait."""
+        """Whether this thread may wait: it is not the thread that completes the futures."""
         return threading.get_ident() != self.completing_thread
 
 
 class AddFuture(concurrent.futures.Future[T]):
-    """Shares one condition with all appends of its handle; otherwise an ordinary future.
+    """A future that shares one condition with all appends of its handle.
 
-    A plain future creates a condition and a lock of its own, which costs more than the append.
-    Works with `concurrent.futures.wait`, `as_completed` and callbacks, which run on the client's
-    thread. An append cannot be withdrawn, so `cancel` always returns False.
+    An ordinary future creates its own condition and lock, which costs more than the append. This
+    future works with `concurrent.futures.wait`, `as_completed` and callbacks. Callbacks run on the
+    client's thread. An append cannot be withdrawn, so `cancel` always returns False.
     """
 
     def __init__(self, condition: SharedCondition) -> None:
@@ -43,18 +43,18 @@ class AddFuture(concurrent.futures.Future[T]):
         self._done_callbacks: list[Any] = []
 
     def cancel(self) -> bool:
-        """Always False: an append keeps its place among the entries."""
+        """Return False, because an append cannot be withdrawn."""
         return False
 
     def result(self, timeout: float | None = None) -> T:
-        """The result of the append.
+        """Wait for the end of the append, and return its result.
 
         Args:
-            timeout: Seconds; None waits until the append ends, which its own deadlines bound.
+            timeout: Maximum time in seconds. None waits until the append ends; it has deadlines.
 
         Raises:
-            TimeoutError: Not done in time; the append continues.
-            LocalProtocolError: Called from a callback before it is done.
+            TimeoutError: The append did not end in time, and continues.
+            LocalProtocolError: A callback called this before the append ended.
             LedgerLogError: The append failed.
         """
         if self._state != "FINISHED":
@@ -64,7 +64,7 @@ class AddFuture(concurrent.futures.Future[T]):
         return self._result  # type: ignore[return-value]
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """The error of the append, None when it succeeded; waits like `result`."""
+        """Wait like `result`, and return the error of the append; None if it succeeded."""
         if self._state != "FINISHED":
             self._wait(timeout)
         return self._exception
@@ -85,7 +85,7 @@ class AddFuture(concurrent.futures.Future[T]):
 
 
 def complete_all(condition: SharedCondition, results: Sequence[tuple[AddFuture[Any], Any]]) -> None:
-    """Give each future its result, and wake all waiting threads once."""
+    """Set the result of each future, and wake all waiting threads once."""
     with condition:
         for future, result in results:
             future._result = result  # noqa: SLF001 - one module, one noun
@@ -99,7 +99,7 @@ def complete_all(condition: SharedCondition, results: Sequence[tuple[AddFuture[A
 
 
 def completed(condition: SharedCondition, result: T) -> AddFuture[T]:
-    """A future that already has its result."""
+    """Return a future that already has its result."""
     future: AddFuture[T] = AddFuture(condition)
     future.set_result(result)
     return future

@@ -1,7 +1,7 @@
-"""Passes batches from the loop to a thread, a few ahead of it.
+"""Passes batches from the event loop to a thread, and reads a few batches ahead.
 
-The loop puts batches and the thread takes them, with one hop for each batch. The thread wakes the
-loop only when the loop waits for room.
+The loop puts batches into a queue, and the thread takes each batch from it. The thread wakes the
+loop only if the loop waits for room in the queue.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AHEAD_MAX: Final = 8
-"""Batches that may wait in the queue before it requests no more."""
+"""Maximum number of batches that wait in the queue."""
 
 AHEAD_SIZE_BYTES_MAX: Final = 16 << 20
-"""Maximum number of waiting bytes; one more batch may exceed it."""
+"""Maximum size of the batches that wait in the queue; the last batch may exceed it."""
 
 
 class _End:
-    """The end of the iteration, after the last batch; with its error, if any."""
+    """Marks the end of the iteration, after the last batch. Has the error, if there was one."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
 
 
 class BatchQueue(Generic[T]):
-    """One async iteration, taken by one thread of the process that has the loop."""
+    """Passes one async iteration to one thread of the same process."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class BatchQueue(Generic[T]):
         thread: LoopThread,
         size_bytes_of: Callable[[T], int],
     ) -> None:
-        """No batch is requested before the first is wanted; `size_bytes_of` may approximate."""
+        """Create a queue. `taken` begins the iteration. `size_bytes_of` may be an estimate."""
         self._size_bytes_of = size_bytes_of
         self._put_size_bytes = 0
         self._taken_size_bytes = 0
@@ -57,9 +57,10 @@ class BatchQueue(Generic[T]):
         self._task: asyncio.Task[None] | None = None
 
     def taken(self) -> Iterator[T]:
-        """Each batch as it arrives, then the error of the iteration if it has one.
+        """Yield each batch when it arrives. At the end, raise the error of the iteration, if any.
 
-        Closing this generator ends the iteration. It raises CancelledError when the loop ended.
+        If this generator is closed, the iteration ends. If the event loop ends, this raises
+        CancelledError.
         """
         self._thread.call(self._begin())
         try:
@@ -72,7 +73,7 @@ class BatchQueue(Generic[T]):
             if batch.error is not None:
                 raise batch.error
         finally:
-            # Does not wait: a generator may be collected on any thread, the loop's included.
+            # This must not wait, because a generator may be collected on the loop's own thread.
             loop = self._thread.loop
             if self._thread.pid == os.getpid() and not loop.is_closed():
                 loop.call_soon_threadsafe(self._cancel)
@@ -110,7 +111,7 @@ class BatchQueue(Generic[T]):
     async def _wait_for_room(self) -> None:
         self._room.clear()
         self._is_full = True
-        # Batches that were taken before that would wake no waiter.
+        # If the thread took batches before `_is_full` was set, it wakes no waiter.
         if not self._has_room_again:
             await forever(self._room.wait(), "the thread takes a batch, or closes the iteration")
         self._is_full = False

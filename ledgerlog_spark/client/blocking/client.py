@@ -1,7 +1,7 @@
 """The blocking client, for programs without an event loop and for Spark's workers.
 
-Every call runs on the process's one loop thread. After a fork the client reconnects in the child;
-ledgers that the parent was writing stay the parent's.
+Every call runs on the one loop thread of the process. After a fork, the client reconnects in the
+child process. Only the parent process can continue to write the ledgers that it created.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ BATCH_OF_IDS = 1_000
 
 
 class BlockingClient(Blocking[LedgerClient], Closing):
-    """Ledgers of one cluster; safe to use from several threads, and after a fork.
+    """Ledgers of one cluster. Several threads may use this client, also after a fork.
 
-    Every call waits until it is done. `with` closes the client at its end.
+    Every call waits until its work is done. A `with` statement closes the client at its end.
     """
 
     def __init__(self, connect: Connect) -> None:
-        """A connected client; `connect` is called once for each process that uses this client."""
+        """Create and connect a client. `connect` is called once in each process that uses it."""
         self._connect = connect
         self._lock = threading.Lock()
         self._pid = 0
@@ -62,7 +62,7 @@ class BlockingClient(Blocking[LedgerClient], Closing):
 
     @documented_by(LedgerClient.list_ledgers)
     def list_ledgers(self) -> Iterator[int]:
-        """Some at a time."""
+        """Yield the ids, which are read in groups."""
         thread, client = self._connected()
         ids = client.list_ledgers()
 
@@ -80,11 +80,11 @@ class BlockingClient(Blocking[LedgerClient], Closing):
     def is_orphaned(self) -> bool:
         """Whether another cluster answers at the address of this client's cluster.
 
-        Such a client never reconnects: its ledgers do not exist there. For a connected client this
-        call costs nothing.
+        This client then never reconnects, because its ledgers do not exist in that cluster. If the
+        client is connected, this call sends no request.
 
         Raises:
-            MetadataUnavailableError: No store answered.
+            MetadataUnavailableError: No metadata store answered.
         """
         thread, client = self._connected()
         session = client.services.session
@@ -93,10 +93,10 @@ class BlockingClient(Blocking[LedgerClient], Closing):
         return thread.call(session.is_orphaned())
 
     def run(self, work: Callable[[LedgerClient], Coroutine[Any, Any, T]]) -> T:
-        """The result of the coroutine `work(client)`, run on the client's event loop.
+        """Run the coroutine `work(client)` on the client's event loop, and return its result.
 
         Raises:
-            LocalProtocolError: The client is closed, or this is the event loop's own thread.
+            LocalProtocolError: The client is closed, or the caller is on the event loop's thread.
             Exception: The error of the coroutine.
         """
         thread, client = self._connected()
@@ -106,7 +106,7 @@ class BlockingClient(Blocking[LedgerClient], Closing):
 
     @documented_by(LedgerClient.aclose)
     def close(self) -> None:
-        """On the loop of the process that calls."""
+        """Close the client on the event loop of the calling process."""
         with self._lock:
             self._is_closed = True
             client, self._client = self._client, None
@@ -116,7 +116,7 @@ class BlockingClient(Blocking[LedgerClient], Closing):
 
     def _connected(self) -> tuple[LoopThread, LedgerClient]:
         if self._pid != os.getpid():
-            self._lock = threading.Lock()  # another thread of the parent may have held the old one
+            self._lock = threading.Lock()  # a thread of the parent may have held the old lock
             self._client = None
         with self._lock:
             if self._is_closed:

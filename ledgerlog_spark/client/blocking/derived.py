@@ -1,8 +1,8 @@
 """Blocking calls, derived from the coroutines of the same name.
 
-A class with coroutines on the event loop has a blocking *twin*, with the same calls for any other
-thread. In the twin's body `commit = derived(Log.commit)` is such a call: its parameters, its result
-and its docstring are those of the coroutine, for mypy and for `help()`.
+A class with coroutines on the event loop has a blocking *twin*: a class with the same calls for any
+other thread. For example, the body of a twin contains `commit = derived(Log.commit)`. For mypy and
+`help()`, the parameters, the result and the docstring are those of the coroutine.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Blocking(ABC, Generic[A_co]):
-    """The calls of an `A`, from any thread but the event loop's."""
+    """Blocking calls of an object of type `A`, for any thread except the event loop's thread."""
 
     @abstractmethod
     def _run(self, work: Callable[[A_co], Coroutine[Any, Any, R]]) -> R:
-        """The result of `work` on the loop, for the twin of this object."""
+        """Run `work` on the event loop with the twin of this object, and return the result."""
 
 
 class BlockingHandle(Blocking[A_co]):
-    """The twin of one object on the loop of the process that made it."""
+    """The blocking twin of one object. Only the process that created the object can use it."""
 
     def __init__(self, twin: A_co, thread: LoopThread) -> None:
         self._twin = twin
@@ -51,15 +51,15 @@ class BlockingHandle(Blocking[A_co]):
 
     @abstractmethod
     def _forked(self) -> LocalProtocolError:
-        """The error of a call in a process that did not create the twin."""
+        """Return the error of a call in a process that did not create the object."""
 
 
 class Closing(ABC):
-    """Something that `with` closes at its end, also after an error."""
+    """An object that a `with` statement closes at its end, also after an error."""
 
     @abstractmethod
     def close(self) -> Any:
-        """Close it; the errors are those of the class."""
+        """Close the object. Each class describes the errors of its `close`."""
 
     def __enter__(self) -> Self:
         return self
@@ -71,7 +71,7 @@ class Closing(ABC):
 def derived(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Blocking[A], P], R]:
-    """The blocking call of a coroutine method."""
+    """Return the blocking call of a coroutine method."""
 
     @functools.wraps(method)
     def call(self: Blocking[A], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -83,7 +83,7 @@ def derived(
 def derived_as(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]], convert: Callable[[B, R], W]
 ) -> Callable[Concatenate[B, P], W]:
-    """Like `derived`, but returns the blocking twin that `convert` makes of the result."""
+    """Like `derived`, but the call returns the blocking twin that `convert` makes of the result."""
 
     @functools.wraps(method)
     def call(self: B, /, *args: P.args, **kwargs: P.kwargs) -> W:
@@ -97,7 +97,7 @@ def derived_as(
 def on_loop(
     method: Callable[Concatenate[A, P], R],
 ) -> Callable[Concatenate[Blocking[A], P], R]:
-    """The blocking call of a method that does not wait, but belongs on the loop."""
+    """Return the blocking call of a method that does not wait, but must run on the event loop."""
 
     async def ran(twin: A, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return method(twin, *args, **kwargs)
@@ -110,8 +110,8 @@ class Shown(property, Generic[R]):
     """A property of the twin, which any thread may read."""
 
     def __init__(self, of: Callable[[Any], R]) -> None:
-        """Shows the property `of`, which is read from its class."""
-        found: Any = of  # a property on its class is a function to mypy
+        """Show the property `of`, which is given as an attribute of its class."""
+        found: Any = of  # for mypy, a property that is read from its class is a function
         super().__init__(lambda handle: found.fget(handle._twin))  # noqa: SLF001
         self.__doc__ = found.__doc__
 
@@ -121,7 +121,7 @@ class Shown(property, Generic[R]):
 
 
 def documented_by(method: Any) -> Callable[[F], F]:
-    """Give a handwritten call the docstring of its coroutine."""
+    """Return a decorator that gives a function the docstring of `method`."""
 
     def documented(call: F) -> F:
         call.__doc__ = method.__doc__

@@ -1,7 +1,7 @@
-"""The background event loop of every blocking API: one thread for each process.
+"""The background event loop of the blocking API: one thread in each process.
 
-A forked child (Spark's Python workers are forked) has no loop thread and starts its own. Threads do
-not survive a fork, so the state of the parent is forgotten there, never used.
+A forked child process, such as a Python worker of Spark, starts its own loop thread. It does not
+use the state of its parent, because threads do not survive a fork.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LoopThread:
         self.loop = _new_loop()
         """Other threads may only call its thread-safe methods."""
         self.closers: set[Closer] = set()
-        """Closed at the interpreter's exit, unless closed before."""
+        """Functions that are called when the interpreter exits, to close clients."""
         self._thread = threading.Thread(target=self._run, name="ledgerlog", daemon=True)
         self._thread.start()
 
@@ -39,10 +39,10 @@ class LoopThread:
         return self._thread.ident
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of the coroutine, run on the loop while this thread waits.
+        """Run the coroutine on the event loop while this thread waits, and return the result.
 
-        An interrupt (Ctrl-C) cancels the coroutine. The loop's own thread, which would wait for
-        itself, is refused.
+        An interrupt (Ctrl-C) cancels the coroutine. A call on the loop's own thread raises
+        LocalProtocolError, because the thread would wait for itself.
         """
         if threading.current_thread() is self._thread:
             work.close()
@@ -58,7 +58,7 @@ class LoopThread:
             raise
 
     def stop(self) -> None:
-        """End the loop and its thread; its remaining tasks are cancelled."""
+        """End the loop and its thread. The remaining tasks of the loop are cancelled."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(STOP_SECONDS_MAX)
 
@@ -94,18 +94,18 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 class _Current:
-    """The process's loop thread, if it has one."""
+    """Holds the loop thread of this process, if it was started."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.thread: LoopThread | None = None
 
     def forget(self) -> None:
-        """Called in a forked child, in which the parent's thread and lock cannot be used."""
+        """Drop the thread and the lock of the parent process. Called in a forked child process."""
         self.__init__()  # type: ignore[misc]
 
     def stop(self) -> None:
-        """Called at the interpreter's exit, while threads still run."""
+        """Stop the loop thread. Called when the interpreter exits, while threads still run."""
         thread, self.thread = self.thread, None
         if thread is not None and thread.pid == os.getpid():
             thread.stop()
@@ -113,13 +113,14 @@ class _Current:
 
 _current = _Current()
 os.register_at_fork(after_in_child=_current.forget)
-# Closing a client needs executor threads, which Python ends before it runs `atexit`. This runs
-# before that (last registered, first called). Python versions without it use `atexit`.
+# Closing a client needs executor threads, which Python ends before it runs `atexit`. A function of
+# `_register_atexit` runs before that, because the function that was registered last is called
+# first. Python versions without `_register_atexit` use `atexit`.
 getattr(threading, "_register_atexit", atexit.register)(_current.stop)
 
 
 def loop_thread() -> LoopThread:
-    """This process's loop thread, started on first use."""
+    """Return the loop thread of this process, which is started at the first call."""
     thread = _current.thread
     if thread is not None:
         return thread

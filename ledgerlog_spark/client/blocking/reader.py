@@ -1,4 +1,4 @@
-"""The blocking twin of a read handle: a thread hop for each batch, none for an entry."""
+"""The blocking twin of a read handle. It changes threads once for each batch, not each entry."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ledgerlog_spark.model import LedgerMetadata
 
 
 class BlockingReadHandle(BlockingHandle[ReadHandle], Closing):
-    """A ledger in any state, read without disturbing its writer; from any thread of one process.
+    """Reads a ledger in any state without disturbing its writer, on any thread of one process.
 
-    `with` closes the handle at its end.
+    A `with` statement closes the handle at its end.
 
     Attributes:
         id: The ledger's id.
@@ -37,7 +37,7 @@ class BlockingReadHandle(BlockingHandle[ReadHandle], Closing):
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The metadata as last loaded; reads that find it outdated load it again."""
+        """The metadata that was read last. A read that finds it outdated reads it again."""
         return self._twin.metadata
 
     refresh = derived(ReadHandle.refresh)
@@ -45,7 +45,7 @@ class BlockingReadHandle(BlockingHandle[ReadHandle], Closing):
 
     @documented_by(ReadHandle.read)
     def read(self, first_entry_id: int = 0, last_entry_id: int | None = None) -> Iterator[Entry]:
-        """One by one."""
+        """Yield the entries one by one."""
         for batch in self.read_batches(first_entry_id, last_entry_id):
             yield from batch
 
@@ -57,7 +57,7 @@ class BlockingReadHandle(BlockingHandle[ReadHandle], Closing):
         *,
         is_listed: bool = False,
     ) -> Iterator[Sequence[Entry]]:
-        """One thread hop for each."""
+        """Yield the batches, each with one change of the thread."""
         batches = self._twin.read_batches(first_entry_id, last_entry_id, is_listed=is_listed)
 
         async def following(_: ReadHandle) -> Sequence[Entry]:
@@ -69,14 +69,14 @@ class BlockingReadHandle(BlockingHandle[ReadHandle], Closing):
             while batch := self._run(following):
                 yield batch
         finally:
-            # Does not wait: a generator may be collected on any thread, the loop's included.
+            # This must not wait, because a generator may be collected on the loop's own thread.
             loop = self._thread.loop
             if self._thread.pid == os.getpid() and not loop.is_closed():
                 loop.call_soon_threadsafe(lambda: loop.create_task(batches.aclose()))
 
     @documented_by(ReadHandle.aclose)
     def close(self) -> None:
-        """Here."""
+        """Close the handle in this process."""
         self._run(ReadHandle.aclose)
 
     def _forked(self) -> LocalProtocolError:

@@ -1,7 +1,7 @@
 """The blocking twin of a write handle.
 
-Appends do not hop threads one by one: they go into a deque, and one wake-up makes the loop take all
-of them.
+Appends are not passed to the event loop one by one. They go into a deque, and the loop takes all of
+them after one wake-up.
 """
 
 from __future__ import annotations
@@ -37,28 +37,30 @@ A = TypeVar("A", bound="Appender")
 T = TypeVar("T")
 
 DOZE_SIZE_BYTES_MAX = 64 << 10
-"""Appends of this size wake the loop while it dozes; together they may fill an entry."""
+"""New appends of this size together wake the loop while it dozes, because they may fill an entry.
+"""
 
 
 def _nothing() -> None:
-    """No handle accepts appends yet."""
+    """Do nothing, because no handle accepts appends yet."""
 
 
 class Inbox:
-    """Appends between the caller's threads and the loop, bounded in entries and bytes.
+    """Appends that callers' threads pass to the event loop, with limits of entries and bytes.
 
-    Waking the loop for a small append costs more than the append. While earlier appends linger, to
-    be sent with the next acknowledgement or after a while, the loop *dozes*: it looks here again
-    when they are sent or fail, which `on_sent` reports.
+    To wake the loop for a small append costs more than the append. While earlier appends linger,
+    the loop *dozes*. It takes the new appends when the earlier appends are sent or have failed,
+    which `on_sent` reports.
     """
 
     def __init__(self, settings: ClientSettings, loop_thread: LoopThread) -> None:
         lock = threading.RLock()
-        # Guards everything here, and is the condition of all futures of the handle.
+        # The condition guards all fields of this object. All futures of the handle share it.
         self.condition = SharedCondition(lock, loop_thread.ident)
         self.items: deque[tuple[Payload | list[Payload], AddFuture[Any]]] = deque()
         self.is_awake = False
-        # Both on the loop: take the appends from here; do that and send, in a later turn.
+        # Both are called on the loop. `hand_over` takes the appends from here. `look_soon` takes
+        # and sends them in a later turn of the loop.
         self.hand_over: Callable[[], None] = _nothing
         self.look_soon: Callable[[], object] = _nothing
         self._is_dozing = False
@@ -73,7 +75,7 @@ class Inbox:
     def put(
         self, item: Payload | list[Payload], future: AddFuture[Any], entries: int, size_bytes: int
     ) -> bool:
-        """Add one append, or a batch; blocks while there is no room. True: wake the loop."""
+        """Add an append or a batch, and wait for room. If it returns True, wake the loop."""
         with self.condition:
             self._check_callback()
             while self._is_full and self.condition.may_wait:
@@ -91,7 +93,7 @@ class Inbox:
             return True
 
     def _check_callback(self) -> None:
-        """Refuse a callback, which cannot wait, beyond 16 times the backlog."""
+        """Refuse an append of a callback beyond 16 times the backlog, as a callback cannot wait."""
         is_far_beyond = (
             self._entries >= BACKLOGS_MAX * self._entries_max
             or self._size_bytes >= BACKLOGS_MAX * self._size_bytes_max
@@ -105,13 +107,13 @@ class Inbox:
             )
 
     def look(self) -> None:
-        """On the loop, before it takes the appends: later ones wake it again."""
+        """Called on the loop before it takes the appends. Appends after this call wake the loop."""
         with self.condition:
             self.is_awake = self._is_dozing = False
             self._unseen_bytes = 0
 
     def doze(self) -> None:
-        """Called on the loop: appends that were taken from here linger."""
+        """Let the loop doze, because appends that it took linger. Called on the loop."""
         with self.condition:
             self._is_dozing = not self.is_awake
 
@@ -120,7 +122,7 @@ class Inbox:
         return self._entries >= self._entries_max or self._size_bytes >= self._size_bytes_max
 
     def on_sent(self, entries: int, size_bytes: int) -> None:
-        """Called on the loop: these entries and bytes were sent or refused."""
+        """Free the room of entries that were sent or refused. Called on the loop."""
         with self.condition:
             self._entries -= entries
             self._size_bytes -= size_bytes
@@ -132,14 +134,14 @@ class Inbox:
             self.look_soon()
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
-        """On the loop: these futures are done; appends that arrived meanwhile can be sent next."""
+        """Complete futures, and pass on the appends that arrived since then. Called on the loop."""
         complete_all(self.condition, results)
         if self.items:
             self.hand_over()
 
 
 class Appender(Protocol):
-    """Something with a queue for appends, such as `WriteHandle` and `Leader`."""
+    """An object with a queue for appends, such as `WriteHandle` and `Leader`."""
 
     @property
     def queue(self) -> AppendQueue:
@@ -147,7 +149,7 @@ class Appender(Protocol):
 
 
 class BlockingAppends(BlockingHandle[A], Closing):
-    """Passes appends from any thread to a queue on the loop; returns futures."""
+    """Passes appends from any thread to a queue on the event loop, and returns futures."""
 
     def __init__(self, appender: A, thread: LoopThread, settings: ClientSettings) -> None:
         super().__init__(appender, thread)
@@ -158,13 +160,13 @@ class BlockingAppends(BlockingHandle[A], Closing):
         appender.queue.listener = inbox
 
     def _append(self, payload: Payload) -> AddFuture[Any]:
-        """Hand over one checked payload; blocks only while the backlog is full."""
+        """Pass on one checked payload. This blocks only while the backlog is full."""
         future: AddFuture[Any] = AddFuture(self._inbox.condition)
         self._put(payload, future, 1, len(payload))
         return future
 
     def _append_all(self, payloads: list[Payload]) -> AddFuture[Any]:
-        """Hand over checked payloads; blocks only while the backlog is full."""
+        """Pass on checked payloads. This blocks only while the backlog is full."""
         if not payloads:
             return completed(self._inbox.condition, self._queue.nothing)
         future: AddFuture[Any] = AddFuture(self._inbox.condition)
@@ -179,7 +181,7 @@ class BlockingAppends(BlockingHandle[A], Closing):
             self._thread.loop.call_soon_threadsafe(self._take_inbox)
 
     def _take_inbox(self) -> None:
-        """Called on the loop: pass on all appends in order, and send them."""
+        """Pass all appends to the queue in order, and send them. Called on the loop."""
         self._inbox.look()
         self._hand_over()
         self._queue.send_now()
@@ -196,7 +198,7 @@ class BlockingAppends(BlockingHandle[A], Closing):
                 queue.add(item, future)
 
     def _run(self, work: Callable[[A], Coroutine[Any, Any, T]]) -> T:
-        """The result of `work` on the loop, after all appends so far."""
+        """Run `work` on the loop after all earlier appends are queued, and return its result."""
         self._check_process()
         return self._thread.call(self._after_appends(work))
 
@@ -206,10 +208,10 @@ class BlockingAppends(BlockingHandle[A], Closing):
 
 
 class BlockingWriteHandle(BlockingAppends[WriteHandle]):
-    """Appends to one ledger, each acknowledged on Qa bookies before it completes.
+    """Appends to one ledger. An append completes when its entry is on the disks of Qa bookies.
 
-    Safe to use from several threads of one process. Entry ids are dense; those of one thread are
-    in the order of its calls. `with` closes the ledger at its end.
+    Several threads of one process may use this handle. Entry ids have no gaps. The entry ids of one
+    thread have the order of its calls. A `with` statement closes the ledger at its end.
 
     Attributes:
         id: The ledger's id.
@@ -232,14 +234,15 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
         return self.append_async(payload).result()
 
     def append_async(self, payload: bytes | bytearray | memoryview) -> AddFuture[int]:
-        """A `concurrent.futures.Future` of the entry's id; its errors are those of `append`.
+        """Append an entry, and return a `concurrent.futures.Future` of its id.
 
-        Blocks only while the settings' backlog of appends waits to be sent.
+        This blocks only while the settings' backlog of appends waits to be sent. The errors of the
+        future are those of `append`.
 
         Raises:
-            LocalProtocolError: Not bytes, too large, or called in another process than the one that
-                created the ledger. Or called by a callback of an append, which cannot wait, while
-                16 times the backlog waits. Nothing was appended.
+            LocalProtocolError: Nothing was appended. The payload is not bytes or is too large, or
+                another process created the ledger. Or a callback of an append called this, which
+                cannot wait, while 16 times the backlog waits to be sent.
         """
         return self._append(checked_payload(payload))
 
@@ -251,12 +254,13 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
     def append_batch_async(
         self, payloads: Sequence[bytes | bytearray | memoryview]
     ) -> AddFuture[range]:
-        """A `concurrent.futures.Future` of the range of ids; its errors are those of `append`.
+        """Append several entries, and return a `concurrent.futures.Future` of the range of ids.
 
-        Blocks only while the settings' backlog of appends waits to be sent.
+        This blocks only while the settings' backlog of appends waits to be sent. The errors of the
+        future are those of `append`.
 
         Raises:
-            LocalProtocolError: As in `append_async`. Nothing was appended.
+            LocalProtocolError: The same reasons as in `append_async`. Nothing was appended.
         """
         return self._append_all(checked_payloads(payloads))
 

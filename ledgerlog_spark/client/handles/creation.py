@@ -1,6 +1,6 @@
-"""A new ledger: metadata checked, placed on writable bookies and created in the metadata store.
+"""Creates a ledger: checks its description, chooses bookies and writes the metadata.
 
-No bookie is contacted: bookies learn of a ledger with its first add.
+No bookie is contacted, because a bookie learns of a ledger with the first add.
 """
 
 from __future__ import annotations
@@ -34,24 +34,20 @@ from ledgerlog_spark.protocol.ledger.placement import choose_ensemble
 from ledgerlog_spark.wire.znodes import LEDGER_ID_MAX
 
 CreateRecord = Callable[[int, LedgerMetadata], Awaitable[Versioned[LedgerMetadata]]]
-"""Creates the metadata of a ledger id, and the nodes of the same transaction.
+"""Creates the metadata of a ledger id, and other nodes in the same transaction.
 
 Raises the errors of `LedgerStore.create`."""
 
 IDS_TRIED_MAX = 3
-"""Number of ids to try when another client has used an id that the store returned."""
+"""Number of ids that are tried if another client has used an id that the store returned."""
 
 DRAWN_MAX = 4_096
-"""Maximum number of unused ids; beyond it the oldest are dropped."""
+"""Maximum number of unused ids that a client keeps; of more ids, the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSpec:
-    """Description of a new ledger; the fields are explained in `LedgerClient.create_ledger`.
-
-    Attributes:
-        custom_metadata: Kept with the metadata; None for none.
-    """
+    """Description of a new ledger. `LedgerClient.create_ledger` explains the fields."""
 
     quorum: Quorum
     digest_type: str | DigestType = "CRC32C"
@@ -62,7 +58,7 @@ class LedgerSpec:
 
 
 def checked_digest_type(digest_type: str | DigestType) -> DigestType:
-    """The digest type of that name; the error of another name suggests the nearest."""
+    """Return the digest type with this name. The error for a wrong name suggests a similar name."""
     if isinstance(digest_type, DigestType):
         return digest_type
     names = [kind.name for kind in DigestType]
@@ -79,7 +75,7 @@ def checked_digest_type(digest_type: str | DigestType) -> DigestType:
 
 
 def checked_password(password: object) -> bytes:
-    """The password, unchanged, if it is bytes."""
+    """Return the password unchanged, or raise an error if it is not bytes."""
     if not isinstance(password, bytes):
         raise ConfigurationError(
             f'password is bytes, not {type(password).__name__}: write b"..." or encode it',
@@ -89,7 +85,7 @@ def checked_password(password: object) -> bytes:
 
 
 def checked_new_password(password: object) -> bytes:
-    """The password, unchanged, if it is bytes and not too long for a new ledger."""
+    """Return the password unchanged, or raise an error if it does not suit a new ledger."""
     checked = checked_password(password)
     if len(checked) > PASSWORD_SIZE_BYTES_MAX:
         raise ConfigurationError(
@@ -101,7 +97,7 @@ def checked_new_password(password: object) -> bytes:
 
 
 def check_ledger_password(ledger_id: int, metadata: LedgerMetadata, password: bytes) -> None:
-    """Raises UnauthorizedError unless the ledger has this password, or none."""
+    """Raise UnauthorizedError if the ledger has a password and it differs from `password`."""
     if metadata.has_password and metadata.password != password:
         raise UnauthorizedError(
             f"ledger {ledger_id}: wrong password; use the one it was created with",
@@ -110,8 +106,8 @@ def check_ledger_password(ledger_id: int, metadata: LedgerMetadata, password: by
 
 
 def checked_ledger_id(ledger_id: Any) -> int:
-    """The ledger id as an int, if a ledger can have it."""
-    # Other integers are accepted too: an id from a table is often a numpy integer.
+    """Return the ledger id as an int, or raise an error if no ledger can have this id."""
+    # Integers of other types are accepted, because an id from a table is often a numpy integer.
     if not hasattr(ledger_id, "__index__") or isinstance(ledger_id, bool):
         raise ConfigurationError(
             f"ledger_id is of type int, got {ledger_id!r}", key="ledger_id", value=ledger_id
@@ -137,11 +133,11 @@ def _checked_custom(custom: Mapping[Any, Any]) -> dict[str, bytes]:
 
 
 class DrawnIds:
-    """Ledger ids that a client drew from the store and did not use; each is for one ledger, once.
+    """Ledger ids that a client drew from the store and did not use. Each id can be used once.
 
-    An entry does not identify which of two ledgers of one id it belongs to. So an id is never
-    reused, also after its ledger was deleted: recovery of the second ledger would find entries of
-    the first that a bookie has not deleted yet.
+    An id is never used for a second ledger, even if the first ledger was deleted. A bookie may
+    still have entries of the first ledger, and recovery of the second ledger would find them,
+    because an entry contains only the ledger id.
     """
 
     def __init__(self) -> None:
@@ -151,13 +147,13 @@ class DrawnIds:
         return len(self._ids)
 
     def add(self, ledger_ids: Iterable[int]) -> None:
-        """Keep ids that the store returned."""
+        """Add ids that the store returned."""
         self._ids |= dict.fromkeys(ledger_ids)
         while len(self._ids) > DRAWN_MAX:
             del self._ids[next(iter(self._ids))]
 
     def use(self, ledger_id: int) -> int:
-        """The id, which cannot be used again; refuses one that is not unused."""
+        """Remove an unused id and return it. Raises an error if the id is not in this object."""
         if ledger_id not in self._ids:
             raise LocalProtocolError(
                 f"ledger id {ledger_id} was not drawn by this client, or was used before: leave it "
@@ -169,10 +165,10 @@ class DrawnIds:
 
 
 async def placed(services: Services, quorum: Quorum) -> tuple[str, ...]:
-    """An ensemble of writable bookies, chosen at random."""
+    """Choose an ensemble of writable bookies at random."""
     try:
         return choose_ensemble(quorum, await services.candidates(is_fresh=False))
-    except NotEnoughBookiesError:  # a bookie may have registered since then
+    except NotEnoughBookiesError:  # a bookie may have registered after the list was cached
         return choose_ensemble(quorum, await services.candidates())
 
 
@@ -183,10 +179,11 @@ async def create_record(
     drawn_id: int | None = None,
     create: CreateRecord | None = None,
 ) -> tuple[int, Versioned[LedgerMetadata]]:
-    """The id and the metadata of a new, empty ledger; errors as of `LedgerClient.create_ledger`.
+    """Create an empty ledger, and return its id and its metadata.
 
-    `create` makes the metadata instead of the ledger store. LedgerExistsError means that `drawn_id`
-    is taken: the cluster's counter was set back.
+    If `create` is given, it creates the metadata instead of the ledger store. Raises the errors of
+    `LedgerClient.create_ledger`. LedgerExistsError means that another ledger has `drawn_id`,
+    because the cluster's counter of ids was set back.
     """
     kind = checked_digest_type(spec.digest_type)
     checked_new_password(spec.password)

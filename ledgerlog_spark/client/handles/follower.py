@@ -1,8 +1,8 @@
 """Follows the end of a ledger that is being written, without polling (LOGS.md#H4).
 
-It has one watch of the ledger's metadata and one watch of the last add confirmed on one bookie of
-the last ensemble. That bookie is the herald, which the writer notifies first, and the next bookie
-after a failure.
+A follower watches the ledger's metadata, and the last add confirmed on one bookie of the last
+ensemble. The first such bookie is the herald, which the writer notifies first. After a failure, the
+follower watches the next bookie.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ class Followed(Protocol):
 
     @property
     def last_add_confirmed(self) -> int:
-        """Last entry known to be acknowledged."""
+        """Last entry that is known to be acknowledged."""
 
     async def reload(self) -> None:
         """Read the metadata again."""
 
     async def read_last_add_confirmed(self) -> int:
-        """Read it from the bookies of the last ensemble."""
+        """Read the last add confirmed from the bookies of the last ensemble."""
 
     def take_rise(self, rise: LacRise) -> None:
-        """A bookie reported entries up to here as acknowledged."""
+        """Apply the report of a bookie about the last add confirmed."""
 
 
 class LedgerFollower:
-    """Keeps a read handle's end up to date until it is cancelled or the ledger is closed.
+    """Keeps a read handle's end up to date until the follower is cancelled or the ledger is closed.
 
     Attributes:
-        error: The error that stopped it; None while it follows, or when the ledger was closed.
-            Errors of the metadata store's own state are retried and not reported here.
+        error: The error that stopped the follower. None while it follows, or when the ledger was
+            closed. After a retriable error of the metadata store, the follower continues.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class LedgerFollower:
         on_change: Callable[[], None],
         entries_size_bytes_max: int,
     ) -> None:
-        """Begins to follow; `on_change` is called from the event loop after each change.
+        """Begin to follow. `on_change` is called on the event loop after each change.
 
-        Its errors are reported to the event loop, and the follower continues.
+        An exception of `on_change` is reported to the event loop, and the follower continues.
         """
         self.error: LedgerLogError | None = None
         self._handle = handle
@@ -85,11 +85,11 @@ class LedgerFollower:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has stopped."""
+        """Whether the follower has stopped."""
         return self._is_over
 
     def cancel(self) -> None:
-        """Stop following, and call nothing more; idempotent."""
+        """Stop following, and never call `on_change` after that. Idempotent."""
         self._is_over = True
         self._cancel_record()
         self._drop_lac()
@@ -129,7 +129,7 @@ class LedgerFollower:
         elif self._handle.metadata.last_fragment.ensemble != self._ensemble:
             fragment = self._handle.metadata.last_fragment
             self._ensemble = fragment.ensemble
-            # Entries before the last fragment were confirmed before it was committed.
+            # Entries before the last fragment were confirmed before that fragment was written.
             self._handle.take_rise(LacRise(fragment.first_entry_id - 1, 0))
             self._place = herald_index(self._handle.id, len(self._ensemble))
             self._failures = 0
@@ -171,7 +171,7 @@ class LedgerFollower:
             self._timer = self._loop.call_later(pause_ms / 1e3, self._watch_or_ask)
 
     def _watch_or_ask(self) -> None:
-        """Try the next bookie, and read headers of entries in case no bookie has the service."""
+        """Watch the next bookie. Also read the LAC from entries, in case no bookie has watches."""
         self._watch_lac()
         if self._asking is None:
             self._asking = self._loop.create_task(self._ask())

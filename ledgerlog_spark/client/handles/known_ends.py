@@ -1,12 +1,11 @@
-"""How far ledgers are confirmed, as one client has seen it; a known end never decreases.
+"""The ends of ledgers that one client has seen, so that a later read never finds an earlier end.
 
-The end of an open ledger is the largest last add confirmed of the bookies that answered. A bookie
-that lags may answer instead of one that does not. Metadata comes from the metadata server that
-answered, and after a new session another server may lag. So each read of the end starts from the
-end that this client saw before (PROTOCOL.md#E12).
+The end of an open ledger is the largest last add confirmed of the bookies that answered. A later
+read may get answers only from bookies that lag, or metadata from a metadata server that lags. So
+each read of the end starts from the end that this client saw before (PROTOCOL.md#E12).
 
-Bookies may report a wrong end: a later entry that no replica has withdraws it. The LACs in entries
-that were read are right: their digests were checked.
+A bookie may report an end that is too large. If no replica has an entry up to that end, the end is
+forgotten. The LACs in entries that were read are correct, because the digests were checked.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ OPEN = -1
 
 
 class _End(NamedTuple):
-    """The known end of one ledger: last add confirmed, length if closed, and LAC of its entries."""
+    """The known end of one ledger: last add confirmed, length if closed, and LAC in its entries."""
 
     last_entry_id: int = NO_ENTRY
     length: int = OPEN
@@ -34,31 +33,31 @@ class _End(NamedTuple):
 
 
 class KnownEnds:
-    """By ledger id; the least recently used ones are dropped first."""
+    """The known ends by ledger id. The least recently used end is dropped first."""
 
     def __init__(self) -> None:
-        """No ends."""
+        """Create an object without known ends."""
         self._ends: OrderedDict[int, _End] = OrderedDict()
 
     def last_add_confirmed(self, ledger_id: int) -> int:
-        """The largest that was seen, NO_ENTRY without one."""
+        """Return the largest last add confirmed that was seen; NO_ENTRY if there was no value."""
         return self._of(ledger_id).last_entry_id
 
     def rise(self, ledger_id: int, last_add_confirmed: int) -> None:
-        """An open ledger was confirmed up to here; ignored if smaller than the known end."""
+        """Keep the last add confirmed of an open ledger, unless the known end is larger."""
         known = self._of(ledger_id)
         if known.length == OPEN and last_add_confirmed > known.last_entry_id:
             self._keep(ledger_id, known._replace(last_entry_id=last_add_confirmed))
 
     def note_header_lac(self, ledger_id: int, last_add_confirmed: int) -> None:
-        """Entries of an open ledger that were read have this last add confirmed."""
+        """Keep the last add confirmed in entries of an open ledger that were read."""
         known = self._of(ledger_id)
         if known.length == OPEN and last_add_confirmed > known.header_lac:
             end = max(known.last_entry_id, last_add_confirmed)
             self._keep(ledger_id, _End(end, OPEN, last_add_confirmed))
 
     def newest(self, ledger_id: int, loaded: LedgerMetadata) -> LedgerMetadata:
-        """The loaded metadata, closed if a closed one was seen before: CLOSED is final."""
+        """Return the loaded metadata. It is CLOSED if this client saw it CLOSED before."""
         if loaded.is_closed:
             self._keep(ledger_id, _End(loaded.last_entry_id, loaded.length))
             return loaded
@@ -68,10 +67,10 @@ class KnownEnds:
         return loaded.closed(last_entry_id=known.last_entry_id, length=known.length)
 
     def forget_from(self, ledger_id: int, absent_entry_id: int) -> None:
-        """No replica has that entry: a bookie that reported a later end may be wrong.
+        """Forget the ends that bookies reported at or after an entry that no replica has.
 
-        The LAC of entries stays: if it is not below the absent entry, that entry was confirmed and
-        is lost.
+        The LAC in entries that were read is kept. If this LAC is not before the absent entry, the
+        entry was confirmed and is lost.
         """
         known = self._of(ledger_id)
         if known.length == OPEN and known.last_entry_id >= absent_entry_id:

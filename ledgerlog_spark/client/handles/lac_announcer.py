@@ -1,10 +1,10 @@
-"""Announces to bookies how far an idle writer's ledger is confirmed (LOGS.md#H3).
+"""Sends the last add confirmed (LAC) of an idle writer's ledger to bookies (LOGS.md#H3).
 
-An entry's header has the last add confirmed of the moment when it was sent, so bookies learn of a
-ledger's newest entry with the next one. So that readers need not wait for that, the ledger's
-*herald*, which is the bookie that they watch first, is notified of each entry immediately. It may
-forget notifications, so a writer that stays idle writes its LAC to the whole ensemble a little
-later. A LAC is confirmed whichever client repeats it, so this never needs a quorum, and a deposed
+The header of an entry has the LAC of the time when the entry was sent. So without this module,
+bookies would learn that the newest entry is confirmed only with the next entry. The writer notifies
+the ledger's *herald*, the bookie that readers watch first, of each LAC immediately. A bookie may
+forget such a notification. So a writer that stays idle writes the LAC to the whole ensemble a
+little later. A LAC is correct whichever client sends it. So this needs no quorum, and a deposed
 writer that still announces does no harm.
 """
 
@@ -27,37 +27,39 @@ if TYPE_CHECKING:
 
 EXPLICIT_LAC_KEY = "ledgerlog.lac"
 EXPLICIT_LAC = b"explicit"
-"""Custom metadata of a ledger whose writer announces: readers request the announced LAC."""
+"""Custom metadata of a ledger whose writer announces LACs. Readers then request the announced LAC.
+"""
 
 QUICK_SECONDS = 0.002
-"""If the last pause was shorter, the writer probably appends soon, which also announces. It sends
-nothing then to a herald that supports only writes, not notifications."""
+"""If the last pause was shorter, the writer probably appends again soon, which also sends the LAC.
+Then nothing is written to a herald that does not support notifications."""
 
 ATTEMPTS_MAX = 8
-"""Number of attempts to write a LAC to a bookie, with pauses; the bookie may have no control
+"""Maximum number of attempts to write a LAC to bookies, because a bookie may have no control
 service."""
 
 TIMER_SLACK_MS = 1.0
-"""An idle time that is shorter by this is long enough: another timer would cost more."""
+"""If less than this time is left, the writer counts as idle, because another timer would cost more.
+"""
 
 
 def announces(metadata: LedgerMetadata) -> bool:
-    """Whether the writer of the ledger announces."""
+    """Whether the writer of the ledger announces LACs."""
     return metadata.custom.get(EXPLICIT_LAC_KEY) == EXPLICIT_LAC
 
 
 def announced(custom: Mapping[str, bytes] | None, *, explicit_lac: bool) -> Mapping[str, bytes]:
-    """Custom metadata of a ledger, with `explicit_lac` of one whose writer announces."""
+    """Return the custom metadata of a ledger. With `explicit_lac`, its writer announces LACs."""
     return {**(custom or {}), **({EXPLICIT_LAC_KEY: EXPLICIT_LAC} if explicit_lac else {})}
 
 
 def herald_index(ledger_id: int, ensemble_size: int) -> int:
-    """The index of the bookie that gets a LAC first, so that watching it is fastest."""
+    """Return the index of the herald: the bookie that gets a LAC first and is watched first."""
     return ledger_id % ensemble_size
 
 
 class LacAnnouncer:
-    """Announces for one write handle. Call all methods on the event loop's thread."""
+    """Announces LACs for one write handle. Its methods must be called on the event loop's thread."""
 
     def __init__(self, writer: LedgerWriter, services: Services, ledger: LedgerBytes) -> None:
         self._writer = writer
@@ -76,13 +78,13 @@ class LacAnnouncer:
         self._is_stopped = False
 
     def on_sent(self) -> None:
-        """A run was sent, and with it the previous LAC."""
+        """Handle that a run was sent, which contains the previous LAC."""
         if self._is_idle:
             self._is_idle = False
             self._was_quick = self._loop.time() - self._idle_since < QUICK_SECONDS
 
     def on_confirmed(self, *, is_idle: bool) -> None:
-        """The last add confirmed may have risen; with `is_idle` all sent runs are confirmed."""
+        """Handle a rise of the last add confirmed. `is_idle` means: all sent runs are confirmed."""
         if self._is_stopped:
             return
         lac = self._writer.last_add_confirmed
@@ -93,12 +95,12 @@ class LacAnnouncer:
             self._on_idle(is_announced=is_announced)
 
     def on_failed(self) -> None:
-        """Nothing more is sent, and nothing more is confirmed."""
+        """Handle that the writer failed, so that no more entries are sent or confirmed."""
         if not self._is_idle:
             self.on_confirmed(is_idle=True)
 
     def on_ensemble_changed(self) -> None:
-        """New bookies have no LAC, and readers are about to watch one of them."""
+        """Repeat the announcement for new bookies, because readers may watch one of them."""
         self._announced_lac = NO_ENTRY
         ensemble = set(self._ensemble())
         self._written = {name: lac for name, lac in self._written.items() if name in ensemble}
@@ -106,7 +108,7 @@ class LacAnnouncer:
             self.on_confirmed(is_idle=True)
 
     def stop(self) -> None:
-        """Announce nothing more."""
+        """Stop announcing."""
         self._is_stopped = True
         self._is_idle = False
         if self._timer is not None:
@@ -144,12 +146,12 @@ class LacAnnouncer:
         return self._written.get(bookie_id, NO_ENTRY) < self._writer.last_add_confirmed
 
     def _announce(self, lac: int) -> bool:
-        """Notify the herald; returns whether that was possible."""
+        """Notify the herald. Returns whether the notification was sent."""
         request = WriteLac(self._ledger.ledger_id, lac, self._ledger.master_key)
         return self._services.transport.announce_lac(self._herald(), request)
 
     def _write(self, bookie_id: str) -> None:
-        """Write to one bookie; if its last answer is pending, write after that."""
+        """Write the LAC to one bookie, but after the answer of a pending write to this bookie."""
         if bookie_id in self._writing or not self._is_behind(bookie_id):
             return
         lac = self._writer.last_add_confirmed

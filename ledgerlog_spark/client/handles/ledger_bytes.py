@@ -1,4 +1,4 @@
-"""One ledger's entries as bytes: built once for each run, verified once for each answer."""
+"""One ledger's entries as bytes: a run is encoded once, and each answer is verified once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LedgerBytes:
         self.master_key = master_key(password)
 
     def add_run(self, effect: SendAdd) -> AddRun:
-        """The request for one bookie; a run's bytes are built once and shared by all requests."""
+        """Return the request for one bookie. All requests of a run share the same encoded bytes."""
         run = effect.run
         whole = run.attachment
         if whole is None:
@@ -51,7 +51,7 @@ class LedgerBytes:
         )
 
     def verified(self, stored: bytes | None, entry_id: int) -> StoredEntry | None:
-        """The entry, None when the bytes are not the requested entry."""
+        """Return the decoded entry; None if the bytes are not the requested, valid entry."""
         if stored is None:
             return None
         try:
@@ -63,7 +63,7 @@ class LedgerBytes:
         return StoredEntry(found_id, confirmed, length, payload)
 
     def verified_batch(self, stored: Sequence[bytes], first_entry_id: int) -> EntryBatch | None:
-        """Entries from the first on, up to the first bad one; None without a good one."""
+        """Return the valid entries before the first invalid one; None without a valid entry."""
         columns = self.codec.decode_prefix(stored, self.ledger_id, first_entry_id)
         return None if columns is None else EntryBatch(first_entry_id, *columns)
 

@@ -1,7 +1,8 @@
 """The handle of a ledger that is read: its known end, and ranges of entries.
 
-Opening and reading never fence and change nothing. Each range has a `LedgerReader` of its own,
-which reads ahead, hedges slow bookies and uses the next replica when a digest is bad.
+Opening and reading a ledger never fences it and changes nothing. Each range has its own
+`LedgerReader`, which reads ahead, sends a second request if a bookie is slow, and uses the next
+replica if a digest is wrong.
 """
 
 from __future__ import annotations
@@ -46,18 +47,21 @@ from ledgerlog_spark.transport.port import LacRise
 from ledgerlog_spark.waits import forever
 
 Entry = StoredEntry
-"""An entry for users: `entry_id`, `last_add_confirmed`, `length` (payload bytes of the ledger up to
-and including the entry) and `payload`, its digest verified."""
+"""An entry for users, with a verified digest.
+
+Its fields are `entry_id`, `last_add_confirmed`, `length` (payload bytes of the ledger up to and
+including the entry) and `payload`."""
 
 
 class ReadHandle:
-    """A ledger in any state, read without disturbing its writer.
+    """Reads a ledger in any state without disturbing its writer.
 
-    Every method on the thread of the client's event loop.
+    All methods must be called on the thread of the client's event loop.
 
     Attributes:
         id: The ledger's id.
-        metadata: The metadata as last loaded; reads that find it outdated load it again.
+        metadata: The metadata that was read last. A read that finds the metadata outdated reads it
+            again.
     """
 
     def __init__(
@@ -90,31 +94,32 @@ class ReadHandle:
 
     @property
     def last_add_confirmed(self) -> int:
-        """Last entry known to be acknowledged, NO_ENTRY (-1) if none; once closed, the last entry.
+        """Last entry that is known to be acknowledged; NO_ENTRY (-1) if there is no such entry.
 
-        May lag while the ledger is open; see `refresh`. Never below the value that another handle
-        of the same client saw before this one was opened or refreshed.
+        For a closed ledger it is the last entry. While the ledger is open, the value may lag until
+        `refresh`. It is never below a value that another handle of the same client saw before this
+        handle was opened or refreshed.
         """
         return self._last_add_confirmed
 
     @property
     def is_closed(self) -> bool:
-        """Whether the ledger was closed when its metadata was last loaded: its end is final."""
+        """Whether the ledger was closed when its metadata was last read. Its end is then final."""
         return self.metadata.is_closed
 
     @property
     def length(self) -> int:
-        """Payload bytes of the closed ledger, 0 while it is open."""
+        """Number of payload bytes of a closed ledger; 0 while the ledger is open."""
         return self.metadata.length
 
     async def refresh(self) -> int:
-        """The last add confirmed, after reading the metadata and requests to the bookies.
+        """Read the metadata and the LAC of the bookies, and return the last add confirmed.
 
         Raises:
             LedgerNotFoundError: The ledger was deleted.
             MetadataUnavailableError: The metadata could not be read; retriable.
             EntryUnknownError: No bookie of the last ensemble answered; retriable.
-            LocalProtocolError: This handle was closed.
+            LocalProtocolError: This handle is closed.
         """
         self._check_open()
         await self.reload()
@@ -123,7 +128,7 @@ class ReadHandle:
         return self._last_add_confirmed
 
     async def reload(self) -> None:
-        """Reload the metadata only.
+        """Read the metadata again, without requests to bookies.
 
         Raises:
             LedgerNotFoundError: The ledger was deleted.
@@ -136,13 +141,14 @@ class ReadHandle:
     ) -> LedgerFollower:
         """Keep `last_add_confirmed` and `is_closed` up to date until the follower is cancelled.
 
-        This costs one watch of the metadata and one watch of a bookie, and no requests while
-        nothing changes.
+        A follower has one watch of the metadata and one watch of a bookie. It sends no requests
+        while nothing changes.
 
         Args:
-            on_change: Called on the event loop after either may have changed. It is also called
-                when following ended, at the ledger's end or with the follower's `error`.
-            entries_size_bytes_max: Limit of new entries sent along; `watched_entries` has them.
+            on_change: Called on the event loop when one of the two values may have changed. Also
+                called when the follower stops because the ledger was closed or of an `error`.
+            entries_size_bytes_max: Limit of new entries that the bookie sends with a new LAC, for
+                `watched_entries`.
         """
         self._check_open()
         follower = LedgerFollower(self, self._services, on_change, entries_size_bytes_max)
@@ -151,19 +157,20 @@ class ReadHandle:
         return follower
 
     def take_rise(self, rise: LacRise) -> None:
-        """Apply a bookie's report; ignored if smaller than the known end."""
+        """Apply a bookie's report of a LAC. A LAC below the known end changes nothing."""
         self._raise_lac(rise.last_add_confirmed)
         if rise.entries:
             self._watched = self._bytes.verified_batch(rise.entries, rise.first_entry_id)
 
     def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Entry]:
-        """The entries of the range that a follower received last, without gaps, or none.
+        """Return the entries of a range that are in the last report to a follower, without gaps.
 
-        A short result implies nothing about the other entries: read them.
+        The result may be short or empty even if the ledger has more entries; the caller reads the
+        missing entries.
 
         Args:
-            first_entry_id: The first one wanted.
-            last_entry_id: The last one wanted, inclusive.
+            first_entry_id: The first wanted entry.
+            last_entry_id: The last wanted entry, inclusive.
         """
         held = self._watched
         if held is None or not held.first_entry_id <= first_entry_id <= held.last_entry_id:
@@ -171,10 +178,10 @@ class ReadHandle:
         return held.between(first_entry_id, last_entry_id) or ()
 
     async def read_last_add_confirmed(self) -> int:
-        """The largest LAC that the bookies of the last ensemble report; never falls.
+        """Read the LAC from the bookies of the last ensemble, and return the largest known LAC.
 
         Raises:
-            EntryUnknownError: None of them answered; retriable.
+            EntryUnknownError: No bookie of the last ensemble answered; retriable.
         """
         self._check_open()
         self._raise_lac(self._ends.last_add_confirmed(self.id))
@@ -198,10 +205,10 @@ class ReadHandle:
     async def read(
         self, first_entry_id: int = 0, last_entry_id: int | None = None
     ) -> AsyncGenerator[Entry, None]:
-        """Entries first to last, both inclusive, in order.
+        """Yield the entries from the first to the last one, both inclusive, in order.
 
-        Reads ahead of its consumer within the settings: 64 MiB at most by default. Arguments and
-        errors as of `read_batches`.
+        Entries are read ahead within the limits of the settings: at most 64 MiB by default. The
+        arguments and errors are those of `read_batches`.
         """
         async with contextlib.aclosing(self.read_batches(first_entry_id, last_entry_id)) as batches:
             async for batch in batches:
@@ -216,24 +223,26 @@ class ReadHandle:
         is_listed: bool = False,
         place: ReadPlace | None = None,
     ) -> AsyncGenerator[Sequence[Entry], None]:
-        """Entries first to last, both inclusive, in order, in batches as they arrive.
+        """Yield the entries from the first to the last one, both inclusive, in batches, in order.
 
-        Reads ahead of its consumer within the settings: 64 MiB at most by default. No entry is ever
-        omitted: the iteration ends with the last entry or with an error.
+        Entries are read ahead within the limits of the settings: at most 64 MiB by default. No
+        entry is omitted: the iteration ends after the last entry, or with an error.
 
         Args:
             first_entry_id: At least 0.
-            last_entry_id: None reads up to `last_add_confirmed`; the result may be empty.
-            is_listed: A durable list of the caller shows that the range was acknowledged, so the
-                bound of `last_add_confirmed` does not apply.
-            place: Bounds the memory of this and other reads together. Without its turn a read waits
-                for room, which its consumer may have to make.
+            last_entry_id: None means `last_add_confirmed`; the range may then be empty.
+            is_listed: Whether a durable list of the caller proves that the range was acknowledged.
+                The range may then end after `last_add_confirmed`.
+            place: Limits the memory of this read and other reads together. A read without the turn
+                waits for room, and its consumer may have to take entries first.
 
         Raises:
-            LocalProtocolError: A bad range, or one beyond `last_add_confirmed`; nothing was read.
+            LocalProtocolError: The range is wrong, or ends after `last_add_confirmed`. Nothing was
+                read.
             EntryNotFoundError: Every replica reported twice that it does not have the entry.
-            EntryUnknownError: Some replica could not answer and none had it; retriable.
-            DigestMismatchError: Every replica that answered had a bad digest.
+            EntryUnknownError: No replica that answered had the entry, and some replica did not
+                answer; retriable.
+            DigestMismatchError: Every replica that answered had a wrong digest.
             LedgerNotFoundError: The ledger was deleted.
         """
         self._check_open()
@@ -260,14 +269,14 @@ class ReadHandle:
             self._ranges.discard(reading)
 
     async def read_entry(self, entry_id: int) -> Entry:
-        """One entry; errors as of `read_batches`."""
+        """Read one entry. The errors are those of `read_batches`."""
         async with contextlib.aclosing(self.read_batches(entry_id, entry_id)) as batches:
             async for batch in batches:
                 return batch[0]
         raise InternalError(f"a read of entry {entry_id} ended without it", ledger_id=self.id)
 
     async def aclose(self) -> None:
-        """End reads and followers; local only, the ledger is not changed."""
+        """End the reads and followers of this handle. The ledger is not changed."""
         self._is_closed_here = True
         for follower in self._followers:
             follower.cancel()
@@ -277,7 +286,7 @@ class ReadHandle:
     def _adopt(self, metadata: LedgerMetadata) -> None:
         metadata = self._ends.newest(self.id, metadata)
         if self.metadata.is_closed and not metadata.is_closed:
-            return  # a stale replica of the store: CLOSED is final
+            return  # CLOSED is final, so this metadata is from a server that lags
         if self._on_record is not None and metadata != self.metadata:
             self._on_record(metadata)
         self.metadata = metadata
@@ -320,7 +329,7 @@ class ReadHandle:
 
 
 class _Range:
-    """One range between a `LedgerReader` and its consumer."""
+    """Passes the entries of one range from a `LedgerReader` to the consumer."""
 
     def __init__(
         self,
@@ -352,7 +361,8 @@ class _Range:
         self._waiting: asyncio.Future[None] | None = None
         self._waits = 0
         stall_ms = handle._services.settings.stall_ms  # noqa: SLF001
-        # The begin of a wait counts as progress: no reply was due while the consumer was busy.
+        # The begin of a wait counts as progress, because no reply was due while the consumer was
+        # busy.
         self._watch = StallWatch(lambda: self._host.replies + self._waits, self._on_stall, stall_ms)
 
     def start(self) -> None:
@@ -363,14 +373,14 @@ class _Range:
         self._host.post(Start())
 
     def stop(self) -> None:
-        """Drop all entries that are still to come."""
+        """End the read. Entries that arrive later are dropped."""
         self._watch.stop()
         self._host.stop()
         if self._place is not None:
             self._place.end()
 
     def fail(self, error: LedgerLogError) -> None:
-        """End with `error`, after the received batches."""
+        """End with `error` after the batches that were received."""
         if not self._is_over:
             self._error = error
             self._is_over = True
@@ -378,7 +388,7 @@ class _Range:
             self._wake()
 
     async def next_batch(self) -> Sequence[Entry]:
-        """The next entries, empty at the end of the range."""
+        """Return the next entries; an empty sequence at the end of the range."""
         if self._place is not None:
             self._place.handed_size_bytes = 0
         while not self._batches:
@@ -399,7 +409,7 @@ class _Range:
         reserved = self.reader.reserved_size_bytes
         self._host.post(RoomMade())
         if self.reader.reserved_size_bytes > reserved:
-            self._waits += 1  # no reply was due before there was room for a request
+            self._waits += 1  # counts as progress: no reply was due without room for a request
 
     def _on_indication(self, indication: Indication) -> None:
         if isinstance(indication, EntriesRead):
@@ -413,7 +423,7 @@ class _Range:
         self._wake()
 
     def _on_stall(self) -> None:
-        """No request was answered for long: an error, if the consumer waits for entries."""
+        """Fail if the consumer waits for entries, because no request was answered for long."""
         if self._place is not None and not self._place.has_turn:
             return  # there may have been no room for a request
         if self._waiting is not None and not self._waiting.done():

@@ -1,7 +1,7 @@
 """The handle of a ledger that this client created and writes.
 
-Each append has one future and no task. Appends are gathered into runs, a run is one event of the
-`LedgerWriter`, and a confirmed run completes the futures of its appends in entry order.
+Each append has one future and no task. Appends are gathered into runs, and a run is one event of
+the `LedgerWriter`. When a run is confirmed, the futures of its appends are completed in order.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ _logger = logging.getLogger(__name__)
 
 
 class WriteHandle:
-    """Appends to one ledger, each acknowledged on Qa bookies before it completes.
+    """Appends to one ledger. An append completes when its entry is on the disks of Qa bookies.
 
-    Every method on the thread of the client's event loop. Entry ids are dense and in the order of
-    the calls. Cancelling the future of an append stops the waiting, not the append: it keeps its
-    place and its entry id.
+    All methods must be called on the thread of the client's event loop. Entry ids have no gaps, and
+    have the order of the calls. If the future of an append is cancelled, the append itself
+    continues and keeps its entry id.
 
     Attributes:
         id: The ledger's id.
-        queue: The appends that are not acknowledged. Other APIs of this handle use it.
+        queue: The appends that are not acknowledged. The blocking API uses the queue directly.
     """
 
     def __init__(
@@ -67,10 +67,11 @@ class WriteHandle:
         on_closed: Callable[[LedgerMetadata], object] | None = None,
         on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> None:
-        """A handle of a ledger that was just created, so its metadata has no entries.
+        """Create the handle of a new ledger, which has no entries.
 
-        Unless `changes_ensemble`, the first failure ends the handle. `on_failed` gets the reason
-        why appends are no longer accepted, after all pending ones failed; also when none was.
+        If `changes_ensemble` is false, the first failure of a bookie ends the handle. `on_failed`
+        gets the reason why appends are no longer accepted. It is called after all pending appends
+        failed, and also if no append was pending.
         """
         metadata = created.value
         settings = services.settings
@@ -106,12 +107,12 @@ class WriteHandle:
 
     @property
     def last_add_confirmed(self) -> int:
-        """Last entry that was acknowledged, NO_ENTRY (-1) before the first; never falls."""
+        """Last acknowledged entry; NO_ENTRY (-1) before the first one. It never decreases."""
         return self._writer.last_add_confirmed
 
     @property
     def length(self) -> int:
-        """Payload bytes up to and including `last_add_confirmed`."""
+        """Number of payload bytes of the entries up to and including `last_add_confirmed`."""
         return self._writer.length
 
     @property
@@ -121,27 +122,27 @@ class WriteHandle:
 
     @property
     def is_writable(self) -> bool:
-        """Whether appends are still accepted: no failure so far, and no close."""
+        """Whether appends are still accepted: the handle has not failed, and is not closed."""
         return self.queue.refusal is None
 
     @property
     def entries_pending(self) -> int:
-        """Appended entries that are not acknowledged yet."""
+        """Number of appended entries that are not acknowledged yet."""
         return self.queue.entries + sum(len(run.payloads) for run in self.queue.in_flight)
 
     async def append(self, payload: bytes | bytearray | memoryview) -> int:
-        """The id of the entry, which is on the disks of Qa bookies when this returns.
+        """Append an entry, wait until it is on the disks of Qa bookies, and return its id.
 
         Args:
             payload: A little less than 5 MiB at most. A read-only view must not change until this
-                returns.
+                call returns.
 
         Raises:
-            LocalProtocolError: Not bytes or too large; definite.
+            LocalProtocolError: The payload is not bytes, or is too large; definite.
             LedgerClosedError: The handle was closed before; definite.
-            LedgerFencedError: Another client recovers the ledger. Definite only when the fence was
-                known before the append.
-            AddTimeoutError: No ack quorum in time; not definite.
+            LedgerFencedError: Another client recovers the ledger. Definite only if this handle
+                learned of the fence before the append.
+            AddTimeoutError: The ack quorum was not reached in time; not definite.
             NotEnoughBookiesError: Failed bookies could not be replaced; not definite.
             MetadataUnavailableError: A failed bookie could not be replaced; not definite.
         """
@@ -149,18 +150,18 @@ class WriteHandle:
         return await forever(future, PENDING_ENDS)
 
     def append_async(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
-        """A future of the entry id, admitted in order; errors as of `append`.
+        """Append an entry, and return a future of its id. The errors are those of `append`.
 
-        Never blocks: await `drain` now and then. It fails with LocalProtocolError, definite, while
-        16 times the settings' backlog waits to be sent.
+        This never blocks, so a caller with many appends awaits `drain` regularly. While 16 times
+        the settings' backlog waits to be sent, the future fails with a definite LocalProtocolError.
         """
         return self.queue.append(checked_payload(payload))
 
     async def append_batch(self, payloads: Sequence[bytes | bytearray | memoryview]) -> range:
-        """The ids of all payloads, dense and in order, each on the disks of Qa bookies.
+        """Append several entries, wait until they are on the disks of Qa bookies, return their ids.
 
-        A part of a failed batch may be in the ledger; after recovery that part is a prefix. An
-        empty batch gives an empty range and sends nothing. Errors as of `append`.
+        After a failure, the first entries of the batch may be in the ledger when it is recovered.
+        An empty batch returns an empty range and sends nothing. The errors are those of `append`.
         """
         future = self.queue.append_batch(checked_payloads(payloads), at_once=True)
         return await forever(future, PENDING_ENDS)
@@ -168,36 +169,36 @@ class WriteHandle:
     def append_batch_async(
         self, payloads: Sequence[bytes | bytearray | memoryview]
     ) -> asyncio.Future[range]:
-        """A future of the range of ids, admitted in order; like `append_async`."""
+        """Append several entries like `append_async`, and return a future of the range of ids."""
         return self.queue.append_batch(checked_payloads(payloads))
 
     async def drain(self) -> None:
-        """Wait until less than the settings' backlog waits to be sent."""
+        """Wait until the waiting appends are fewer than the settings' backlog."""
         await self.queue.drain()
 
     async def flush(self) -> None:
-        """Wait until nothing is pending: each append so far was acknowledged or failed."""
+        """Wait until each append that was made so far is acknowledged or has failed."""
         await self.queue.flush()
 
     async def close(self) -> LedgerMetadata:
-        """The closed metadata; all appends before this call were acknowledged or failed.
+        """Wait until all earlier appends have ended, close the ledger, and return its metadata.
 
-        Appends from now on are refused. A second close gives the same result; after a retriable
-        error it tries again. A handle that failed is closed at its last confirmed entry, unless
-        another client took the ledger over.
+        Later appends are refused. A second close returns the same result, or tries again after a
+        retriable error. If the handle failed, its ledger is closed at the last confirmed entry,
+        unless another client took the ledger over.
 
-        Pending appends have up to twice `add_quorum_timeout_ms`. After that the metadata store has
-        `close_timeout_ms`, 30 s by default; then this raises MetadataUnavailableError and can be
-        called again, while the close continues in the background. The close also continues when the
-        waiting is cancelled or interrupted, until the client is closed.
+        Pending appends may take up to twice `add_quorum_timeout_ms`. The metadata store then has
+        `close_timeout_ms`, 30 s by default. After that MetadataUnavailableError is raised, and the
+        close continues in the background. It also continues if the waiting call is cancelled or
+        interrupted, until the client is closed.
 
         Raises:
-            LedgerFencedError: Another client is recovering the ledger; its close decides.
-            LedgerClosedError: Another client closed it at another entry. Or this handle's client
-                was closed first: definite only if no request was sent to the metadata store before.
-            LedgerNotFoundError: It was deleted.
-            MetadataUnavailableError: Not closed, or unknown whether it is: close it again, or seal
-                it later.
+            LedgerFencedError: Another client is recovering the ledger, and will close it.
+            LedgerClosedError: Another client closed the ledger at another entry. Or this handle's
+                client was closed first; definite only if no close request had been sent.
+            LedgerNotFoundError: The ledger was deleted.
+            MetadataUnavailableError: The ledger is not closed, or it is unknown whether it is. The
+                caller may close it again, or seal it later.
         """
         if self._closing is None or _may_close_again(self._closing):
             if self.queue.refusal is None:
@@ -208,7 +209,10 @@ class WriteHandle:
         return await forever(asyncio.shield(self._closing), "`_close` has deadlines")
 
     def abandon(self) -> None:
-        """Stop without closing: pending appends fail, outcome unknown. For the client's close."""
+        """Stop without closing the ledger. The outcome of pending appends, which fail, is unknown.
+
+        Used when the client is closed.
+        """
         if self.queue.refusal is None:
             self.queue.refusal = self._closed_error
         self._stop_announcing()
@@ -230,7 +234,7 @@ class WriteHandle:
         self._host.post(AddRequested(run.payloads))
 
     def send_now(self) -> None:
-        """Send queued appends, as far as window and batching allow."""
+        """Send the queued appends that the window and the batching allow to be sent."""
         self.queue.send_now()
 
     # --- indications of the machine ---
@@ -287,7 +291,7 @@ class WriteHandle:
             self._closed.set_exception(crash)
 
     def _fail(self, error: LedgerLogError) -> None:
-        """Refuse further appends; readers are still notified of all acknowledged entries."""
+        """Refuse further appends. Readers are still notified of all acknowledged entries."""
         self.queue.fail(error)
         if self._announcer is not None:
             self._announcer.on_failed()
@@ -305,7 +309,7 @@ class WriteHandle:
         )
 
     def _stopped_error(self) -> LedgerLogError:
-        """The client was closed first; after a requested close the outcome is unknown."""
+        """Return the error of a close after the client was closed. Definite if no request was sent."""
         was_requested = self._closed is not None
         happened = "its close was answered" if was_requested else "the ledger"
         return LedgerClosedError(
@@ -340,7 +344,7 @@ class WriteHandle:
 
 
 def _look_at_outcome(closing: asyncio.Future[LedgerMetadata]) -> None:
-    """Mark an error as seen; otherwise asyncio reports it as lost when no caller waits any more."""
+    """Mark an error as seen. Otherwise asyncio reports the error if no caller waits any more."""
     if not closing.cancelled():
         closing.exception()
 
@@ -353,7 +357,7 @@ def _may_close_again(closing: asyncio.Task[LedgerMetadata]) -> bool:
 
 
 def _unsent(crash: LedgerLogError) -> LedgerLogError:
-    """The error of appends that never reached a crashed machine: certainly not stored."""
+    """Return the error of appends that were never sent, so that they are certainly not stored."""
     unsent = copy.copy(crash)
     unsent.definite = True
     unsent.__cause__ = crash

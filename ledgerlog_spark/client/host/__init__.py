@@ -1,5 +1,5 @@
 """The asyncio host of the protocol's machines.
 
-- `effects`: effects become calls, answers become events; the wait for a machine's result ends when
-  it gets no replies. `event_queue`: events one by one, timers, tasks.
+- `effects`: performs effects as calls, and passes answers to the machine as events. It ends the
+  wait for a machine that gets no replies. `event_queue`: passes events one by one; timers, tasks.
 """

@@ -1,12 +1,12 @@
-"""The one place where effects of machines become calls, and answers become events.
+"""Performs the effects of machines as calls, and passes the answers to the machines as events.
 
-A `MachineHost` drives one machine on the event loop. It keeps the contract that
-`ledgerlog_spark.protocol` lists for hosts: one reply for each request, later ones dropped; events
-through a queue (`event_queue.py`); bytes encoded once for each run; digests verified before the
-machine gets an entry; candidates shuffled here.
+A `MachineHost` runs one machine on the event loop. It keeps the contract that
+`ledgerlog_spark.protocol` lists for hosts. It passes on the first reply to each request, and drops
+later replies. Events go through a queue (`event_queue.py`). The bytes of a run are encoded once.
+Digests are verified before the machine gets an entry. Candidates are shuffled here.
 
-A request to a bookie has no task: the transport calls back. Requests to the metadata store are
-coroutines with a task each, because there are only a few in a ledger's life.
+A request to a bookie has no task, because the transport calls back. Each request to the metadata
+store is a coroutine with a task, because a ledger needs only a few such requests.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _brief_reply(event: ReadReplied | BatchReplied) -> str:
 
 
 class MachineHost(EventQueue[Event]):
-    """Drives one machine. Call all methods on the event loop's thread."""
+    """Runs one machine. All methods must be called on the event loop's thread."""
 
     _briefs: ClassVar[Mapping[type, Callable[[Any], object]]] = {
         AddRequested: lambda event: f"AddRequested({len(event.payloads)} entries)",
@@ -91,7 +91,7 @@ class MachineHost(EventQueue[Event]):
         on_crash: OnCrash,
         on_settled: Callable[[], None] | None = None,
     ) -> None:
-        """A host that has not called the machine yet; no other caller uses its `handle`."""
+        """Create a host. It calls the machine only later, and is the only caller of `handle`."""
         super().__init__(
             machine,
             subject=f"{type(machine).__name__} of ledger {ledger.ledger_id}",
@@ -118,7 +118,7 @@ class MachineHost(EventQueue[Event]):
         }
 
     def stop(self) -> None:
-        """Forget the machine: no more events, timers or replies. Open requests run out."""
+        """Stop the machine: it gets no more events, timers or replies. Open requests continue."""
         super().stop()
         self._open.clear()
         for task in self._tasks:
@@ -133,7 +133,7 @@ class MachineHost(EventQueue[Event]):
             perform(effect)
 
     def _reply(self, event: Reply) -> None:
-        """Pass on the first reply to a request that is still open."""
+        """Pass on the first reply to a request; later replies are dropped."""
         request = event.request
         if request in self._open:
             self._open.discard(request)
@@ -141,7 +141,7 @@ class MachineHost(EventQueue[Event]):
                 self.replies += 1
             self.post(event)
 
-    # --- bookies: the transport answers each exactly once, its deadline included ---
+    # --- bookies: the transport answers each request exactly once, also after its deadline ---
 
     def _send_add(self, effect: SendAdd) -> None:
         encoded = effect.run.attachment
@@ -205,7 +205,7 @@ class MachineHost(EventQueue[Event]):
 
     def _send_read_lac(self, effect: SendReadLac) -> None:
         if self._ledger.has_explicit_lac:
-            # The larger of the announced LAC and the LAC in the headers.
+            # The answer is the larger of the announced LAC and the LAC in the entries' headers.
             self._services.transport.read_lac(
                 effect.bookie_id,
                 self._ledger.ledger_id,
@@ -284,12 +284,12 @@ class MachineHost(EventQueue[Event]):
 
 
 class StallWatch:
-    """Ends a wait for a machine that gets no more replies; on the event loop's thread.
+    """Ends the wait for a machine that gets no more replies. Used on the event loop's thread.
 
-    Each request of a machine is answered, if only by its deadline, so a waiting machine gets an
-    answer within the longest deadline. A machine that only its own timers reach is stuck, which is
-    a bug of ours; its caller must not wait forever. So this calls `on_stall` after each `stall_ms`,
-    longer than any request takes, in which the number of `replies` did not rise.
+    Each request of a machine is answered by its deadline at the latest. So a waiting machine gets
+    an answer within the longest deadline. A machine that only gets events of its own timers is
+    stuck. That is a bug of ledgerlog, but the caller must not wait forever. So `on_stall` is called
+    after each `stall_ms` without a new reply; that is longer than any request takes.
     """
 
     def __init__(
@@ -302,12 +302,12 @@ class StallWatch:
         self._timer: asyncio.Handle | None = None
 
     def start(self) -> None:
-        """Begin to count."""
+        """Begin to watch."""
         self._seen = self._replies()
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
 
     def stop(self) -> None:
-        """Call nothing more; idempotent."""
+        """Stop watching: `on_stall` is not called any more. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -327,10 +327,11 @@ async def result_of(
     take: Callable[[Indication], T | LedgerLogError | None],
     stalled: Callable[[str], LedgerLogError],
 ) -> T:
-    """Start a machine, and return the result that it ends with, or raise its error.
+    """Start a machine, wait for its end, and return its result or raise its error.
 
-    `take` returns either for the last indication, and None for others. `stalled` makes the error of
-    a machine that gets no more replies, from a description.
+    `take` returns the result or the error for the last indication of the machine, and None for the
+    other indications. If the machine gets no more replies, `stalled` creates the error from a
+    description.
     """
     done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 

@@ -1,9 +1,10 @@
-"""Base of hosts of machines: events one by one, timers, tasks, the end of a broken machine.
+"""Base class of the hosts of machines: passes events one by one, and runs timers and tasks.
 
-`handle` of a machine is never entered twice: events that arrive while it runs wait. A machine that
-fails is a bug of ours: it is reported once, with the last events, and the machine is never called
-again. An error of the metadata store that no reply can express, such as a refusal by an access
-list, also ends the machine, and is reported unchanged.
+An event that arrives while `handle` of the machine runs waits until `handle` has returned. An
+exception of a machine is a bug of ledgerlog: it is reported once, with the last events, and the
+machine is never called after it. Some errors of the metadata store, such as a refusal by an access
+list, cannot be expressed as a reply. Such an error also ends the machine, and is reported
+unchanged.
 """
 
 from __future__ import annotations
@@ -27,29 +28,30 @@ E = TypeVar("E")
 """The events of a machine; `TimerFired` is always one of them."""
 
 EVENTS_KEPT = 50
-"""Events that an `InternalError` carries."""
+"""Number of last events in an `InternalError`."""
 
 TIMER_JITTER = 0.1
-"""Timers of machines are lengthened by up to this share, so that clients do not move in step."""
+"""Timers of machines are lengthened at random by up to this fraction, so that clients do not act at
+the same time."""
 
 
 class Machine(Protocol):
     """The common part of the protocol's machines."""
 
     def handle(self, event: Any, /) -> Sequence[Any]:
-        """The effects of one event."""
+        """Handle one event, and return the effects."""
 
 
 class EventQueue(ABC, Generic[E]):
-    """Events of one machine. Call all methods on the event loop's thread.
+    """The events of one machine. All methods must be called on the event loop's thread.
 
-    An error of the machine, or of performing an effect, ends the machine: `on_crash` gets it once,
-    without the pending operations. `subject` names the machine in the message, and `about` has the
-    fields of the error. `on_settled` is called after each burst of events, when nothing is queued.
+    An error in the machine or in an effect ends the machine: `on_crash` is called once with the
+    error. `subject` names the machine in the message, and `about` has the fields of the error.
+    `on_settled` is called each time the last queued event was handled.
     """
 
     _briefs: ClassVar[Mapping[type, Callable[[Any], object]]] = {}
-    """Short forms, for a report, of events that have payloads."""
+    """For events with payloads: functions that return a short text for an error report."""
 
     def __init__(
         self,
@@ -62,9 +64,9 @@ class EventQueue(ABC, Generic[E]):
         on_settled: Callable[[], None] | None,
     ) -> None:
         self.crash: LedgerLogError | None = None
-        """Why the machine is never called again: a bug, or an error that no machine can handle."""
+        """The error that ended the machine: a bug, or an error that no machine can handle."""
         self.is_stopped = False
-        """Events are no longer accepted."""
+        """Whether events are no longer accepted."""
         self._machine = machine
         self._subject = subject
         self._about = about
@@ -79,7 +81,7 @@ class EventQueue(ABC, Generic[E]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def post(self, event: E | TimerFired) -> None:
-        """Give the machine an event, now or after the current one."""
+        """Give the machine an event, immediately or after the events that are queued."""
         if self.is_stopped:
             return
         self._queue.append(event)
@@ -95,7 +97,7 @@ class EventQueue(ABC, Generic[E]):
             self._on_settled()
 
     def stop(self) -> None:
-        """Forget the machine: no more events or timers."""
+        """Stop the machine: it gets no more events or timers."""
         self.is_stopped = True
         self._queue.clear()
         self._cancel_timers()
@@ -114,7 +116,7 @@ class EventQueue(ABC, Generic[E]):
         """Perform one effect, or pass on an indication."""
 
     def _reply(self, event: TimerFired) -> None:
-        """Pass on the answer to a request; an override may drop it when it is no longer awaited."""
+        """Pass on the answer to a request. A subclass may drop an answer that is not awaited."""
         self.post(event)
 
     def _fail(self, cause: BaseException) -> None:
