@@ -9,11 +9,12 @@
     with connect_in_memory() as client:  # the blocking calls, on a cluster of its own
         ledger = client.create_ledger()
 
-There are no ports, processes or files, and nothing is kept. Protocols, stores and handles are those
-of a real cluster; bookies and ZooKeeper are fakes that pass the same contract tests.
+The cluster uses no ports, processes or files, and its data is lost when it ends. Protocols, stores
+and handles are those of a real cluster. Bookies and ZooKeeper are fakes, which pass the same
+contract tests as the real ones.
 
-- `cluster`: bookies and metadata together, and clients of them.
-- `bookie`: what a bookie stores. `in_process`: the transport to it. `memory`: the metadata.
+- `cluster`: bookies and metadata together, and clients of the cluster.
+- `bookie`: the storage of a bookie. `in_process`: the transport to bookies. `memory`: the metadata.
 """
 
 from ledgerlog_spark.testing.bookie import MemoryStorage

@@ -1,6 +1,6 @@
-"""A bookie's storage in memory, as a connection sees it.
+"""The storage of a bookie in memory, with the interface that a connection uses.
 
-`tests/contract/test_transport.py` holds it and the real storage to the same promises.
+`tests/contract/test_transport.py` checks this storage and the real storage with the same tests.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from ledgerlog_spark.model import NO_ENTRY, Code
 
 LAC_AT = 16
-"""Place of the last add confirmed in the header of a stored entry."""
+"""Byte offset of the last add confirmed in a stored entry."""
 
 
 class MemoryLedger:
@@ -26,11 +26,11 @@ class MemoryLedger:
 
 
 class MemoryStorage:
-    """The storage of one bookie, in memory, with the keys and fences of a bookie.
+    """The storage of one bookie in memory. It checks master keys and fences like a real bookie.
 
     Attributes:
-        ledgers: By ledger id; a ledger that a test removes is lost.
-        adds_seen: All requests to add, in order.
+        ledgers: The ledgers by id. A test may remove a ledger, which is then lost.
+        adds_seen: All add requests, in order.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class MemoryStorage:
         self.adds_seen: list[Any] = []
 
     def add(self, request: Any, on_done: Callable[[Code], None]) -> None:
-        """Store a run, unless the ledger has another key or is fenced."""
+        """Store a run, unless the ledger has another master key or is fenced."""
         self.adds_seen.append(request)
         ledger = self.ledgers.setdefault(request.ledger_id, MemoryLedger(request.master_key))
         if request.master_key != ledger.master_key:
@@ -58,7 +58,7 @@ class MemoryStorage:
         on_done(Code.OK)
 
     def read(self, request: Any, on_done: Callable[[Code, bytes | None], None]) -> None:
-        """Return one stored entry; fences first when the request has a key."""
+        """Read one stored entry. If the request has a fence key, the ledger is fenced first."""
         ledger = self.ledgers.get(request.ledger_id)
         if request.fence_key is not None:
             if ledger is None:
@@ -77,7 +77,7 @@ class MemoryStorage:
         on_done(Code.NO_ENTRY if entry is None else Code.OK, entry)
 
     def read_batch(self, request: Any, on_done: Callable[[Code, Sequence[bytes]], None]) -> None:
-        """Return consecutive stored entries, up to the first missing one."""
+        """Read consecutive stored entries up to the first missing entry."""
         ledger = self.ledgers.get(request.ledger_id)
         if ledger is None:
             on_done(Code.NO_LEDGER, ())
@@ -94,7 +94,7 @@ class MemoryStorage:
         on_done(Code.OK if found else Code.NO_ENTRY, found)
 
     def read_lac(self, ledger_id: int, on_done: Callable[[Code, int], None]) -> None:
-        """Return the largest known last add confirmed."""
+        """Read the largest last add confirmed that the bookie received."""
         ledger = self.ledgers.get(ledger_id)
         if ledger is None:
             on_done(Code.NO_LEDGER, NO_ENTRY)
@@ -113,13 +113,13 @@ class MemoryStorage:
         on_done(Code.OK)
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Notify watches of a last add confirmed."""
+        """Notify the watches of a ledger of a last add confirmed."""
         ledger = self.ledgers.get(ledger_id)
         if ledger is not None and master_key == ledger.master_key:
             self._raise_lac(ledger_id, lac)
 
     def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
-        """Call `on_change` whenever the LAC grows; returns a function that ends it."""
+        """Watch the LAC: each rise calls `on_change`. Returns a function that ends the watch."""
         watchers = self.watchers.setdefault(ledger_id, [])
         watchers.append(on_change)
         return lambda: watchers.remove(on_change) if on_change in watchers else None

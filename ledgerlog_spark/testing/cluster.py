@@ -17,26 +17,26 @@ from ledgerlog_spark.testing.memory.tree import MemoryTree
 
 
 def memory_metadata(nodes: MemoryNodes | None = None, *, root: str = ROOT) -> MetadataStores:
-    """The metadata stores of a cluster in memory, on a session of their own.
+    """Return the metadata stores of a cluster in memory, with a new session.
 
     Args:
-        nodes: Nodes of the cluster; sessions with the same nodes share a cluster. None makes new
-            ones.
+        nodes: The nodes of the cluster. Sessions with the same nodes share a cluster. None creates
+            a new cluster.
         root: Path of the ledgers root.
     """
     return MetadataStores.on(MemoryTree(nodes), root)
 
 
 class MemoryCluster:
-    """Bookies and metadata in memory, for the event loop on which the context is entered.
+    """Bookies and metadata in memory, for the event loop that runs the `async with` statement.
 
     Attributes:
-        bookies: The storages by bookie id. An entry that a test removes is lost.
-        nodes: The metadata.
+        bookies: The storages by bookie id. A test may remove an entry, which is then lost.
+        nodes: The nodes of the metadata store.
     """
 
     def __init__(self, bookies: int = 3) -> None:
-        """A cluster that `async with` starts, with this number of writable bookies."""
+        """Create a cluster with this number of writable bookies. `async with` starts it."""
         self.bookies = {f"bookie-{number}": MemoryStorage() for number in range(bookies)}
         self.nodes = MemoryNodes()
         self._stopped: dict[str, MemoryStorage] = {}
@@ -56,10 +56,10 @@ class MemoryCluster:
         await self._session.close()
 
     def client(self, settings: ClientSettings | None = None, *, seed: int = 0) -> LogClient:
-        """A client of the cluster, on its event loop; it is closed with the cluster.
+        """Return a client on the event loop of the cluster. It is closed with the cluster.
 
         Args:
-            settings: Time-outs and limits; None for the defaults.
+            settings: Time-outs and limits; None means the defaults.
             seed: Seed of the random numbers that place ledgers and spread retries.
         """
         stores = memory_metadata(self.nodes)
@@ -76,16 +76,16 @@ class MemoryCluster:
         return client
 
     async def stop_bookie(self, bookie_id: str) -> None:
-        """Make a bookie unreachable; it keeps its entries.
+        """Make a bookie unreachable. The bookie keeps its entries.
 
         Raises:
-            KeyError: There is no such bookie, or it is stopped.
+            KeyError: The bookie does not exist, or is already stopped.
         """
         self._stopped[bookie_id] = self.bookies.pop(bookie_id)
         await self._session.registration.unregister(bookie_id)
 
     async def start_bookie(self, bookie_id: str) -> None:
-        """Make a bookie reachable and writable: one that was stopped, or an empty one."""
+        """Start a bookie that was stopped. If it was not stopped, start an empty bookie."""
         stopped = self._stopped.pop(bookie_id) if bookie_id in self._stopped else MemoryStorage()
         self.bookies[bookie_id] = stopped
         await self._register(bookie_id)
@@ -97,11 +97,11 @@ class MemoryCluster:
 def connect_in_memory(
     bookies: int = 3, settings: ClientSettings | None = None
 ) -> BlockingLogClient:
-    """A blocking client of a new cluster in memory, which ends with the client.
+    """Return a blocking client of a new cluster in memory. The cluster ends with the client.
 
     Args:
         bookies: Number of bookies.
-        settings: Time-outs and limits; None for the defaults.
+        settings: Time-outs and limits; None means the defaults.
     """
 
     async def connected() -> LogClient:

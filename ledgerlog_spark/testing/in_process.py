@@ -1,4 +1,4 @@
-"""The transport into storage objects of this process: no sockets, the same replies."""
+"""A transport to storages of bookies in this process, without sockets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ledgerlog_spark.wire.requests import check_ids, checked_key
 
 @dataclass(frozen=True, slots=True)
 class StorageAdd:
-    """A run for a storage object; `body` has the stored entries one after the other."""
+    """A run for a storage. `body` has the stored entries one after the other."""
 
     ledger_id: int
     entry_ids: range | tuple[int, ...]
@@ -46,50 +46,51 @@ class StorageAdd:
 class BookieStorage(Protocol):
     """The interface of a bookie's storage.
 
-    Each callback is called exactly once, on the event loop's thread, possibly before the method
+    Each callback is called exactly once, on the event loop's thread, perhaps before the method has
     returned.
     """
 
     def add(self, request: StorageAdd, on_done: Callable[[Code], None]) -> None:
-        """Store a run; `on_done` after it is durable, or refused."""
+        """Store a run. `on_done` is called when the run is durable or refused."""
 
     def read(self, request: ReadEntry, on_done: Callable[[Code, bytes | None], None]) -> None:
-        """One stored entry; fences first when the request has a key."""
+        """Read one stored entry. If the request has a fence key, the ledger is fenced first."""
 
     def read_batch(
         self, request: ReadBatch, on_done: Callable[[Code, Sequence[bytes]], None]
     ) -> None:
-        """Consecutive stored entries, ending at the first that is missing."""
+        """Read consecutive stored entries up to the first missing entry."""
 
     def read_lac(self, ledger_id: int, on_done: Callable[[Code, int], None]) -> None:
-        """The largest last add confirmed that is known."""
+        """Read the largest last add confirmed that the storage has."""
 
     def write_lac(
         self, ledger_id: int, lac: int, master_key: bytes, on_done: Callable[[Code], None]
     ) -> None:
-        """Store an explicit LAC; `on_done` after it is durable, or refused."""
+        """Store an explicit LAC. `on_done` is called when the LAC is durable or refused."""
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Notify watches of a LAC; it may be forgotten."""
+        """Notify the watches of a LAC, which the storage may forget."""
 
     def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
-        """Call `on_change` whenever the LAC grows, until the callable returned is called."""
+        """Watch the LAC: each rise calls `on_change`. Returns a function that ends the watch."""
 
 
 class InProcessTransport:
-    """Bookies of this process; implements `BookieTransport`.
+    """A `BookieTransport` to bookies of this process.
 
-    A bookie that is not in the mapping at the time of a request is `Code.UNAVAILABLE`.
+    If a bookie is not in the mapping at the time of a request, the answer is `Code.UNAVAILABLE`.
     """
 
     def __init__(self, bookies: Mapping[str, BookieStorage]) -> None:
-        """A transport to `bookies`, looked up at each request; needs a running event loop."""
+        """Create a transport on the running event loop. Each request looks its bookie up."""
         self._bookies = bookies
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._loop, _expire)
         self._watches: set[_Watch] = set()
         self._last_prepared: PreparedRun | None = None
-        # Storage may answer immediately, but the port promises to answer after its method returned.
+        # A storage may answer immediately, but the port promises an answer after its method has
+        # returned.
         finish: Callable[..., Any] = self._finish
         self._reply: Callable[..., Any] = partial(self._loop.call_soon, finish)
         self._is_closed = False
@@ -118,7 +119,7 @@ class InProcessTransport:
         )
 
     def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
-        """Read one stored entry, its digest not yet verified."""
+        """Read one stored entry. The caller verifies the digest."""
         pending = PendingRead(request, on_reply)
         storage = self._admit(bookie_id, pending, timeout_ms)
         if storage is None:
@@ -144,7 +145,7 @@ class InProcessTransport:
         )
 
     def announce_lac(self, bookie_id: str, request: WriteLac) -> bool:
-        """Notify the watches of a bookie; False when it is unreachable."""
+        """Notify the watches on a bookie. Returns False if the bookie is unreachable."""
         check_ids(request.ledger_id, request.last_add_confirmed)
         master_key = checked_key(request.master_key)
         storage = self._storage(bookie_id)
@@ -198,7 +199,7 @@ class InProcessTransport:
         return cancel
 
     async def aclose(self) -> None:
-        """Answer requests still open `Code.UNAVAILABLE`; later ones too. Storage is not changed."""
+        """Answer open and later requests with `Code.UNAVAILABLE`. Storages are not changed."""
         self._is_closed = True
         for pending in self._deadlines.close():
             pending.fail(Code.UNAVAILABLE)
@@ -231,18 +232,18 @@ class _PendingLac(Pending):
         self._on_reply = on_reply
 
     def fail(self, code: Code) -> None:
-        """Reply without a result, unless there was a reply already."""
+        """Answer with a code and without a result, if the request was not answered before."""
         self.finish(code, NO_ENTRY)
 
     def finish(self, code: Code, lac: int) -> None:
-        """Reply, unless there was a reply already."""
+        """Answer with a code and a result, if the request was not answered before."""
         if self.is_open:
             self.is_open = False
             self._on_reply(code, lac if code is Code.OK else NO_ENTRY)
 
 
 class _Watch:
-    """One watch of a LAC; reports rises from the loop, never from within the storage."""
+    """One watch of a LAC. It reports each rise in a later turn of the event loop."""
 
     def __init__(
         self,
@@ -261,7 +262,7 @@ class _Watch:
         self._is_over = False
 
     def on_lac(self, lac: int) -> None:
-        """The storage has this LAC."""
+        """Report a LAC of the storage soon."""
         self._loop.call_soon(self._report, lac)
 
     def cancel(self) -> None:
@@ -269,7 +270,7 @@ class _Watch:
         self._is_over = True
 
     def end(self) -> None:
-        """Report that the watch ended, unless that was reported or the watch was cancelled."""
+        """Report the end of the watch, unless it has ended or was cancelled before."""
         if not self._is_over:
             self._is_over = True
             self._on_end(Code.UNAVAILABLE)

@@ -1,18 +1,18 @@
-"""How a client reaches bookies: one port, two transports, and a fake in `testing/in_process`.
+"""Transports to bookies: one port, two transports, and a fake in `testing/in_process`.
 
-- `port`: what every transport implements. `pending`, `deadlines`, `prepared_run`: what they share.
-- `v2`: BookKeeper's binary protocol over TCP. `grpc`: the bookies' gRPC service, for networks
-  where only gRPC passes, and for watches of the last add confirmed.
+- `port`: the interface of every transport. `pending`, `deadlines`, `prepared_run`: shared code.
+- `v2`: BookKeeper's binary protocol over TCP. `grpc`: the bookies' gRPC service, for networks that
+  allow only gRPC, and for watches of the last add confirmed.
 - `allocator`: keeps freed memory for the next request.
 
-`control.proto` and its stubs describe the gRPC service. The contract of all transports is
-tests/contract/test_transport.py.
+`control.proto` and its stubs describe the gRPC service. tests/contract/test_transport.py is the
+contract of all transports.
 """
 
 import os
 
-# gRPC's own handlers crash a forked child while another thread is in a call: beside an open tail, a
-# quarter of the children that were forked to start a program, such as Spark's gateway to Java, died
-# before they started it. Without the handlers such a child is fine. gRPC reads the variable when it
-# is first used.
+# gRPC's fork handlers crash a forked child if another thread is in a call. While a log was
+# followed, a quarter of the children that were forked to start a program, such as Spark's gateway
+# to Java, died before the start. Without the handlers, such a child works. gRPC reads this variable
+# at its first use.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")

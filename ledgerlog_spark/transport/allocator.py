@@ -1,10 +1,10 @@
 """Keeps memory that was freed, for the next request or answer of its size.
 
-Bodies of up to megabytes, and batches of as many small entries, are allocated and freed. The C
-library returns such memory to the kernel, which maps and zeroes every page at the next use.
-Measured in a bookie at 1 MiB an entry: batch reads from the page cache took 1,467 us of CPU an
-entry and take 633 us with the memory kept; adds took 801 us of user time and take 343 us. A client
-that reads entries of 1 MiB had 13 to 65 page faults an entry, and 0 to 7 if the memory is kept.
+Requests and answers of up to several megabytes are allocated and freed. Without this module, the C
+library returns their memory to the kernel, which maps and zeroes every page at the next use.
+Measured in a bookie with entries of 1 MiB, for each entry: batch reads from the page cache took
+1,467 us of CPU, and take 633 us if the memory is kept; adds took 801 us of user time, and take
+343 us. A client that reads such entries had 13 to 65 page faults for each entry, and has 0 to 7.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 MAPPED_BYTES_MIN: Final = 32 << 20
 KEPT_BYTES_MAX: Final = 64 << 20
 
-# Numbers of glibc's malloc.h.
+# Numbers of the options in glibc's malloc.h.
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
@@ -27,13 +27,13 @@ _CHOSEN_BY_USER: Final = (
     "MALLOC_MMAP_THRESHOLD_",
     "GLIBC_TUNABLES",
 )
-"""An operator who sets one of these in the environment has decided already."""
+"""If the environment has one of these variables, this module changes nothing."""
 
 
 def keep_freed_memory(*, arenas_max: int | None = None) -> bool:
-    """Set this in the C library, for the whole process; returns False if it changes nothing.
+    """Make the C library keep freed memory, for the whole process. Returns False if it does not.
 
-    `arenas_max` bounds the heaps that threads share.
+    `arenas_max` limits the number of heaps that threads share.
     """
     if any(name in os.environ for name in _CHOSEN_BY_USER):
         return False

@@ -1,4 +1,4 @@
-"""Deadlines of many requests on one timer of the event loop."""
+"""Deadlines of many requests, with one timer of the event loop."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from ledgerlog_spark.transport.pending import Pending
 
 REQUESTS_MAX = 32_768
-"""Maximum number of watched requests; a transport answers further ones `Code.BUSY`."""
+"""Maximum number of watched requests. A transport answers further requests with `Code.BUSY`."""
 
 _PRUNE_SECONDS = 0.05
-"""How often the whole queues are looked through while they are full."""
+"""Minimum time between two searches of full queues for answered requests."""
 
 
 class Deadlines:
-    """Hands over the requests that ran out of time.
+    """Calls `on_expired` with the requests that were not answered before their deadline.
 
-    Requests with the same timeout expire in their order, so each timeout has a queue whose head
-    expires first. The next `trim` removes answered requests, unless an older unanswered request of
-    the same timeout is before them. In that case they are removed when that request is answered or
-    expires, or when there are too many.
+    Requests with the same timeout expire in their order. So each timeout has a queue, and the first
+    request in the queue expires first. `trim` removes the answered requests at the beginning of
+    each queue. An answered request after an unanswered one stays until the unanswered request is
+    answered or expires, or until the queues are full.
     """
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Deadlines:
         self._loop = loop
         self._on_expired = on_expired
         self._queues: dict[int, deque[Pending]] = {}
-        # Not the timer's own `when`: uvloop's timers have it only when they are not due at once.
+        # `_due` is kept here, because a timer of uvloop that is due at once has no `when`.
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
         self._requests_max = requests_max
@@ -54,7 +54,7 @@ class Deadlines:
 
     @property
     def is_full(self) -> bool:
-        """Whether the maximum number of requests is watched; then refuse further ones."""
+        """Whether the maximum number of requests is watched, so that further ones are refused."""
         if sum(map(len, self._queues.values())) < self._requests_max:
             return False
         now = self._loop.time()
@@ -68,7 +68,7 @@ class Deadlines:
         return sum(map(len, self._queues.values())) >= self._requests_max
 
     def add(self, pending: Pending, timeout_ms: int) -> None:
-        """Watch a request from now on."""
+        """Watch a request, whose timeout begins now."""
         now = pending.submitted_at = self._loop.time()
         queue = self._queues.get(timeout_ms)
         if queue is None:
@@ -82,13 +82,13 @@ class Deadlines:
             self._start_timer(due)
 
     def trim(self) -> None:
-        """Forget answered requests."""
+        """Remove answered requests from the beginning of each queue."""
         for queue in self._queues.values():
             while queue and not queue[0].is_open:
                 queue.popleft()
 
     def close(self) -> list[Pending]:
-        """Stop watching; returns the requests that were not answered."""
+        """Stop watching, and return the requests that were not answered."""
         queues, self._queues = self._queues, {}
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""Requests that wait for their one reply."""
+"""Requests that wait for a reply. Each request gets exactly one reply."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 Key = tuple[int, int, int]
-"""Operation, ledger, entry: the key of an answer without a request id."""
+"""The key of an answer without a request id: operation, ledger id and entry id."""
 
 _BY_WEIGHT: Final = (
     Code.OK,
@@ -39,21 +39,21 @@ assert _WEIGHTS.keys() == set(Code)
 
 
 def worst(one: Code, other: Code) -> Code:
-    """Return the outcome of a run whose entries were answered differently.
+    """Return the worse of two codes, as the outcome of a run with different codes for its entries.
 
-    Codes that hold for the whole ledger (fenced, wrong key) come first; then codes with an unknown
-    outcome, because part of the run may be stored; then refusals by the bookie.
+    The worst codes are those of the whole ledger (fenced, wrong key). Then follow codes with an
+    unknown outcome, because part of the run may be stored, and then refusals by the bookie.
     """
     return one if _WEIGHTS[one] >= _WEIGHTS[other] else other
 
 
 class Pending(ABC):
-    """A request that was not answered yet; answered at most once."""
+    """A request that waits for its answer. It is answered at most once."""
 
     __slots__ = ("is_open", "submitted_at")
 
     def __init__(self) -> None:
-        self.is_open = True  # a request may time out and still be on the wire
+        self.is_open = True  # false after a time-out, even if the bookie may still answer
         self.submitted_at = 0.0  # seconds, by the clock of the event loop
 
     @property
@@ -63,11 +63,11 @@ class Pending(ABC):
 
     @abstractmethod
     def fail(self, code: Code) -> None:
-        """Reply without a result, unless there was a reply already."""
+        """Answer with a code and without a result, if the request was not answered before."""
 
 
 class PendingRun(Pending):
-    """A run, as one ADD_RUN or as the ADDs of its entries."""
+    """The add of a run, which is sent as one ADD_RUN or as one ADD for each entry."""
 
     __slots__ = ("_code", "_on_reply", "_unanswered", "prepared", "request_id")
 
@@ -80,26 +80,26 @@ class PendingRun(Pending):
         self._code = Code.OK
 
     def fail(self, code: Code) -> None:
-        """Reply with this code, which may be OK: an add has no other result."""
+        """Answer with this code. The code may be OK, because an add has no other result."""
         if self.is_open:
             self.is_open = False
             self.prepared = None
             self._on_reply(code)
 
     def frame(self) -> Sequence[port.Buffer]:
-        """The buffers of the ADD_RUN."""
+        """Return the buffers of the ADD_RUN."""
         assert self.prepared is not None, "a run that was answered is not sent"
         return self.prepared.frame_as_run(self.request_id)
 
     def as_adds(self) -> list[PendingAdd]:
-        """One request for each entry; the run is answered when all of them are."""
+        """Return one request for each entry. The run is answered when all entries are answered."""
         assert self.prepared is not None, "a run that was answered is not sent"
         self._code = Code.OK
         self._unanswered = len(self.prepared.lengths)
         return [PendingAdd(self, place) for place in range(self._unanswered)]
 
     def entry_answered(self, code: Code) -> None:
-        """Note that one of `as_adds` was answered."""
+        """Handle the answer to one request of `as_adds`."""
         self._unanswered -= 1
         assert self._unanswered >= 0, "an entry was answered twice"
         self._code = worst(self._code, code)
@@ -108,23 +108,23 @@ class PendingRun(Pending):
 
 
 class PendingKeyed(Pending):
-    """A request whose answer carries no request id: one at a time for each key and connection."""
+    """A request without a request id in its answer. A connection sends only one for each key."""
 
     __slots__ = ("followers", "key")
 
     def __init__(self, key: Key) -> None:
         super().__init__()
         self.key = key
-        # requests with the same key, sent when this one is answered
+        # requests with the same key, which are sent after this request is answered
         self.followers: list[PendingKeyed] = []
 
     @abstractmethod
     def frame(self) -> Sequence[port.Buffer]:
-        """The buffers of the request's frame."""
+        """Return the buffers of the request's frame."""
 
 
 class PendingAdd(PendingKeyed):
-    """The ADD of one entry of a run; times out with the run, and is answered to the run."""
+    """The ADD of one entry of a run. It times out with the run, and reports its code to the run."""
 
     __slots__ = ("_place", "_run")
 
@@ -141,12 +141,12 @@ class PendingAdd(PendingKeyed):
         return self.is_open and self._run.is_open
 
     def frame(self) -> Sequence[port.Buffer]:
-        """The buffers of the ADD."""
+        """Return the buffers of the ADD."""
         assert self._run.prepared is not None, "an entry of a run that was answered is not sent"
         return self._run.prepared.frame_of_entry(self._place)
 
     def fail(self, code: Code) -> None:
-        """Answer the run's part that this is, with OK too."""
+        """Report the code of this entry, which may be OK, to the run."""
         if self.is_open:
             self.is_open = False
             self._run.entry_answered(code)
@@ -161,15 +161,15 @@ class PendingRequest(Pending, Generic[R]):
     _on_reply: Callable[[Code, R], None]
 
     def frame(self) -> Sequence[port.Buffer]:
-        """The buffers of its frame."""
+        """Return the buffers of the request's frame."""
         return (self._frame,)
 
     def fail(self, code: Code) -> None:
-        """Reply without a result."""
+        """Answer with a code and without a result."""
         self.finish(code, self._empty)
 
     def finish(self, code: Code, result: R) -> None:
-        """Reply, unless there was a reply already."""
+        """Answer with a code and a result, if the request was not answered before."""
         if self.is_open:
             self.is_open = False
             self._on_reply(code, result)

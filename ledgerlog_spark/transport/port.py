@@ -1,12 +1,14 @@
 """The port to bookies that every transport implements.
 
-Callbacks instead of coroutines, because a task for each request costs more than the request. Each
-`on_reply` is called exactly once, on the event loop's thread, never before the method returned;
-deadlines and lost connections are replies too (`Code.TIMEOUT`, `Code.UNAVAILABLE`).
+The port has callbacks instead of coroutines, because a task for each request costs more than the
+request. Each `on_reply` is called exactly once, on the event loop's thread, after the method has
+returned. A missed deadline and a lost connection are also reported as replies (`Code.TIMEOUT`,
+`Code.UNAVAILABLE`).
 
-The last add confirmed is written, read and watched through the control service of each bookie,
-whatever transport the entries use. A bookie without one (Apache's) is `Code.UNAVAILABLE` there.
-`announce_lac`, which promises nothing, uses the connection of the entries.
+The last add confirmed (LAC) is written, read and watched through the control service of each
+bookie, even if entries use another transport. Bookies of Apache BookKeeper have no control service,
+so the code of these requests is `Code.UNAVAILABLE`. `announce_lac`, which guarantees nothing, uses
+the connection of the entries.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ OnLacRise = Callable[["LacRise"], None]
 OnWatchEnd = Callable[[Code], None]
 CancelWatch = Callable[[], None]
 ResolveBookie = Callable[[str], Awaitable[BookieInfo]]
-"""Looks a bookie id up in the registration; raises BookieUnavailableError."""
+"""Looks up a bookie id in the registration. Raises BookieUnavailableError for an unknown bookie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +36,11 @@ class AddRun:
     """Entries of one ledger for one bookie, encoded once and sent without changes.
 
     Attributes:
-        entry_ids: Rising; a `range` where the ids are evenly spaced.
-        entries: For each id the buffers of the stored entry (32-byte header, digest, payload).
-        master_key: 20 bytes.
-        is_recovery: Sent with RECOVERY_ADD: accepted by a fenced bookie.
+        entry_ids: Rising entry ids; a `range` if the distance between ids is constant.
+        entries: For each id, the buffers of the stored entry (32-byte header, digest, payload).
+        master_key: Master key of the ledger, 20 bytes.
+        is_recovery: Whether the run has the flag RECOVERY_ADD, so that a bookie that fenced the
+            ledger accepts it.
     """
 
     ledger_id: int
@@ -49,12 +52,12 @@ class AddRun:
 
 @dataclass(frozen=True, slots=True)
 class ReadEntry:
-    """One entry of a ledger.
+    """A request for one entry of a ledger.
 
     Attributes:
         entry_id: NO_ENTRY (-1) means the last entry that the bookie has.
-        fence_key: Master key of a fencing read, None for a plain one.
-        is_recovery: A read on behalf of recovery: on the control connection, with high priority.
+        fence_key: Master key for a read that fences the ledger; None for a read without fencing.
+        is_recovery: Whether recovery sends the read: on the control connection, with high priority.
     """
 
     ledger_id: int
@@ -65,11 +68,13 @@ class ReadEntry:
 
 @dataclass(frozen=True, slots=True)
 class ReadBatch:
-    """Consecutive entries from `first_entry_id` (inclusive); a short answer proves nothing.
+    """A request for consecutive entries from `first_entry_id` (inclusive) on.
+
+    If the answer has fewer entries, the bookie may still have further entries.
 
     Attributes:
-        count_max: At least 1.
-        size_bytes_max: Maximum of the answer; the first entry is returned whatever its size.
+        count_max: Maximum number of entries, at least 1.
+        size_bytes_max: Maximum size of the answer. A first entry that is larger is still returned.
     """
 
     ledger_id: int
@@ -81,11 +86,11 @@ class ReadBatch:
 
 @dataclass(frozen=True, slots=True)
 class WriteLac:
-    """An explicit LAC: the last confirmed entry of a ledger's writer, sent outside of an add.
+    """A request with a LAC: the last confirmed entry of a ledger's writer, sent without an add.
 
     Attributes:
-        last_add_confirmed: At least 0.
-        master_key: 20 bytes.
+        last_add_confirmed: Entry id, at least 0.
+        master_key: Master key of the ledger, 20 bytes.
     """
 
     ledger_id: int
@@ -95,12 +100,12 @@ class WriteLac:
 
 @dataclass(frozen=True, slots=True)
 class WatchLac:
-    """Interest in a ledger's LAC.
+    """A request to watch a ledger's LAC.
 
     Attributes:
-        previous: The LAC that is known already, NO_ENTRY for none.
-        entries_size_bytes_max: Maximum size of the entries that are sent with a new value; 0 for
-            none.
+        previous: The LAC that the client already has; NO_ENTRY if it has no LAC.
+        entries_size_bytes_max: Maximum size of the entries that are sent with a new LAC; 0 means
+            that no entries are sent.
     """
 
     ledger_id: int
@@ -113,10 +118,10 @@ class LacRise:
     """A report of a watch.
 
     Attributes:
-        last_add_confirmed: Larger than in the report before.
-        first_entry_id: The first entry after the last LAC reported.
-        entries: Stored entries from `first_entry_id` on, digests not yet verified. They may end
-            before `last_add_confirmed`, which proves nothing about later entries.
+        last_add_confirmed: The new LAC, which is larger than in the previous report.
+        first_entry_id: The first entry after the previously reported LAC.
+        entries: Stored entries from `first_entry_id` on, with digests that are not verified. If
+            they end before `last_add_confirmed`, the bookie may still have the later entries.
     """
 
     last_add_confirmed: int
@@ -125,13 +130,13 @@ class LacRise:
 
 
 class BookieTransport(Protocol):
-    """Requests to bookies by id. One instance serves all ledgers of a client."""
+    """Sends requests to bookies. All ledgers of a client share one instance."""
 
     def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
-        """Store a run. OK means: durable on that bookie as its settings promise."""
+        """Store a run. OK means: the run is as durable as the settings of the bookie promise."""
 
     def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
-        """Read one stored entry, its digest not yet verified."""
+        """Read one stored entry. The caller verifies the digest."""
 
     def read_batch(
         self, bookie_id: str, request: ReadBatch, timeout_ms: int, on_reply: OnReadBatch
@@ -139,29 +144,29 @@ class BookieTransport(Protocol):
         """Read a run of stored entries from one bookie."""
 
     def announce_lac(self, bookie_id: str, request: WriteLac) -> bool:
-        """Pass a LAC to the watches of a bookie, as fast as possible.
+        """Send a LAC to the watches on a bookie, as fast as possible.
 
-        It follows the adds that were sent before. The bookie may forget it, and its arrival is not
-        confirmed; use `write_lac` for a durable one. Returns False when it cannot be sent now.
+        The LAC is sent after all earlier adds. The bookie does not confirm the LAC and may forget
+        it; `write_lac` is for a durable LAC. Returns False if the LAC cannot be sent now.
         """
 
     def write_lac(
         self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd
     ) -> None:
-        """Send a bookie a LAC; a smaller one than it has changes nothing. OK means: durable."""
+        """Store a LAC on a bookie, unless it has a larger LAC. OK means: the LAC is durable."""
 
     def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnLac) -> None:
-        """Read the largest LAC that the bookie has, from any source; NO_ENTRY unless OK."""
+        """Read the largest LAC that the bookie has. If the code is not OK, the LAC is NO_ENTRY."""
 
     def watch_lac(
         self, bookie_id: str, request: WatchLac, on_rise: OnLacRise, on_end: OnWatchEnd
     ) -> CancelWatch:
-        """Report the bookie's LAC when it is above `previous`, now or later, and each rise.
+        """Report the LAC of the bookie when it is above `previous`, and after that each rise.
 
-        Rises close together may be reported as one. A watch has no deadline. It lasts until it is
-        cancelled, after which nothing is called, or until `on_end` was called, once, because the
-        bookie, its connection or this transport ended. Then set another watch.
+        Several rises may be reported as one. A watch has no deadline. If it is cancelled, nothing
+        is called after that. If the bookie, its connection or this transport ends, `on_end` is
+        called once, and the caller sets another watch.
         """
 
     async def aclose(self) -> None:
-        """Close all connections; requests still open are answered `Code.UNAVAILABLE`."""
+        """Close all connections. Open requests are answered with `Code.UNAVAILABLE`."""

@@ -1,4 +1,4 @@
-"""A run in the form that is sent to every bookie: measured once, small buffers joined once."""
+"""A run in the form that is sent to every bookie. It is checked, and its buffers joined, once."""
 
 from __future__ import annotations
 
@@ -24,30 +24,31 @@ if TYPE_CHECKING:
     from ledgerlog_spark.transport.port import AddRun, Buffer
 
 GATHERED_BYTES_MIN: Final = 8_192
-"""Buffers of this size on average are cheaper to gather in the kernel than to copy here."""
+"""If buffers have this size on average, it is cheaper to pass them to the kernel than to join them.
+"""
 
 _RECOVERY = Flag.RECOVERY_ADD | Flag.HIGH_PRIORITY
 
 
 class PreparedRun:
-    """One `AddRun`, ready to be framed for any number of bookies."""
+    """One `AddRun` that is prepared for frames to several bookies."""
 
     __slots__ = ("_head", "body", "lengths", "request", "size_bytes")
 
     def __init__(self, request: AddRun) -> None:
         self.request = request
         self._head: bytes | None = None
-        # bytes of each stored entry
+        # size in bytes of each stored entry
         self.lengths = [sum(map(len, entry)) for entry in request.entries]
         self.size_bytes = sum(self.lengths)
         self._check()
         buffers: Sequence[Buffer] = list(chain.from_iterable(request.entries))
         if self.size_bytes < GATHERED_BYTES_MIN * len(buffers):
             buffers = (b"".join(buffers),)
-        self.body = buffers  # the stored entries, joined when they are small
+        self.body = buffers  # the stored entries, joined if they are small
 
     def frame_as_run(self, request_id: int) -> list[Buffer]:
-        """The buffers of one ADD_RUN."""
+        """Return the buffers of one ADD_RUN."""
         head = self._head
         if head is None:
             request = self.request
@@ -62,7 +63,7 @@ class PreparedRun:
         return [with_request_id(head, request_id), *self.body]
 
     def frame_of_entry(self, place: int) -> list[Buffer]:
-        """The buffers of the ADD of the entry at `place` in the run."""
+        """Return the buffers of the ADD of the entry at `place` in the run."""
         request = self.request
         flags = _RECOVERY if request.is_recovery else 0
         head = encode_add_head(request.master_key, self.lengths[place], flags)

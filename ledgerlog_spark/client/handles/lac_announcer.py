@@ -59,7 +59,7 @@ def herald_index(ledger_id: int, ensemble_size: int) -> int:
 
 
 class LacAnnouncer:
-    """Announces LACs for one write handle. Its methods must be called on the event loop's thread."""
+    """Announces LACs for one write handle. All methods must run on the event loop's thread."""
 
     def __init__(self, writer: LedgerWriter, services: Services, ledger: LedgerBytes) -> None:
         self._writer = writer

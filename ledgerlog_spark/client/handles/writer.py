@@ -309,7 +309,7 @@ class WriteHandle:
         )
 
     def _stopped_error(self) -> LedgerLogError:
-        """Return the error of a close after the client was closed. Definite if no request was sent."""
+        """Return the error of a close that the close of the client has interrupted."""
         was_requested = self._closed is not None
         happened = "its close was answered" if was_requested else "the ledger"
         return LedgerClosedError(

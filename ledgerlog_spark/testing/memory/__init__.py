@@ -1,4 +1,4 @@
-"""A tree of nodes in memory, with the failures of a real ensemble at will.
+"""A tree of nodes in memory. A test can switch on the failures of a real ensemble.
 
 - `tree`: one session. `nodes`: the nodes that sessions share.
 """

@@ -1,7 +1,7 @@
 """The nodes of `MemoryTree`: the contents of a ZooKeeper ensemble, in one dictionary.
 
-Synchronous and single-threaded. Sessions are only owners of ephemeral nodes here; `tree` has the
-delays and failures that a session sees.
+This module is synchronous and uses one thread. A session only owns ephemeral nodes here. `tree` has
+the delays and failures of a session.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Outcome = Created | Version | None
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node; replaced, never changed.
+    """One node. A write replaces the object and never changes it.
 
-    `children_made` counts creations below it and numbers sequential nodes.
+    `children_made` counts the children that were created, and is the number of a sequential child.
     """
 
     data: bytes
@@ -47,7 +47,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """A change that a watch may wait for: of a node itself, or among its children."""
+    """A change that a watch may wait for: a change of a node, or of the list of its children."""
 
     path: str
     is_of_children: bool
@@ -55,29 +55,29 @@ class NodeChange:
 
 @dataclass(slots=True)
 class NodeMap:
-    """All nodes and the names below each, at one moment."""
+    """All nodes at one moment, with the names of the children of each node."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     names: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def copy(self) -> NodeMap:
-        """An independent map of the same nodes."""
+        """Return an independent map of the same nodes."""
         return NodeMap(dict(self.nodes), {path: dict(names) for path, names in self.names.items()})
 
     def node(self, path: str) -> Node:
-        """The node at a path."""
+        """Return the node at a path."""
         found = self.nodes.get(path)
         if found is None:
             raise NodeMissingError(f"no node at {path}", path=path)
         return found
 
     def children(self, path: str) -> list[str]:
-        """Names below a node, sorted."""
+        """Return the names of the children of a node, sorted."""
         self.node(path)
         return sorted(self.names.get(path, ()))
 
     def stat(self, path: str) -> NodeStat | None:
-        """The result of `ZnodeTree.stat`."""
+        """Return the result of `ZnodeTree.stat` for a path."""
         node = self.nodes.get(path)
         if node is None:
             return None
@@ -91,7 +91,7 @@ class NodeMap:
         )
 
     def put(self, path: str, node: Node | None) -> Node | None:
-        """Place or (None) remove a node; returns the one before."""
+        """Set the node at a path, or remove it if `node` is None. Returns the previous node."""
         before = self.nodes.get(path)
         names = self.names.setdefault(parent_of(path), {})
         name = path.rpartition("/")[2]
@@ -106,10 +106,10 @@ class NodeMap:
 
 
 class MemoryNodes:
-    """The store itself, shared by all sessions of one test or process."""
+    """The store, which all sessions of one test or process share."""
 
     def __init__(self, clock_ms: Callable[[], int] | None = None) -> None:
-        """An empty tree; `clock_ms` is the store's own clock, in ms since the epoch."""
+        """Create an empty tree. `clock_ms` is the clock of the store, in ms since 1970."""
         self.current = NodeMap()
         """The nodes after the last committed transaction."""
         self._clock_ms = clock_ms or (lambda: time.time_ns() // 1_000_000)
@@ -120,23 +120,26 @@ class MemoryNodes:
         self.current.put("/", Node(b"", Version(0, 0), 0, 0, 0))
 
     def estimate_ms(self, age_ms_max: int | None = None) -> int:
-        """The time of the store, by its own clock."""
+        """Return the time by the clock of the store."""
         del age_ms_max
         return self._clock_ms()
 
     def new_session_id(self, on_expired: Callable[[], None] = lambda: None) -> int:
-        """The number of a new session; `expire` calls `on_expired`."""
+        """Return the id of a new session. `expire` with this id calls `on_expired`."""
         self._last_session_id += 1
         self._owners[self._last_session_id] = on_expired
         return self._last_session_id
 
     def listen(self, on_commit: Callable[[list[NodeChange]], None]) -> Callable[[], None]:
-        """Call `on_commit` with the changes of each transaction; returns a function to end it."""
+        """Register `on_commit`, which gets the changes of each transaction.
+
+        Returns a function that unregisters `on_commit`.
+        """
         self._listeners.append(on_commit)
         return lambda: self._listeners.remove(on_commit)
 
     def commit(self, operations: list[NodeOperation], session_id: int) -> list[Outcome]:
-        """Carry out all operations or none."""
+        """Perform all operations, or change nothing if an operation fails."""
         self._transaction_id += 1
         undo: list[tuple[str, Node | None]] = []
         changes: list[NodeChange] = []
@@ -156,7 +159,7 @@ class MemoryNodes:
         return outcomes
 
     def expire(self, session_id: int) -> None:
-        """Make the owner of a session lose it; does nothing when it has ended."""
+        """Let a session expire, which notifies its owner. Does nothing if it has ended."""
         self._owners.get(session_id, lambda: None)()
 
     def end_session(self, session_id: int) -> None:
@@ -232,7 +235,7 @@ class MemoryNodes:
 
 
 def _check(path: str, node: Node, version: Version | None) -> None:
-    """ZooKeeper's own check: the number alone."""
+    """Compare the numbers of the versions only, as ZooKeeper does."""
     if version is not None and version.number != node.version.number:
         raise MetadataVersionError(
             f"{path} is at version {node.version.number}, not {version.number}",

@@ -1,8 +1,8 @@
-"""A `ZnodeTree` in memory: several sessions on one store, with the failures of a real one at will.
+"""A `ZnodeTree` in memory: several sessions on one store, with the failures of a real store.
 
-Used for clusters inside one process and for tests. Stale reads, lost requests, lost replies,
-delayed requests and expired sessions are switched on by the methods below `close`; without them
-it is a store that never fails.
+Used for clusters inside one process and for tests. The methods below `close` switch on stale reads,
+lost requests, lost replies, delayed requests and expired sessions. Without these calls the store
+never fails.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ class Fault(Enum):
 
 
 class MemoryTree:
-    """One session with `MemoryNodes`."""
+    """One session on a `MemoryNodes` store."""
 
     address = "memory"
 
     def __init__(
         self, nodes: MemoryNodes | None = None, *, session_timeout_ms: int = SESSION_TIMEOUT_MS
     ) -> None:
-        """A session on `nodes`, or on a store of its own."""
+        """Create a session on `nodes`, or on a new store."""
         self.nodes = nodes or MemoryNodes()
         self.session_timeout_ms = session_timeout_ms
-        """Longest useful wait for another session's ephemeral node."""
+        """Maximum useful time to wait until the ephemeral node of another session is deleted."""
         self.session_id = self.nodes.new_session_id(self.expire_session)
         self._held: NodeMap | None = None
         self._held_changes: list[NodeChange] = []
@@ -81,34 +81,34 @@ class MemoryTree:
 
     @property
     def session_secret(self) -> bytes:
-        """The secret that `end_session` takes to end the present session."""
+        """The secret with which `end_session` ends the present session."""
         return self.session_id.to_bytes(8, "big")
 
     @property
     def clock(self) -> EstimatedClock:
-        """The store's clock; every successful write of this session updates it."""
+        """The clock of the store. Every successful write of this session updates it."""
         return self.nodes
 
     @property
     def is_connected(self) -> bool:
-        """Whether requests are sent immediately; any thread may read it."""
+        """Whether requests are sent immediately. Any thread may read this property."""
         return self._is_connected and not self._is_closed
 
     async def is_orphaned(self) -> bool:
-        """Never: no other store has these nodes."""
+        """Return False, because no other store can have the address of this store."""
         return False
 
     async def get(self, path: str) -> Versioned[bytes]:
-        """Data and version."""
+        """Return the data and the version of a node."""
         node = (await self._view()).node(checked_path(path))
         return Versioned(node.data, node.version)
 
     async def stat(self, path: str) -> NodeStat | None:
-        """Version and owner, None when there is no such node."""
+        """Return the version, owner and sizes of a node; None if the node does not exist."""
         return (await self._view()).stat(checked_path(path))
 
     async def children(self, path: str) -> list[str]:
-        """Names (not paths) of the direct children, sorted."""
+        """Return the names (not paths) of the children of a node, sorted."""
         return (await self._view()).children(checked_path(path))
 
     async def create(
@@ -119,7 +119,7 @@ class MemoryTree:
         kind: NodeKind = NodeKind.PERSISTENT,
         make_parents: bool = False,
     ) -> Created:
-        """Make a node; with `make_parents` also its missing ancestors, empty and persistent."""
+        """Create a node. `make_parents` also creates missing ancestors, empty and persistent."""
         if make_parents:
             await make_persistent(self, parent_of(path))
         outcome = await self._write_one(CreateNode(path, data, kind))
@@ -127,35 +127,41 @@ class MemoryTree:
         return outcome
 
     async def set(self, path: str, data: bytes, version: Version | None) -> Version:
-        """Replace the data if the node is still at `version` (None: whatever it is at)."""
+        """Replace the data if the node still has `version`. None means any version."""
         outcome = await self._write_one(SetNode(path, data, version), version)
         assert isinstance(outcome, Version)
         return outcome
 
     async def delete(self, path: str, version: Version | None = None) -> None:
-        """Delete the node, with the same condition as `set`."""
+        """Delete the node if it still has `version`. None means any version."""
         await self._write_one(DeleteNode(path, version), version)
 
     async def transact(self, operations: Sequence[NodeOperation]) -> list[Created | Version | None]:
-        """Carry out all or none. Versions are compared by number only."""
+        """Perform all operations or none. Of versions, only the numbers are compared."""
         return await self._write(list(operations))
 
     async def sync(self, path: str = "/") -> None:
-        """Make later reads at least as new as this moment, also in a session that replaces it."""
+        """Make later reads at least as new as now, also in a session that replaces this session."""
         checked_path(path)
         await self._view()
         self._catch_up()
 
     def watch(self, path: str, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after the node or the session changed, or the node was deleted."""
+        """Watch a node: `on_change` is called after the node or the session has changed.
+
+        The deletion of the node counts as a change.
+        """
         return self._watch(NodeChange(checked_path(path), is_of_children=False), on_change)
 
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after children were created or deleted; promises as of `watch`."""
+        """Watch children like `watch`: `on_change` is called after a creation or deletion."""
         return self._watch(NodeChange(checked_path(path), is_of_children=True), on_change)
 
     async def until_gone(self, path: str) -> bool:
-        """Wait, with one request, until the node may have changed; leaves no watch."""
+        """Wait until the node may have changed, and return whether the node does not exist.
+
+        This needs one request, and leaves no watch.
+        """
         changed = asyncio.Event()
         cancel = self.watch(path, changed.set)
         try:
@@ -167,16 +173,19 @@ class MemoryTree:
             cancel()
 
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
-        """Call `on_replaced` after the session was lost (ephemeral nodes with it) and replaced."""
+        """Watch the session: `on_replaced` is called after a new session has replaced it.
+
+        The ephemeral nodes of the lost session were deleted.
+        """
         return _add(self._session_watches, next(self._keys), on_replaced)
 
     async def end_session(self, secret: bytes) -> None:
-        """End another session and its ephemeral nodes; does nothing when it has ended."""
+        """End another session and delete its ephemeral nodes. Does nothing if it has ended."""
         await self._view()
         self.nodes.expire(int.from_bytes(secret, "big"))
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes are deleted, pending requests fail. Idempotent."""
+        """End the session. Its ephemeral nodes are deleted, and requests fail. Idempotent."""
         if not self._is_closed:
             self._is_closed = True
             self._stop_listening()
@@ -185,11 +194,11 @@ class MemoryTree:
             self.nodes.end_session(self.session_id)
 
     def inject(self, *faults: Fault) -> None:
-        """The next writes get these faults, one each, in this order."""
+        """Make the next writes fail with these faults: one fault for each write, in this order."""
         self._faults.extend(faults)
 
     def deliver_delayed(self) -> None:
-        """Execute the delayed requests whose session still lives; their errors are lost."""
+        """Perform the delayed requests of the present session. Errors are not reported."""
         delayed, self._delayed = self._delayed, []
         for operations, session_id in delayed:
             if session_id == self.session_id:
@@ -199,25 +208,28 @@ class MemoryTree:
                     continue
 
     def hold_reads(self) -> None:
-        """Let reads return the present state until `sync`, an own write or the release."""
+        """Make reads return the present state until `release_reads`.
+
+        `sync` and a write of this session update the state that reads return.
+        """
         self._held = self.nodes.current.copy()
 
     def release_reads(self) -> None:
-        """Reads are current again."""
+        """Make reads return the current state again, after `hold_reads`."""
         self._catch_up()
         self._held = None
 
     def disconnect(self) -> None:
-        """No request succeeds until `connect`."""
+        """Make all requests fail until `connect`."""
         self._is_connected = False
 
     def connect(self) -> None:
-        """Undo `disconnect`; watches are called, as after any reconnection."""
+        """Undo `disconnect`. All watches are called, as after any reconnection."""
         self._is_connected = True
         self._call_all_watches()
 
     def expire_session(self) -> None:
-        """Lose the session and get another: ephemeral nodes are deleted, watches are called."""
+        """Replace the session by a new one. Ephemeral nodes are deleted, and watches are called."""
         old = self.session_id
         self.session_id = self.nodes.new_session_id(self.expire_session)
         self._delayed.clear()
@@ -314,7 +326,7 @@ def _add(callbacks: dict[int, OnChange], key: int, on_change: OnChange) -> Cance
 
 
 def _soon(callbacks: dict[int, OnChange], key: int) -> None:
-    """Call a watch on the loop's next turn, unless it is cancelled before."""
+    """Call a watch in the next turn of the event loop, unless the watch is cancelled before."""
 
     def call() -> None:
         on_change = callbacks.get(key)

@@ -1,7 +1,8 @@
-"""Appends to the control service in requests that are small, whatever the size of their entries.
+"""Divides appends to the control service into small requests, even if their entries are large.
 
-A gRPC library receives a request as a whole before it can be counted. So a bookie takes only
-small ones, and a large body is sent in parts, which are counted before they arrive.
+A gRPC library receives a whole request before the bookie can count its memory. So a bookie accepts
+only small requests. A large body is sent in parts, and the bookie counts the whole body when the
+first part arrives.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REQUEST_SIZE_BYTES_MAX: Final = 65_536
-"""Maximum size of a message that a bookie receives; ids and lengths of a run take at most 53,248
-bytes of it."""
+"""Maximum size of a message that a bookie receives. The ids and lengths of a run take at most
+53,248 bytes of this size."""
 
 PART_SIZE_BYTES: Final = 49_152
 PART_SIZE_BYTES_MIN: Final = 16_384
 """Minimum size of a part of a body, except the first and the last one."""
 
 _HEAD_SIZE_BYTES: Final = 64
-"""What the field `more_size_bytes` and the sizes of fields add to a request, at most."""
+"""Maximum number of bytes that `more_size_bytes` and the sizes of fields add to a request."""
 
 
 def in_parts(request: pb.AppendRequest) -> Iterator[pb.AppendRequest]:
-    """Yield the requests with the same contents, each within `REQUEST_SIZE_BYTES_MAX`."""
+    """Divide a request into requests of at most `REQUEST_SIZE_BYTES_MAX`, and yield these."""
     if request.ByteSize() <= REQUEST_SIZE_BYTES_MAX:
         yield request
         return

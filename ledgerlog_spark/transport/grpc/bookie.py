@@ -1,4 +1,4 @@
-"""One bookie over gRPC: its channel, and the calls, streams and watches that share it."""
+"""One bookie over gRPC: its channel, and the calls, streams and watches on this channel."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 CALLS_MAX = 4_096
-"""Maximum number of calls to one bookie at once; further ones are answered BUSY."""
+"""Maximum number of calls to one bookie at the same time. Further calls are answered BUSY."""
 
 UNSENT_MAX = 4_096
-"""Maximum number of waiting requests of a stream; further ones are BUSY."""
+"""Maximum number of unsent requests of a stream. Further requests are answered BUSY."""
 
 
 BEGIN_SECONDS_MAX = 3.0
-"""Time for a bookie to confirm a watch; then another bookie is used."""
+"""Time limit for a bookie to confirm a watch. After it, the watch ends with an error code."""
 
 
 class GrpcRequest(Pending):
-    """One request; `forget` takes it out of its stream when it timed out."""
+    """One request. `forget` removes the request from its stream after a time-out."""
 
     __slots__ = ("_on_reply", "forget", "message")
 
@@ -45,11 +45,11 @@ class GrpcRequest(Pending):
         self.forget: Callable[[], object] | None = None
 
     def fail(self, code: Code) -> None:
-        """Reply without a result."""
+        """Call `on_reply` with a code and no result."""
         self.finish(code, None)
 
     def finish(self, code: Code, result: Any) -> None:
-        """Reply, unless there was a reply already."""
+        """Call `on_reply`, if this request was not answered before."""
         if self.is_open:
             self.is_open = False
             self.message = None
@@ -57,7 +57,7 @@ class GrpcRequest(Pending):
 
 
 def time_out(expired: list[Pending]) -> None:
-    """Reply TIMEOUT to each, and drop later answers."""
+    """Answer each expired request with TIMEOUT. Later answers to these requests are dropped."""
     for pending in expired:
         assert isinstance(pending, GrpcRequest)
         if pending.forget is not None:
@@ -66,7 +66,7 @@ def time_out(expired: list[Pending]) -> None:
 
 
 class GrpcBookie:
-    """The channel of one bookie and its streams, opened when first needed."""
+    """The channel and the streams of one bookie. Each is opened when it is first needed."""
 
     def __init__(self, bookie_id: str, resolve: port.ResolveBookie) -> None:
         self._bookie_id = bookie_id
@@ -78,7 +78,7 @@ class GrpcBookie:
         self._closing: set[asyncio.Task[None]] = set()
 
     def send(self, stream: tuple[str, bool], request: GrpcRequest) -> None:
-        """Send over the stream of that name, opening a new one after the last one broke."""
+        """Send a request over the stream with this name. A broken stream is replaced first."""
         found = self._streams.get(stream)
         if found is None or found.is_broken:
             found = self._streams[stream] = _Stream(self, stream[0])
@@ -91,7 +91,7 @@ class GrpcBookie:
         request: GrpcRequest,
         result_of: Callable[[Any], Any],
     ) -> None:
-        """One unary call; cancelled when the request timed out, BUSY beyond `CALLS_MAX`."""
+        """Make one unary call, which a time-out cancels. Beyond `CALLS_MAX`, the answer is BUSY."""
         if len(self._calls) >= CALLS_MAX:
             asyncio.get_running_loop().call_soon(request.fail, Code.BUSY)
             return
@@ -103,7 +103,7 @@ class GrpcBookie:
     def watch_lac(
         self, request: pb.WatchLacRequest, on_rise: port.OnLacRise, on_end: port.OnWatchEnd
     ) -> port.CancelWatch:
-        """One server stream, until it breaks or is cancelled."""
+        """Watch a LAC with a server stream, until the stream breaks or the watch is cancelled."""
         watch = LacWatch(self, request, on_rise, on_end)
         self._watches.add(watch)
         watch.task.add_done_callback(lambda _: self._watches.discard(watch))
@@ -111,7 +111,7 @@ class GrpcBookie:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no caller waits for anything of this bookie."""
+        """Whether no caller waits for an answer or a report of this bookie."""
         return not (
             self._calls
             or self._watches
@@ -120,13 +120,13 @@ class GrpcBookie:
         )
 
     def channel(self) -> ChannelTask:
-        """The present channel, being made or made."""
+        """Return the task that opens the present channel, or that has opened it."""
         if self._channel is None:
             self._channel = asyncio.create_task(connect(self._bookie_id, self._resolve))
         return self._channel
 
     def retire(self, channel: ChannelTask) -> None:
-        """Look the address up again before the next call: the bookie may have moved."""
+        """Close the channel. The next call looks the address up again, as it may have changed."""
         if self._channel is not channel:
             return
         self._channel = None
@@ -135,7 +135,7 @@ class GrpcBookie:
         task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """End everything; open requests are answered UNAVAILABLE."""
+        """End all calls, streams and watches. Open requests are answered UNAVAILABLE."""
         calls = dict(self._calls)
         for task, request in calls.items():
             task.cancel()
@@ -163,7 +163,7 @@ class GrpcBookie:
 
 
 class LacWatch:
-    """One watch of a ledger's LAC: a server stream; silent after its end or `cancel`."""
+    """One watch of a ledger's LAC, with a server stream. No callback runs after its end."""
 
     def __init__(
         self,
@@ -180,12 +180,12 @@ class LacWatch:
         self.task = asyncio.create_task(self._run(), name="watch of a LAC")
 
     def cancel(self) -> None:
-        """End silently; cancelling again is fine."""
+        """End the watch without a call of `on_end`. Idempotent."""
         self._is_over = True
         self.task.cancel()
 
     def end(self, code: Code) -> None:
-        """End, and report the reason, unless it was reported or is not wanted any more."""
+        """End the watch and report `code`, unless the watch has ended or was cancelled."""
         if not self._is_over:
             self._is_over = True
             self.task.cancel()
@@ -216,7 +216,7 @@ class LacWatch:
 
 
 class _Stream:
-    """One stream of numbered requests; when it breaks, all pending ones are UNAVAILABLE."""
+    """One stream of numbered requests. When the stream breaks, all pending requests fail."""
 
     def __init__(self, bookie: GrpcBookie, method: str) -> None:
         self._bookie = bookie
@@ -229,9 +229,10 @@ class _Stream:
         self.is_broken = False
 
     def send(self, request: GrpcRequest) -> None:
-        """Number a request and put it in line; BUSY when the line is full."""
+        """Number a request and queue it. If the queue is full, the request is answered BUSY."""
         if len(self._unsent) >= UNSENT_MAX:
-            # Timed-out requests stay here while the bookie accepts nothing; they need no answer.
+            # While the bookie accepts nothing, timed-out requests stay in the queue. They need no
+            # answer, so they are removed.
             self._unsent = deque(each for each in self._unsent if each[1].is_open)
         if len(self._unsent) >= UNSENT_MAX:
             asyncio.get_running_loop().call_soon(request.fail, Code.BUSY)
@@ -245,7 +246,7 @@ class _Stream:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether an answer is waited for."""
+        """Whether a caller waits for an answer on this stream."""
         return bool(self._open)
 
     async def close(self) -> None:
@@ -283,8 +284,8 @@ class _Stream:
                 _, request = self._unsent.popleft()
                 if request.is_open:
                     for message in self._messages(request.message):
-                        # Send all parts, even if the request times out in between: the bookie waits
-                        # for the rest.
+                        # All parts are sent, even if the request times out between two parts,
+                        # because the bookie waits for the other parts.
                         await call.write(message)
 
     def _messages(self, message: Any) -> Iterable[Any]:

@@ -1,4 +1,4 @@
-"""Channels to the control service of bookies: made, closed, and what their failures mean."""
+"""Opens and closes channels to the control service of bookies, and interprets their failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 MESSAGE_SIZE_BYTES_MAX: Final = FRAME_SIZE_BYTES_MAX + 65_536
 KEEPALIVE_MS: Final = 10_000
-"""A watch is silent while nothing changes, so only pings detect that a host has disappeared."""
+"""Time between pings. A watch gets no messages while nothing changes, so only pings detect that a
+host has disappeared."""
 
 _CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_SIZE_BYTES_MAX),
@@ -41,10 +42,10 @@ _CODES: Final = {
 }
 
 _ANSWERED: Final = frozenset((*_CODES, grpc.StatusCode.RESOURCE_EXHAUSTED))
-"""Codes that a working bookie answers to one call; other calls of its channel continue."""
+"""Codes with which a working bookie may answer a call. Other calls of the channel continue."""
 
 RESOLVE_SECONDS_MAX: Final = 15.0
-"""Time to look a bookie up in the metadata store."""
+"""Time limit to look a bookie up in the metadata store."""
 
 ChannelTask = asyncio.Task[grpc.aio.Channel]
 UNREACHABLE: Final = (LedgerLogError, grpc.aio.UsageError, ValueError, TimeoutError)
@@ -55,9 +56,9 @@ async def outcome_of(
     retire: Callable[[ChannelTask], None],
     use: Callable[[Any], Awaitable[Code]],
 ) -> Code:
-    """The code that `use` returns for the bookie's calls, or the code of its failure.
+    """Call `use` with the stub of a channel, and return its code, or the code of its failure.
 
-    `retire` gets a channel that broke.
+    If the channel is broken, `retire` is called with it.
     """
     try:
         return await use(await _stub_of(channel))
@@ -68,8 +69,8 @@ async def outcome_of(
     except UNREACHABLE:
         retire(channel)
     except asyncio.CancelledError:
-        # A channel that is closed because another call failed cancels its calls. Their waiters get
-        # this error, although they were not cancelled.
+        # If another call fails, the channel is closed, which cancels this call. This task was not
+        # cancelled itself, so the error must not end it.
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
@@ -77,12 +78,14 @@ async def outcome_of(
 
 
 _using_process: list[int] = []
-"""The process that first made a channel. gRPC's threads do not survive a fork, and calls in a child
-of a process that used it never end: there they fail at once instead."""
+"""The id of the process that first opened a channel.
+
+gRPC's threads do not survive a fork. If a process has used gRPC, calls in its forked child would
+never end. So they fail immediately."""
 
 
 async def connect(bookie_id: str, resolve: ResolveBookie) -> grpc.aio.Channel:
-    """A channel to the present address of the bookie."""
+    """Look up the present address of a bookie, and return a channel to this address."""
     if not _using_process:
         _using_process.append(os.getpid())
     if _using_process[0] != os.getpid():
@@ -109,6 +112,6 @@ async def _stub_of(channel: ChannelTask) -> Any:
 
 
 async def close(channel: ChannelTask) -> None:
-    """Close a channel, whether or not it could be made."""
+    """Close a channel. Does nothing if the channel could not be opened."""
     with contextlib.suppress(*UNREACHABLE):
         await (await forever(channel, "`connect` has a deadline")).close(None)

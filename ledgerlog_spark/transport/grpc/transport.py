@@ -1,9 +1,9 @@
-"""Bookies over gRPC: the control service, and entries where v2 cannot be used.
+"""The transport to bookies over gRPC, for LACs and for entries where v2 cannot be used.
 
-One channel a bookie. Adds and reads are numbered and have one stream each. Fencing, recovery reads
-and recovery adds have streams of their own, so that they never wait for megabytes of adds. Entries
-are 16 to 45 times as fast over v2. Its transport uses this one for writes, reads and watches of the
-last add confirmed, which v2 does not have.
+Each bookie has one channel. Adds have one stream, and reads have another one. Fencing, recovery
+reads and recovery adds have separate streams, so that they never wait for megabytes of adds.
+Entries are 16 to 45 times as fast over v2. The v2 transport uses this transport to write, read and
+watch the last add confirmed (LAC), because the v2 protocol has no such operations.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 BOOKIES_MAX = 256
-"""Bookies whose channels are kept; beyond it the idle ones are closed."""
+"""Number of bookies with an open channel from which idle channels are closed."""
 
 
 class GrpcTransport:
-    """`BookieTransport` over gRPC. Lives on the event loop that made it."""
+    """`BookieTransport` over gRPC. It must be used on the event loop that created it."""
 
     def __init__(self, resolve: port.ResolveBookie) -> None:
         self._resolve = resolve
@@ -96,7 +96,7 @@ class GrpcTransport:
             bookie.call("BatchRead", message, pending, lambda reply: tuple(reply.entries))
 
     def announce_lac(self, bookie_id: str, request: port.WriteLac) -> bool:  # noqa: ARG002 - the port's
-        """False: the control service takes LACs that it keeps, no others."""
+        """Return False, because the control service only accepts LACs that the bookie stores."""
         check_ids(request.ledger_id, request.last_add_confirmed)
         checked_key(request.master_key)
         return False
@@ -144,11 +144,11 @@ class GrpcTransport:
         return self._bookie(bookie_id).watch_lac(message, on_rise, on_end)
 
     def stop(self) -> None:
-        """Answer later requests `Code.UNAVAILABLE`."""
+        """Refuse later requests, which are answered with `Code.UNAVAILABLE`."""
         self._is_closed = True
 
     async def aclose(self) -> None:
-        """Close all channels; pending requests are answered `Code.UNAVAILABLE`."""
+        """Close all channels. Pending requests are answered with `Code.UNAVAILABLE`."""
         self.stop()
         self._deadlines.close()
         bookies, self._bookies = self._bookies, {}
@@ -180,7 +180,7 @@ class GrpcTransport:
         return bookie
 
     def _drop_idle(self) -> None:
-        """Close the oldest idle channels: metadata names bookies that no longer exist."""
+        """Close the oldest idle channels, because some of their bookies no longer exist."""
         idle = [bookie_id for bookie_id, bookie in self._bookies.items() if bookie.is_idle]
         for bookie_id in idle[: max(1, BOOKIES_MAX // 4)]:
             task = self._loop.create_task(self._bookies.pop(bookie_id).close())

@@ -1,6 +1,6 @@
 """BookKeeper's binary protocol, version 2, over TCP.
 
-- `transport`: the transport. `link`: one lane to one bookie: look-up, connecting, back-off.
-- `connection`: one socket: frames out, answers in. `sockets`: connections that stay within one
+- `transport`: the transport. `link`: one lane to one bookie: looks it up, connects and reconnects.
+- `connection`: one socket: sends frames and receives answers. `sockets`: connections within one
   machine, and writes of many pieces with back-pressure.
 """

@@ -1,9 +1,9 @@
-"""One TCP connection to a bookie: frames out in batches, answers matched as they arrive.
+"""One TCP connection to a bookie: sends frames in batches, and matches answers to requests.
 
-ADD_RUN and BATCH_READ answers carry a request id. ADD and READ answers do not: at most one request
-for each (operation, ledger, entry) is on the wire. Later ones wait for its answer, and a timed-out
-one keeps its key until it is answered or the connection is closed
-(WIRE.md#matching-answers-to-requests).
+ADD_RUN and BATCH_READ answers have a request id. ADD and READ answers have none. So at most one
+such request for each key (operation, ledger, entry) is sent at a time, and later requests with the
+same key wait for its answer. A timed-out request keeps its key until it is answered or the
+connection is closed (WIRE.md#matching-answers-to-requests).
 """
 
 from __future__ import annotations
@@ -48,34 +48,36 @@ LOST_SECONDS_MAX: Final = 3.0
 WRITE_BUFFER_BYTES_MAX: Final = 1 << 20
 JOINED_BYTES_MAX: Final = 1 << 16
 UNSENT_BYTES_MAX: Final = 64 << 20
-"""Bytes of requests that wait because the bookie accepts nothing; one request may exceed it."""
+"""Maximum size of the requests that wait because the bookie accepts nothing.
+
+The last request may exceed this size."""
 
 LATE_REQUESTS_MAX: Final = 10_000
-"""Timed-out requests whose answers are still awaited, before the connection is given up."""
+"""Maximum number of timed-out requests without an answer. With more, the connection is retired."""
 
 
 class ConnectionOwner(Protocol):
     """Callbacks of the link that made a connection."""
 
     def on_answers(self) -> None:
-        """Handles received bytes: their requests are answered."""
+        """Handle that answers arrived, and that their requests were answered."""
 
     def on_run_not_understood(self, run: PendingRun) -> None:
-        """The bookie does not support ADD_RUN."""
+        """Handle that the bookie refused a run, because it does not support ADD_RUN."""
 
     def on_lost(self, connection: V2Connection) -> None:
-        """The socket is closed; `take_unanswered` returns its requests."""
+        """Handle that the socket was closed. `take_unanswered` returns the open requests."""
 
 
 class V2Connection(asyncio.BufferedProtocol):
-    """Sends requests and completes them; every method on the event loop's thread."""
+    """Sends requests and completes them. All methods must be called on the event loop's thread."""
 
     def __init__(
         self, owner: ConnectionOwner, pool: ChunkPool, *, takes_runs: bool, takes_lacs: bool
     ) -> None:
-        self.takes_runs = takes_runs  # runs go as ADD_RUN
+        self.takes_runs = takes_runs  # runs are sent as ADD_RUN
         self.takes_lacs = takes_lacs  # the bookie supports TELL_LAC
-        self.has_answered = False  # something came in
+        self.has_answered = False  # the bookie has sent bytes
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -99,12 +101,12 @@ class V2Connection(asyncio.BufferedProtocol):
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ready to send."""
-        # uvloop's transports have the methods of asyncio.Transport without being of its class.
+        """Prepare the new connection for sending."""
+        # uvloop's transports have the methods of asyncio.Transport, but are not of this class.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
-        # If a host has disappeared, the kernel ends the connection, because nothing is
-        # acknowledged. A slow host keeps its connection.
+        # If a host has disappeared, it acknowledges nothing, and the kernel ends the connection. A
+        # slow host keeps its connection.
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
             peer_socket = transport.get_extra_info("socket")
             peer_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, VANISHED_AFTER_MS)
@@ -117,7 +119,7 @@ class V2Connection(asyncio.BufferedProtocol):
         self._owner.on_lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Memory to receive into."""
+        """Return the memory that the next bytes are received into."""
         return self._frames.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -125,7 +127,7 @@ class V2Connection(asyncio.BufferedProtocol):
         self.has_answered = True
         try:
             for body in self._frames.received(nbytes):
-                # A callback may make the link abandon this connection.
+                # The callback of an answer may have made the link close this connection.
                 if self._is_given_up:
                     return
                 self._match(decode_answer(body))
@@ -135,11 +137,11 @@ class V2Connection(asyncio.BufferedProtocol):
         self._owner.on_answers()
 
     def eof_received(self) -> bool:
-        """Close: a bookie that sends no more answers nothing more."""
+        """Close the connection, because a bookie that stopped sending answers no more requests."""
         return False
 
     def pause_writing(self) -> None:
-        """Buffer requests until the bookie takes them."""
+        """Buffer further requests, because the bookie does not accept bytes fast enough."""
         self._is_writing_paused = True
 
     def resume_writing(self) -> None:
@@ -150,7 +152,10 @@ class V2Connection(asyncio.BufferedProtocol):
     # Called by the link.
 
     def send(self, pending: Pending) -> None:
-        """Send a request, or queue it after one with the same key; `is_blocked` is false."""
+        """Send a request, or queue it after a request with the same key.
+
+        The caller checked that `is_blocked` is false.
+        """
         if isinstance(pending, PendingRun):
             if not self.takes_runs:
                 for add in pending.as_adds():
@@ -166,9 +171,9 @@ class V2Connection(asyncio.BufferedProtocol):
             self._send_keyed(pending)
 
     def announce(self, frame: bytes) -> bool:
-        """Send a TELL_LAC after all earlier requests; False where the bookie does not take it.
+        """Send a TELL_LAC after all earlier requests. Returns False if it cannot be sent now.
 
-        The socket's transport has it before the waiters for that acknowledgement are notified.
+        The frame is given to the socket before the waiters for the confirmed entry are notified.
         """
         if not self.takes_lacs or self._is_writing_paused:
             return False
@@ -178,7 +183,7 @@ class V2Connection(asyncio.BufferedProtocol):
         return True
 
     def is_blocked(self, pending: Pending) -> bool:
-        """Whether a late answer to a timed-out request could be mistaken for this answer."""
+        """Whether a late answer to a timed-out request could be mistaken for the new answer."""
         if isinstance(pending, PendingKeyed):
             return self._is_late(pending.key)
         if isinstance(pending, PendingRun) and not self.takes_runs:
@@ -191,7 +196,10 @@ class V2Connection(asyncio.BufferedProtocol):
         return False
 
     def take_blocked(self) -> list[Pending]:
-        """Requests that are queued after a timed-out one: they need another connection."""
+        """Remove and return the requests that wait for a timed-out request with the same key.
+
+        They need another connection.
+        """
         blocked: list[Pending] = []
         for held in self._by_key.values():
             if held.followers and not held.is_wanted:
@@ -211,7 +219,7 @@ class V2Connection(asyncio.BufferedProtocol):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether a caller waits for an answer on this connection, or after a late one."""
+        """Whether a caller waits for the answer to a sent or queued request."""
         return any(pending.is_wanted for pending in self._by_id.values()) or any(
             pending.is_wanted
             for held in self._by_key.values()
@@ -220,12 +228,12 @@ class V2Connection(asyncio.BufferedProtocol):
 
     @property
     def late_count(self) -> int:
-        """Timed-out requests whose answers may still come."""
+        """Number of timed-out requests that may still be answered."""
         late_by_id = sum(not pending.is_wanted for pending in self._by_id.values())
         return late_by_id + sum(not pending.is_wanted for pending in self._by_key.values())
 
     def take_unanswered(self) -> list[Pending]:
-        """Remove and return all requests, sent and queued; runs first."""
+        """Remove and return all sent and queued requests, beginning with the runs."""
         unanswered: list[Pending] = list(self._by_id.values())
         for held in self._by_key.values():
             unanswered.append(held)
@@ -237,13 +245,13 @@ class V2Connection(asyncio.BufferedProtocol):
         return unanswered
 
     def abort(self) -> None:
-        """Close immediately: unsent bytes are dropped, and nothing more is read."""
+        """Close immediately. Unsent bytes are dropped, and no more bytes are read."""
         self._is_given_up = True
         if self._transport is not None:
             self._transport.abort()
 
     async def lost(self) -> None:
-        """Return when the socket is closed, which is one turn of the loop after `abort`."""
+        """Wait until the socket is closed, which takes one turn of the event loop after `abort`."""
         with contextlib.suppress(TimeoutError):
             await within(asyncio.shield(self._lost), LOST_SECONDS_MAX)
 
@@ -323,7 +331,8 @@ class V2Connection(asyncio.BufferedProtocol):
             run.fail(answer.code)
 
     def _id_of_run(self, answer: AddRunAnswer) -> int:
-        # A bookie without the operation answers with the ids and nothing else.
+        # The answer of a bookie without this operation has the ledger and entry ids, and no
+        # request id.
         late = None
         for request_id, pending in self._by_id.items():
             if not isinstance(pending, PendingRun):

@@ -1,12 +1,13 @@
-"""One lane to one bookie: look it up, connect when there is something to send, wait after failures.
+"""One lane to one bookie: looks up the bookie, connects, and waits after failures.
 
-A request is sent on the existing connection, or waits for the connection that is being opened. A
-connection that cannot be made fails all that wait, with `Code.UNAVAILABLE`, and so does everything
-until the next attempt is due.
+A request is sent on the existing connection, or waits for the connection that is being opened. If
+the connection cannot be opened, all waiting requests fail with `Code.UNAVAILABLE`. Further requests
+also fail until the next attempt is due.
 
-A request that a late answer could be mistaken for needs another connection. The one in use is then
-*retired*: it takes no more requests, and is closed after the last request on it was answered or
-timed out. So one slow request never fails those of others.
+The answer to a request may be indistinguishable from the late answer to an earlier request. Then
+the request needs another connection, and the connection in use is *retired*: it gets no more
+requests, and is closed when its last request was answered or timed out. So a slow request never
+makes other requests fail.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class V2Link:
         self._is_closed = False
 
     def submit(self, pending: Pending, timeout_ms: int) -> None:
-        """Send a request now or as soon as there is a connection; BUSY beyond `REQUESTS_MAX`."""
+        """Send a request when there is a connection. Beyond `REQUESTS_MAX`, the answer is BUSY."""
         if self._is_closed:
             self._loop.call_soon(pending.fail, Code.UNAVAILABLE)
             return
@@ -75,7 +76,7 @@ class V2Link:
         self._dispatch(pending)
 
     def announce_lac(self, request: WriteLac) -> bool:
-        """Send a LAC if a connected bookie accepts it; returns whether it was sent."""
+        """Send a LAC if the bookie is connected and accepts LACs. Returns whether it was sent."""
         frame = encode_tell_lac(request.ledger_id, request.last_add_confirmed, request.master_key)
         return self._connection is not None and self._connection.announce(frame)
 
@@ -94,7 +95,7 @@ class V2Link:
         return [one for one in (self._connection, self._retired) if one is not None]
 
     def drop(self) -> None:
-        """Close the connections of a link that is idle; it is not used again."""
+        """Close the connections of an idle link, which is not used after that."""
         self._is_closed = True
         self._deadlines.close()
         connections = self._connections
@@ -103,7 +104,7 @@ class V2Link:
             _drop(connection)
 
     async def aclose(self) -> None:
-        """Answer everything `Code.UNAVAILABLE` and close the connection."""
+        """Answer all requests with `Code.UNAVAILABLE`, and close the connections."""
         self._is_closed = True
         task = self._connecting
         if task is not None:
@@ -119,7 +120,7 @@ class V2Link:
     # Called by the connection.
 
     def on_answers(self) -> None:
-        """The bookie works: the next failure is the first again."""
+        """Restart the count of failures, because the bookie has answered."""
         self._failures = 0
         self._deadlines.trim()
         self._close_retired()
@@ -132,7 +133,7 @@ class V2Link:
         self._dispatch(run)
 
     def on_lost(self, connection: V2Connection) -> None:
-        """Answer the requests on the connection; runs may be sent once more in another form."""
+        """Fail the requests on a lost connection. Runs may be sent once more as single adds."""
         if connection is self._retired:
             self._retired = None
             _fail_all(connection.take_unanswered())
@@ -141,8 +142,9 @@ class V2Link:
         self._connection = None
         unanswered = connection.take_unanswered()
         if connection.takes_runs and not self._is_closed:
-            # A bookie that was downgraded to a version without ADD_RUN resets the connection. Its
-            # registration shows whether it was; adding the same entries once more is safe.
+            # A bookie that was downgraded to a release without ADD_RUN resets the connection. The
+            # registration of the bookie shows whether it supports ADD_RUN now. To add the same
+            # entries once more is safe.
             runs = [one for one in unanswered if isinstance(one, PendingRun) and one.is_open]
             if runs:
                 self._cut_off += runs
@@ -168,7 +170,7 @@ class V2Link:
         self._start_connecting()
 
     def _retire(self, connection: V2Connection) -> None:
-        """Send nothing more on the connection in use, and nothing at all on the one before it."""
+        """Send no more requests on the connection in use, and close the one retired before."""
         self._connection = None
         before, self._retired = self._retired, connection
         if before is not None:
@@ -217,7 +219,7 @@ class V2Link:
                 if is_wanted:
                     await self._open(info)
         except (LedgerLogError, OSError, TimeoutError, ValueError, OverflowError):
-            pass  # the waiting requests fail, whatever the reason
+            pass  # the waiting requests fail, and the reason is not reported
         finally:
             self._connecting = None
             if is_wanted and self._connection is None:
@@ -226,7 +228,7 @@ class V2Link:
         self._send_waiting()
 
     def _settle_cut_off(self, info: BookieInfo) -> bool:
-        """Decide about runs that a reset cut off; whether anything waits for a connection."""
+        """Fail or queue the runs of a lost connection. Returns whether requests are waiting."""
         runs, self._cut_off = self._cut_off, []
         self._runs_are_refused = self._runs_are_refused and info.takes_runs
         if info.takes_runs:
@@ -269,7 +271,7 @@ class V2Link:
 
 
 def _drop(connection: V2Connection) -> None:
-    """Close a connection; the outcome of its unanswered requests is unknown."""
+    """Close a connection, and fail its unanswered requests, whose outcome is unknown."""
     unanswered = connection.take_unanswered()
     connection.abort()
     _fail_all(unanswered)

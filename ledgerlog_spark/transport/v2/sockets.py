@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 UNPACED: Final = b"reno"
-"""In every Linux kernel, and open to every user."""
+"""A congestion control that every Linux kernel has, and that every user may choose."""
 
 _ANY_PORT: Final = 9
 
@@ -19,7 +19,7 @@ PAUSES: Final = not ((3, 12) <= _VERSION < (3, 12, 9) or (3, 13) <= _VERSION < (
 
 
 async def connected_within_host(host: str, port: int) -> socket.socket | None:
-    """A connected socket if the address belongs to this machine, otherwise None."""
+    """Connect to an address of this machine, and return the socket. None for other addresses."""
     made = _socket_within_host(host)
     if made is None:
         return None
@@ -36,7 +36,7 @@ def _socket_within_host(host: str) -> socket.socket | None:
     try:
         socket.inet_pton(family, host)
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            # Sends nothing, but chooses the address to send from.
+            # For UDP, `connect` sends nothing, but chooses the address that packets are sent from.
             probe.connect((host, _ANY_PORT))
             if probe.getsockname()[0] != host:
                 return None
@@ -50,13 +50,13 @@ def _socket_within_host(host: str) -> socket.socket | None:
 
 
 def unpace(unconnected: socket.socket) -> None:
-    """Choose a congestion control without pacing, for a socket or what a listener accepts.
+    """Set a congestion control without pacing, on a socket or on a listener and its connections.
 
-    BBR, the default of many machines, sends by timers, at the rate that it believes the network to
-    have. Within one machine there is no network to protect, and the timers are expensive: appends
-    of 64 KiB to three local bookies took 9 % more CPU with it. The choice has to be made before
-    there is a connection, whose timers would stay. Never fails: if the system does not have it,
-    nothing changes.
+    BBR, the default of many machines, estimates the rate of the network and uses timers to send at
+    this rate. Within one machine there is no network to protect, and the timers are expensive:
+    with BBR, appends of 64 KiB to three local bookies took 9 % more CPU. The socket must not be
+    connected yet, because the timers of a connection would stay. If the system does not have this
+    congestion control, nothing changes.
     """
     if hasattr(socket, "TCP_CONGESTION"):
         with contextlib.suppress(OSError):
@@ -66,11 +66,11 @@ def unpace(unconnected: socket.socket) -> None:
 def write_all(
     transport: asyncio.WriteTransport, pieces: Sequence[bytes | bytearray | memoryview]
 ) -> None:
-    """Write the pieces, in order; the transport pauses its protocol when it holds too much.
+    """Write the pieces in order. The transport pauses its protocol if it holds too many bytes.
 
-    asyncio's own `writelines` does not pause it in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1
-    (CVE-2024-12254): the bytes that a peer does not accept would have no bound. `write` pauses it
-    everywhere.
+    `writelines` of asyncio does not pause the protocol in Python 3.12.0 to 3.12.8, 3.13.0 and
+    3.13.1 (CVE-2024-12254). The bytes that a peer does not accept would then have no limit. `write`
+    pauses the protocol in all Python versions.
     """
     if PAUSES or not type(transport).__module__.startswith("asyncio"):
         transport.writelines(pieces)

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 RECONNECT = RetryPolicy(first_delay_ms=20, delay_max_ms=2_000, attempts_max=NO_LIMIT)
-"""Pauses between attempts to connect a lane; requests fail during a pause."""
+"""Pauses between the attempts to connect a lane. Requests fail during a pause."""
 
 LINKS_MAX = 1_024
-"""Links to bookies that are kept; beyond it the idle ones are closed."""
+"""Number of links to bookies from which idle links are closed."""
 
 
 class V2Lane(Enum):
-    """The kinds of requests that share a connection.
+    """A kind of requests. The requests of one kind share a connection.
 
-    `ADDS`: adds of writers, and the LACs after them. `READS`: reads that fence nothing. `CONTROL`:
-    all reads and adds of recovery.
+    `ADDS`: adds of writers, and announced LACs. `READS`: reads that do not fence. `CONTROL`:
+    fencing reads, and all reads and adds of recovery.
     """
 
     ADDS = "adds"
@@ -43,14 +43,15 @@ class V2Lane(Enum):
 class V2Transport:
     """Bookies over TCP; implements `BookieTransport`.
 
-    Up to three connections to each bookie, opened when they are needed (`V2Lane`). Beyond
-    `LINKS_MAX`, idle ones are closed. A slow read never disturbs adds, recovery never waits for a
-    writer's megabytes, and a plain read of the last entry is never mistaken for a fencing one.
+    Each bookie has up to three connections, one for each `V2Lane`, which are opened when they are
+    needed. From `LINKS_MAX` links on, idle links are closed. A slow read never delays adds, and
+    recovery never waits for the adds of a writer. An answer to a plain read of the last entry is
+    never mistaken for the answer to a fencing read.
 
     A last add confirmed is announced on the connection of adds. It is written, read and watched
-    through each bookie's control service, with a channel of its own, made when it is needed.
+    through the bookie's control service, on a gRPC channel that is opened when it is needed.
 
-    Buffers of requests are sent without a copy and must not change until the reply. The process
+    Buffers of requests are sent without a copy, and must not change until the reply. The process
     keeps up to 64 MiB of memory that it freed (transport/allocator.py).
     """
 
@@ -58,11 +59,11 @@ class V2Transport:
         self,
         resolve: port.ResolveBookie,
         *,
-        connect_timeout_ms: int = 3_000,  # look-up and connection together
-        # longest wait after a failure; requests fail meanwhile
+        connect_timeout_ms: int = 3_000,  # for the look-up and the connection together
+        # longest pause after a failure; requests fail during the pause
         reconnect_delay_ms_max: int = RECONNECT.delay_max_ms,
     ) -> None:
-        """A transport without connections; needs a running event loop."""
+        """Create a transport without connections, on the running event loop."""
         keep_freed_memory()
         self._resolve = resolve
         self._pool = ChunkPool()
@@ -90,7 +91,7 @@ class V2Transport:
     def read(
         self, bookie_id: str, request: port.ReadEntry, timeout_ms: int, on_reply: port.OnRead
     ) -> None:
-        """Read one stored entry, its digest not yet verified."""
+        """Read one stored entry. The caller verifies the digest."""
         is_control = request.is_recovery or request.fence_key is not None
         pending = PendingRead(request, on_reply)
         lane = V2Lane.CONTROL if is_control else V2Lane.READS
@@ -105,19 +106,19 @@ class V2Transport:
         self._link(bookie_id, lane).submit(pending, timeout_ms)
 
     def announce_lac(self, bookie_id: str, request: port.WriteLac) -> bool:
-        """See `BookieTransport.announce_lac`; it is sent after the adds, on their connection."""
+        """Announce a LAC as in `BookieTransport.announce_lac`, on the connection of adds."""
         return self._link(bookie_id, V2Lane.ADDS).announce_lac(request)
 
     def write_lac(
         self, bookie_id: str, request: port.WriteLac, timeout_ms: int, on_reply: port.OnAdd
     ) -> None:
-        """See `BookieTransport.write_lac`; errors as of `GrpcTransport`."""
+        """Write a LAC as in `BookieTransport.write_lac`, with `GrpcTransport`."""
         self._lacs().write_lac(bookie_id, request, timeout_ms, on_reply)
 
     def read_lac(
         self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: port.OnLac
     ) -> None:
-        """See `BookieTransport.read_lac`; errors as of `GrpcTransport`."""
+        """Read a LAC as in `BookieTransport.read_lac`, with `GrpcTransport`."""
         self._lacs().read_lac(bookie_id, ledger_id, timeout_ms, on_reply)
 
     def watch_lac(
@@ -127,11 +128,11 @@ class V2Transport:
         on_rise: port.OnLacRise,
         on_end: port.OnWatchEnd,
     ) -> port.CancelWatch:
-        """See `BookieTransport.watch_lac`; errors as of `GrpcTransport`."""
+        """Watch a LAC as in `BookieTransport.watch_lac`, with `GrpcTransport`."""
         return self._lacs().watch_lac(bookie_id, request, on_rise, on_end)
 
     async def aclose(self) -> None:
-        """Close all connections; requests still open are answered `Code.UNAVAILABLE`."""
+        """Close all connections. Open requests are answered with `Code.UNAVAILABLE`."""
         self._is_closed = True
         if self._control is not None:
             await self._control.aclose()
@@ -139,7 +140,7 @@ class V2Transport:
 
     def _lacs(self) -> GrpcTransport:
         if self._control is None:
-            # Imported here: most clients never need it, and it takes a tenth of a second.
+            # Imported here, because most clients never need gRPC, and its import takes 0.1 s.
             from ledgerlog_spark.transport.grpc.transport import GrpcTransport
 
             self._control = GrpcTransport(self._resolve)
@@ -148,7 +149,7 @@ class V2Transport:
         return self._control
 
     def _prepared(self, request: port.AddRun) -> PreparedRun:
-        # The members of an ensemble are sent the same run one after the other.
+        # The same run is sent to the bookies of an ensemble, one after the other.
         prepared = self._last_prepared
         if prepared is None or prepared.request is not request:
             prepared = self._last_prepared = PreparedRun(request)
@@ -165,7 +166,7 @@ class V2Transport:
         return link
 
     def _drop_idle(self) -> None:
-        """Close the oldest idle links: metadata names bookies that no longer exist."""
+        """Close the oldest idle links, because some of their bookies no longer exist."""
         idle = [key for key, link in self._links.items() if link.is_idle]
         for key in idle[: max(1, LINKS_MAX // 4)]:
             self._links.pop(key).drop()
