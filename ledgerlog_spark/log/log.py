@@ -130,10 +130,10 @@ class Log:
         return await self.host.run(HistoryMachine(self.name))
 
     def watch_end(self, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` on the event loop when the log may have more rows or other rows.
+        """Watch the log: `on_change` is called when the log may have more rows or other rows.
 
-        `on_change` must not block. It is also called after a lost session, because changes may have
-        been missed.
+        It is called on the event loop and must not block. It is also called after a lost session,
+        because changes may have been missed.
 
         Returns a function that ends the watch. The close of the client ends the watch too. The call
         watches the log's head. In a leader log, it also watches, for each open ledger, the ledger

@@ -149,9 +149,9 @@ class Logs:
         return await self.store.recent_ms()
 
     def watch_names(self, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` on the event loop when logs may have been created or deleted.
+        """Watch the names: `on_change` is called when logs may have been created or deleted.
 
-        `on_change` must not block. Returns a function that ends the watch.
+        It is called on the event loop and must not block. Returns a function that ends the watch.
         """
         return self.store.watch_names(on_change)
 

@@ -149,7 +149,10 @@ class Ledgers(Protocol):
         """Delete the metadata of a ledger."""
 
     def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
-        """Call `on_closed` when the client is closed. The returned function cancels this."""
+        """After this, `on_closed` is called when the client is closed, unless it is cancelled.
+
+        The returned function cancels the call of `on_closed`.
+        """
 
     def ends_first(self, user: EndsFirst) -> None:
         """Close `user` before the client is closed. The client does not keep `user` in memory."""

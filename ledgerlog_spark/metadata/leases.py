@@ -93,7 +93,7 @@ class Leases:
         return {str(key): str(value) for key, value in said.items()}
 
     def watch(self, name: str, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after the lease was taken, given back or lost."""
+        """Watch a lease: `on_change` is called after the lease was taken, given back or lost."""
         return self._tree.watch(self._path(name), on_change)
 
     async def _synced_stat(self, path: str) -> znodes.NodeStat | None:

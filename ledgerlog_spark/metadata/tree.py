@@ -238,7 +238,9 @@ class ZnodeTree(Session, Protocol):
         """Make later reads at least as new as this moment, even if the session is replaced."""
 
     def watch(self, path: str, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after the node is made, changed or deleted, or a session was replaced.
+        """Watch a node: `on_change` is called after a change of it, and after a replaced session.
+
+        A change creates or deletes the node, or replaces its data.
 
         One call may report several changes, and a call may happen without a change. If a read
         begins after this method returned, or in `on_change`, each change that the read misses
@@ -246,7 +248,7 @@ class ZnodeTree(Session, Protocol):
         """
 
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after children were made or deleted, with the promises of `watch`."""
+        """Watch the names of a node's children, with the promises of `watch`."""
 
     async def until_gone(self, path: str) -> bool:
         """Wait, with one request, until the node may have changed. No watch is left.
@@ -262,7 +264,10 @@ class ZnodeTree(Session, Protocol):
         """
 
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
-        """Call `on_replaced` after the session and its ephemeral nodes were lost and replaced."""
+        """Watch the session: `on_replaced` is called after it was lost and a new one has begun.
+
+        The ephemeral nodes of the lost session are deleted.
+        """
 
     async def end_session(self, secret: bytes) -> None:
         """End another session and its ephemeral nodes immediately, if the session still exists.

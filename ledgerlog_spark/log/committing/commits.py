@@ -341,7 +341,7 @@ class LogCommits:
         )
 
     async def forget_job(self, app: str, commit: CommitMachine, listed: frozenset[int]) -> None:
-        """Delete the generated producer of a job whose commit has just ended.
+        """Delete the generated producer of a job immediately after the job's commit.
 
         This takes one request, because the commit left the needed state, or two if the commit wrote
         nothing. After a failure, the sweeper does the same after `stagingTtlMs` (LOGS.md#W9).

@@ -63,7 +63,7 @@ class _Run(NamedTuple):
 
 
 def log_deleted(log: str) -> LogNotFoundError:
-    """The error of a query whose log was deleted and not replaced."""
+    """The error of a query if its log was deleted."""
     return LogNotFoundError(
         f"log {log!r} was deleted while the query ran, and is not created again automatically: "
         "start the query again to write to a new, empty log",
@@ -72,7 +72,7 @@ def log_deleted(log: str) -> LogNotFoundError:
 
 
 def log_made_again(log: str) -> LogNotFoundError:
-    """The error of a query whose log was deleted and created again."""
+    """The error of a query if its log was deleted and created again."""
     return LogNotFoundError(
         f"log {log!r} was deleted and created again while the query ran: start the query again to "
         "write to the new log",

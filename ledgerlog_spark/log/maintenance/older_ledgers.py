@@ -35,7 +35,7 @@ class Sealed(NamedTuple):
 
 
 async def seal_open(ledger_ids: Sequence[int], host: LogHost) -> Sealed:
-    """Seal those of the ledgers of a transactional log that are open.
+    """Seal the ledgers of a transactional log, if they are open.
 
     A ledger that cannot be sealed now stays open, with a warning. Raises MetadataError if the list
     of the log could not be read.

@@ -86,7 +86,7 @@ class SweepMemory:
         self._due: dict[str, LogDue] = {}
 
     def of(self, log_id: str, head: LogHead) -> LogDue:
-        """The due work of a log whose head was just read."""
+        """The due work of a log, after its head was read."""
         due = self._due.get(log_id)
         if due is None or due.properties != head.properties:
             due = self._due[log_id] = LogDue(properties=dict(head.properties))

@@ -161,7 +161,7 @@ class Sweeper:
 
 
 class _LogSweep:
-    """One pass over one log whose head was read."""
+    """One pass over one log, after its head was read."""
 
     def __init__(self, host: LogHost, head: LogHead, due: LogDue) -> None:
         self._host = host

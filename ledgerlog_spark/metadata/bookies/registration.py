@@ -103,7 +103,7 @@ class Registration:
         )
 
     def watch_writable(self, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after `writable` changed, and after a session was replaced."""
+        """Watch `writable`: `on_change` is called after a change, and after a replaced session."""
         return self._tree.watch_children(self._available, on_change)
 
     async def read_cookie(self, bookie_id: str) -> Versioned[bytes] | None:

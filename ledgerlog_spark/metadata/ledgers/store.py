@@ -124,7 +124,7 @@ class LedgerStore:
                         yield self._layout.ledger_id(path)
 
     def watch(self, ledger_id: int, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after a change of the metadata, and after a session was replaced."""
+        """Watch the metadata of a ledger: `on_change` is called after a change or a new session."""
         return self._tree.watch(self.path(ledger_id), on_change)
 
     async def sync(self) -> None:

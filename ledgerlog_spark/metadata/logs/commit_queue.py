@@ -26,7 +26,7 @@ class CommitQueue:
     """The queue of waiting writers of one log. The queue saves requests and protects no data."""
 
     def __init__(self, tree: ZnodeTree, directory: str) -> None:
-        """The queue whose members are the children of `directory`."""
+        """The queue in `directory`; each child of this node is a member."""
         self._tree = tree
         self._directory = directory
 

@@ -358,11 +358,11 @@ class LogStore:
         return CommitQueue(self._tree, self._paths.queue(log_id))
 
     def watch_head(self, log_id: str, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after the head changed, and after a session was replaced."""
+        """Watch the head of a log: `on_change` is called after a change or a new session."""
         return self._tree.watch(self._paths.head(log_id), on_change)
 
     def watch_names(self, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after a name was made or deleted, and after a session was replaced."""
+        """Watch the names of logs: `on_change` is called after a change or a new session."""
         return self._tree.watch_children(self._paths.names, on_change)
 
     async def sync(self) -> None:

@@ -1,4 +1,4 @@
-"""A `ZnodeTree` on ZooKeeper: one kazoo client, whose threads hand their results to the loop.
+"""A `ZnodeTree` on ZooKeeper, with one kazoo client. Its threads pass all results to the loop.
 
 Every wait has a limit. While ZooKeeper is unavailable, a request waits for the connection up to the
 request timeout. Then it fails with `MetadataUnavailableError`, and nothing was sent. If kazoo
