@@ -134,7 +134,7 @@ def _schema_record(schema: object) -> bytes:
 
 
 class BlockingLogClient(BlockingClient):
-    """Ledgers and logs of one cluster; safe to use from several threads, and after a fork.
+    """Ledgers and logs of one cluster. Several threads may use it, also after a fork.
 
     Every call waits for its result. `with` closes the client at the end of the block.
     """

@@ -70,7 +70,7 @@ class Log:
     """
 
     def __init__(self, host: LogHost) -> None:
-        """A log whose machines `host` runs."""
+        """A handle of a log; `host` runs the machines of the log."""
         self.name = host.name
         self.log_id = host.log_id
         self.host = host
@@ -153,7 +153,7 @@ class Log:
         Raises:
             LogNotFoundError: The log was deleted.
         """
-        since = 0  # a ledger without metadata may be listed anywhere
+        since = 0  # without metadata, the ledger may be listed at any offset
         with contextlib.suppress(LedgerNotFoundError):
             since = since_offset((await self.host.ledgers.ledger_metadata(ledger_id)).custom)
         machine = FloorMachine(self.name, {ledger_id: since})

@@ -37,7 +37,7 @@ _HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class PicturedLedger:
-    """What the picture shows of one ledger.
+    """The data of one ledger in the picture.
 
     A deleted ledger has no fragments. `entries` counts the entries up to the last listed entry.
     """

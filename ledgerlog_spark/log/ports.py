@@ -48,7 +48,7 @@ class LedgerWriterHandle(Protocol):
         """Close the ledger after the last append; may be retried after a retriable error."""
 
     def abandon(self) -> None:
-        """Stop without closing."""
+        """Stop writing without closing the ledger."""
 
 
 class Follower(Protocol):
@@ -161,7 +161,7 @@ class Ledgers(Protocol):
         """Raise `LocalProtocolError` if the client was closed."""
 
     def list_ledgers(self) -> AsyncIterator[int]:
-        """All ledger ids, rising."""
+        """All ledger ids, in rising order."""
 
     async def entry_copies(
         self, ledger_id: int, metadata: LedgerMetadata, entry_id: int

@@ -40,7 +40,7 @@ TURN_CONFLICTS_MAX = 10
 """Number of conflicts of the first writer in the queue that cause no pause."""
 
 TURN_MS = 2_000
-"""If the first writer in the queue does not change for this time, others remove it."""
+"""If the same writer is first in the queue for this time, other writers remove this writer."""
 
 LEAVE_MS_MAX = 1_000
 """Time limit for leaving the queue, so that a finished change does not wait for an outage."""
@@ -67,7 +67,7 @@ class Retries:
         self._has_waited = False
 
     async def after(self, outcome: MetadataOutcome, *, is_of_head: bool) -> None:
-        """Wait until a retry makes sense.
+        """Wait until the machine may retry.
 
         `outcome` is the outcome of the failed request. With `is_of_head`, the request changes the
         log's head.

@@ -82,7 +82,7 @@ class NodeKind(Enum):
 
     @property
     def is_sequential(self) -> bool:
-        """Whether the tree completes the name."""
+        """Whether the tree adds digits to the name of the node."""
         return self in (NodeKind.PERSISTENT_SEQUENTIAL, NodeKind.EPHEMERAL_SEQUENTIAL)
 
 
@@ -146,8 +146,8 @@ NodeOperation = CheckNode | CreateNode | SetNode | DeleteNode
 class ZnodeTree(Session, Protocol):
     """One session with a tree of nodes. All methods must run on the event loop of the tree.
 
-    As long as a connection lasts, requests are executed in the order in which their coroutines
-    first ran. Paths are absolute, without a slash at the end.
+    During one connection, requests are executed in the order in which their coroutines first ran.
+    Paths are absolute, without a slash at the end.
     """
 
     @property

@@ -272,7 +272,7 @@ class BlockingRangeWriter(Blocking[RangeWriter]):
 
     @property
     def size_bytes(self) -> int:
-        """Payload appended so far."""
+        """Bytes of payload appended so far."""
         return self._twin.size_bytes
 
     is_full = Shown(RangeWriter.is_full)

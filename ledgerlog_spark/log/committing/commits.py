@@ -91,7 +91,7 @@ class LogCommits:
         password: bytes = b"",
         planned: LogState | None = None,
     ) -> Job:
-        """Determine the data for the tasks and the commit of a batch, and take over its producer.
+        """Make the job of a batch for its tasks and its commit, and take over the producer.
 
         A job calls this once, before its tasks, and sends the result to the tasks.
 
@@ -323,7 +323,7 @@ class LogCommits:
             joined = await self.take_over(
                 job,
                 may_create=job.kind is JobKind.STREAM,
-                syncs_first=attempt > 0,  # the registration checks the version that was read
+                syncs_first=attempt > 0,  # the registration checks the version
             )
             try:
                 return await self._producers.register_ledger(
@@ -362,7 +362,7 @@ class LogCommits:
             await self._producers.delete(self._log_id, app, version, *_apart(left, listed))
 
     async def _forget_idle_job(self, app: str) -> None:
-        """Delete the producer of a commit that had nothing to write, unless it owns a ledger."""
+        """Delete the producer of a commit that wrote nothing, unless the producer has a ledger."""
         with contextlib.suppress(LedgerLogError):
             found = await self._producers.read(self._log_id, app)
             if found is not None:

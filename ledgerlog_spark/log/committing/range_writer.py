@@ -48,7 +48,7 @@ class RangeWriter:
     Attributes:
         ledger_id: The range's ledger.
         rows: Number of rows appended so far.
-        size_bytes: Payload appended so far.
+        size_bytes: Bytes of payload appended so far.
     """
 
     def __init__(

@@ -66,7 +66,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
     def __init__(self, machine: LeaderLog, log: LogHost, owner: Owner) -> None:
         """A host that has not called the machine yet. Only this host calls the machine's `handle`.
 
-        `log` runs the machine's requests for the log's records.
+        `log` runs the machine's requests for the log's nodes.
         """
         super().__init__(
             machine,

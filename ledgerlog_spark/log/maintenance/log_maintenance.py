@@ -110,7 +110,8 @@ class LogMaintenance:
             ConcurrentCommitError: Other changes were faster. Not definite if the log begins at the
                 offset already, and the sweeper will delete the rows below the offset.
             MetadataUnknownError: The error is not definite; a retry is safe.
-            LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
+            LogTimeoutError: The call took over 120 s. A retry is safe. Definite if nothing was
+                sent.
         """
         offset = offset_of(position, self._log_id, self._name)
         machine = TruncateMachine(self._name, offset=offset, token=uuid.uuid4().hex)
@@ -143,7 +144,8 @@ class LogMaintenance:
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: Others changed the log too often; retriable.
             MetadataUnknownError: The error is not definite; a retry is safe.
-            LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
+            LogTimeoutError: The call took over 120 s. A retry is safe. Definite if nothing was
+                sent.
         """
         state = await self._state()
         properties = LogProperties.from_mapping(state.head.properties)
@@ -212,7 +214,8 @@ class LogMaintenance:
                 valid. Nothing was changed.
             LogNotFoundError: The log was deleted.
             MetadataUnknownError: The error is not definite; a retry is safe.
-            LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
+            LogTimeoutError: The call took over 120 s. A retry is safe. Definite if nothing was
+                sent.
         """
         machine = PropertiesMachine(self._name, changes, token=uuid.uuid4().hex)
         return await self._host.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
@@ -242,7 +245,8 @@ class LogMaintenance:
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: Other changes were faster.
             MetadataUnknownError: The error is not definite; a retry is safe.
-            LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
+            LogTimeoutError: The call took over 120 s. A retry is safe. Definite if nothing was
+                sent.
         """
         checker = LogChecker(self._host)
         orphans = await checker.orphans()
@@ -261,7 +265,8 @@ class LogMaintenance:
         Raises:
             LogNotFoundError: The log is deleted already.
             MetadataUnknownError: The error is not definite; a retry is safe.
-            LogTimeoutError: It took over 120 s; a retry is safe. Definite if nothing was sent.
+            LogTimeoutError: The call took over 120 s. A retry is safe. Definite if nothing was
+                sent.
         """
         async with self._host.retries() as retries:
             for _ in range(DELETE_ATTEMPTS_MAX):
@@ -364,8 +369,8 @@ class LogMaintenance:
             ledger_ids = frozenset(staged.ledger_id for staged in copies.values())
             await self._commits.forget_job(job.app, machine, ledger_ids)
         finally:
-            # The restore is committed, or failed with the raised error; the sweeper deletes the
-            # rest.
+            # The restore is committed, or its error is raised. If the release fails, the sweeper
+            # deletes the producer.
             with contextlib.suppress(LedgerLogError):
                 await self._commits.release(job)
         return result

@@ -59,7 +59,7 @@ async def seal_open(ledger_ids: Sequence[int], host: LogHost) -> Sealed:
     await asyncio.gather(*map(look, ledger_ids))
     if not found:
         return Sealed(left=len(unread))
-    # The list is read after the ledgers: later commits add other ledgers, or entries that are
+    # The list is read after the ledgers. Later commits list other ledgers, or entries that are
     # already acknowledged.
     machine = FloorMachine(host.name, {i: since_offset(one.custom) for i, one in found.items()})
     floors = await host.run(machine)

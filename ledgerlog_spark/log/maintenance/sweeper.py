@@ -353,7 +353,8 @@ class _LogSweep:
         await self._deregister_all(log_id)
         ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._producers.marked(log_id))
         if self._head.kind is LogKind.LEADER:
-            # A leader that died before it listed a ledger left it without an owner (LOGS.md#U19).
+            # A leader that died before it listed a ledger left this ledger as an orphan
+            # (LOGS.md#U19).
             ledger_ids |= dict.fromkeys(sorted(await LogChecker(self._host).own_ledgers()))
         kept: list[int] = []
         # In random order, so that failing ledgers do not delay the same others in each pass.
@@ -405,7 +406,7 @@ class _LogSweep:
         return walk.records()
 
     async def _deregister_all(self, log_id: str) -> None:
-        """Change every producer record, so that no task can register a ledger unseen afterwards."""
+        """End all registrations, and change every producer record, so that no task can register."""
         for app in await self._producers.names(log_id):
             while True:
                 found = await self._producers.read(log_id, app)

@@ -94,7 +94,7 @@ class RowCutter:
         rows: tuple[int, int] | None,
         wanted: range,
     ) -> None:
-        """A cutter that has seen no row yet.
+        """A cutter before the first row.
 
         Args:
             entry_ids: The entries that are read, without the index entry.

@@ -32,7 +32,7 @@ def app_of_segment(segment: str) -> str:
 
 
 class LogPaths:
-    """Paths of all logs of one cluster; the ledgers of the cluster are at `root`."""
+    """Paths of all logs of the cluster that has its ledgers at `root`."""
 
     def __init__(self, root: str) -> None:
         self.top = f"{root}-logs"

@@ -50,7 +50,7 @@ LOST = (
 """Errors that mean that a request may have been sent and will not be answered."""
 
 NOT_CARRIED_OUT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-"""Results of operations in a transaction that failed because of another operation."""
+"""Results of operations that were not executed, because another operation failed."""
 
 
 class Multi(Transaction):  # type: ignore[misc]
@@ -84,7 +84,7 @@ class Multi(Transaction):  # type: ignore[misc]
 
 
 def multi_of(operations: Sequence[znodes.NodeOperation]) -> Multi:
-    """The request for a transaction."""
+    """The kazoo request for a transaction."""
     return Multi([_request_of(operation) for operation in operations])
 
 
