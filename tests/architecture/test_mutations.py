@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from tests.architecture.trees import ROOT, assert_none, name, nodes, text
 from tests.mutation.lists import all_mutations
 from tests.mutation.mutation import SIMULATORS, SUITES, Mutation, pytest_of, suite_of
-from tests.mutation.noticed import Guess, Guesses, narrowed
+from tests.mutation.noticed import FILE, Guess, Guesses, narrowed
 from tests.mutation.results import Kept, key_of
 
 
@@ -97,3 +98,19 @@ def test_a_verdict_is_kept_for_its_tree_and_its_mutation(tmp_path: Path) -> None
     assert again.get(key_of(first)) == {"by": "log", "how": "why", "seconds": 1.0}
     assert again.get(key_of(second)) is None
     assert Kept(tmp_path / "kept", resumes=False).get(key_of(first)) is None
+
+
+def test_tests_that_noticed_a_mutation_exist() -> None:
+    named = {
+        word
+        for line in FILE.read_text().splitlines()
+        for word in json.loads(line)["command"]
+        if word.startswith("tests/")
+    }
+    missing = []
+    for test in sorted(named):
+        path, _, function = test.partition("::")
+        text = (ROOT / path).read_text() if (ROOT / path).exists() else ""
+        if not text or (function and f"def {function.rpartition('::')[2]}(" not in text):
+            missing.append(test)
+    assert_none(missing, "renamed: correct tests/mutation/noticed.jsonl")
