@@ -141,7 +141,7 @@ def conversion(
 
 
 def _casts_safely(got: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast keeps the meaning, and each value is either kept or raises an error."""
+    """Whether a cast keeps the meaning of values, and fails if it would change a value."""
     if types.is_null(got):
         return True
     if types.is_integer(got):
@@ -167,7 +167,7 @@ def _decoded(array: pa.DictionaryArray, *, then: Convert) -> pa.Array:
 
 
 def _checked(convert: Convert, field: pa.Field, column: str) -> Convert:
-    """The conversion. It raises an error on nulls if the field is not nullable."""
+    """The conversion. If the field is not nullable, the conversion raises an error on nulls."""
     return convert if field.nullable else partial(_without_nulls, convert, column=column)
 
 

@@ -36,7 +36,7 @@ class EntryCutter:
     """Joins and cuts batches of one schema.
 
     An entry has at most 65,536 rows, and about `target_entry_bytes` when it is encoded. The number
-    of rows is estimated from the entries before.
+    of rows is estimated from the previous entries.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class EntrySplitter:
         return map(self._indexed, self._cutter.add(batch))
 
     def finish(self) -> Iterator[EncodedEntry]:
-        """Yield the remaining entries and then the index entry. A range without rows has none."""
+        """Yield the remaining entries and then the index entry. Without rows, yield nothing."""
         yield from map(self._indexed, self._cutter.finish())
         if self.rows:
             yield EncodedEntry(self._encoder.encode_index(self._index), 0)

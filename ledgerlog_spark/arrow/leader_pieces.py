@@ -38,7 +38,7 @@ SHARED_SIZE_BYTES_MAX = 64 << 10
 """Pieces up to this size before compression share the body of an entry with other pieces."""
 
 PLAIN_SIZE_BYTES_MAX = 4 << 10
-"""Bodies up to this size are not compressed: compression would cost more time than it saves."""
+"""Bodies up to this size are not compressed: compression takes more time than sending the bytes."""
 
 _ROW_SIZE_BYTES_MIN = PIECE_SIZE_BYTES_MAX // ENTRY_ROWS_MAX
 """Minimum size that counts for a row, so that an entry does not exceed the limit of rows."""

@@ -41,7 +41,7 @@ _OF_ONE_QUERY = frozenset(
 
 
 def storable(schema_json: str) -> str:
-    """The schema of a new log for rows of a Spark schema. It is nullable at every level.
+    """The schema of a new log for rows of a Spark schema, nullable at every level.
 
     Metadata of fields is kept, but not metadata that Spark or this source uses in one query only.
     """

@@ -221,7 +221,7 @@ def _spark_field_of(field: pa.Field, column: str) -> dict[str, Any]:
 
 
 def _metadata_of(field: pa.Field, column: str) -> Any:
-    """Metadata of a field in a schema of `toArrow`, such as a comment. It has no collations."""
+    """Metadata of a field in a schema of `toArrow`, such as a comment, but no collations."""
     stored_json = (field.metadata or {}).get(_FIELD_METADATA)
     try:
         metadata = {} if stored_json is None else json.loads(stored_json)
@@ -239,7 +239,7 @@ def _metadata_of(field: pa.Field, column: str) -> Any:
 
 
 def place_of(name: str, names: Sequence[str]) -> int | None:
-    """The index of the same name, else of the first name that differs only in case, else None."""
+    """The index of `name`, or of the first name that differs only in case, or None."""
     if name in names:
         return names.index(name)
     lower = name.lower()

@@ -54,7 +54,7 @@ class DecodedEntry:
     """One decoded entry with a record batch. An index entry has no rows."""
 
     batch: pa.RecordBatch
-    first_row: int  # number of its first row in the range; -1 if the entry does not contain it
+    first_row: int  # number of the first row in the range; -1 if the entry has no such number
     index: tuple[IndexedEntry, ...] | None = None  # the index of the range, in an index entry
 
 
@@ -105,7 +105,7 @@ class BatchEncoder:
         return self._encode(batch, {})
 
     def encode_index(self, entries: Sequence[IndexedEntry]) -> bytes:
-        """Encode the entry that ends a range. It has no rows, and has the index in its metadata.
+        """Encode the index entry, which ends a range. It has no rows, only metadata.
 
         The index is a JSON object. Its `format` is 1. Its lists `rows`, `bytes` and `statistics`
         (base64) have one value for each entry. `statistics` is omitted if it exceeds 1 MiB.

@@ -183,7 +183,7 @@ def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[Spar
     with _stderr_to(scratch / "spark.log"), _no_child_survives():
         session = builder.getOrCreate()
         ledgerlog_spark.configure(session)
-    # The signal handler of PySpark calls the JVM. It must not run during another call of the JVM.
+    # PySpark's signal handler calls the JVM. The handler must not run during another such call.
     signals.arm()
     logging.getLogger().addHandler(logging.NullHandler())
     try:
@@ -194,7 +194,7 @@ def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[Spar
 
 @contextmanager
 def _no_child_survives() -> Iterator[None]:
-    """If the block fails, kill the child processes that it started. A JVM ignores Ctrl-C."""
+    """Kill the child processes that a block started if the block fails. A JVM ignores Ctrl-C."""
     before = {child.pid for child in psutil.Process().children()}
     try:
         yield

@@ -262,8 +262,8 @@ def _look_from_tasks() -> list[Looked]:
 def _task(names: tuple[str, ...]) -> Callable[[int], Looked]:
     """Return the function that runs in a task.
 
-    It is an inner function, because Spark sends the code of such a function. A function of a
-    module would be imported on the executor, where ledgerlog may be missing.
+    Spark sends the code of an inner function. A function of a module would be imported on the
+    executor, where ledgerlog may be missing.
     """
 
     def look(_number: int) -> Looked:

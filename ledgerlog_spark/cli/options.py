@@ -36,7 +36,7 @@ LOOK_SECONDS = 2.0
 
 
 def group(meaning: str, example: str) -> typer.Typer:
-    """Make a group of commands. It prints its help when no command is given."""
+    """Make a group of commands. A group prints its help if no command is given."""
     return typer.Typer(
         help=meaning,
         epilog=f"Example: {example}",

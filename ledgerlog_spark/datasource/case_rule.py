@@ -35,7 +35,7 @@ def reject_unknown_columns(
 ) -> None:
     """Raise an error if a column or field of a scan exists in no log. The case is ignored.
 
-    A log without columns may get any column, so with such a log every name is accepted.
+    A log without columns may get any column. So if a log has no columns, every name is accepted.
     """
     known: dict[str, str] = dict.fromkeys(METADATA_COLUMNS, "") if include_metadata else {}
     columns: dict[str, None] = {}

@@ -138,7 +138,7 @@ def _register(session: Any, uri: str | None, *, parallelism: int) -> None:
 
 
 def _is_of_connect(spark: Any, name: str) -> bool:
-    """Whether `spark` is an object of the class `name` of Spark Connect. It imports no class."""
+    """Whether `spark` is an object of the class `name` of Spark Connect. Imports no class."""
     module = sys.modules.get("pyspark.sql.connect.session")
     return module is not None and isinstance(spark, attrgetter(name)(module))
 

@@ -29,7 +29,7 @@ def records_schema() -> bytes:
 
 
 def with_records_schema(snapshot: LogSnapshot) -> LogSnapshot:
-    """The snapshot. For a log of records, it gets the schema that scans of the records show."""
+    """The snapshot. A snapshot of a log of records gets the schema of scans."""
     if snapshot.content is not LogContent.RECORDS:
         return snapshot
     ids = {item.schema_id for item in snapshot.items} | {snapshot.interval.schema_id}

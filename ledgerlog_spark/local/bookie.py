@@ -30,8 +30,8 @@ class StartingBookie:
     """A bookie process that does not serve yet.
 
     Ctrl-C in a terminal reaches only the caller, because the process has its own session.
-    `abandon` ends a process that is not needed any more. It also works during `spawn`, so the
-    caller must keep a reference to this object before `spawn`.
+    `abandon` ends a process that is not needed any more. `abandon` also works during `spawn`, so
+    the caller must keep a reference to this object before `spawn`.
     """
 
     def __init__(

@@ -208,7 +208,7 @@ class Cluster:
         return member
 
     def disown(self) -> None:
-        """Let an owned cluster run on when this process ends. Do nothing if it is not owned."""
+        """Let an owned cluster continue after this process. Do nothing for other clusters."""
         if self._guardian is not None:
             self._guardian.release()
             self._guardian = None
@@ -337,7 +337,7 @@ class Cluster:
             is_reaped = self._reap(member_id)
             has_ended = self.members.get(member_id).process is None
             is_late = time.monotonic() > deadline
-            # The last threads of a zombie may still end, and it has no exit code before that.
+            # A zombie has no exit code before its last threads have ended.
             if has_ended and (is_reaped or is_late):
                 return True
             if is_late:

@@ -33,7 +33,7 @@ class Guardian:
     """
 
     def __init__(self, directory: Path, *, is_temporary: bool) -> None:
-        """Start the guardian. It deletes a temporary directory after it stopped the cluster."""
+        """Start the guardian, which deletes a temporary directory after it stopped the cluster."""
         self._mark = uuid.uuid4().hex
         command = [
             *(sys.executable, "-m", "ledgerlog_spark.local.guardian_process"),

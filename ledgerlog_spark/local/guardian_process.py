@@ -1,7 +1,8 @@
 """The guardian: a process that stops an owned cluster when its owner ends without stopping it.
 
-It waits for the end of its standard input, then stops the cluster, kills all other processes that
-have the mark, which `cluster.json` may not list yet, and deletes a temporary directory.
+The guardian waits for the end of its standard input, and then stops the cluster. It kills all other
+processes with the cluster's mark, because `cluster.json` may not list all processes yet. Finally it
+deletes a temporary directory.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ class ZooKeeperProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process lives. It may be paused by a signal, or may not serve yet."""
+        """Whether the process lives. A process that is paused or does not serve yet also lives."""
         return self._process is not None and self._process.poll() is None
 
     @property

@@ -97,7 +97,7 @@ def history(
     """List the readable versions of a log, oldest first, or show the version at a time."""
     with connect(uri) as client:
         log = opened(client, name)
-        # Even without a time, this call comes first, because it refuses a log without versions.
+        # Even without a time, this call comes first, because it refuses logs without versions.
         newest = log.version_at(time_ms(at, "--at") if at is not None else END_OF_TIME_MS)
         versions = [newest] if at is not None else list(log.history())
     print_listing(

@@ -68,7 +68,7 @@ def describe_version(version: VersionInterval) -> dict[str, Any]:
 
 
 def names_of(client: BlockingLogClient) -> Sequence[str]:
-    """The names of all logs. If the cluster has no logs, check that it exists."""
+    """The names of all logs. If there are no logs, check that the cluster exists."""
     names = client.logs.names()
     if not names:
         next(client.list_ledgers(), None)

@@ -95,7 +95,7 @@ def append(
     """Append records to a log. Create the log if it does not exist.
 
     The command returns when every record is on the disks of an ack quorum.
-    It takes over the leadership, so another leader of the log cannot append
+    The command takes over the leadership, so another leader cannot append
     any more records. If another program takes over the leadership from this
     command, the acknowledged records stay in the log.
     """

@@ -51,7 +51,7 @@ def with_table_options(schema_json: str, options: Mapping[str, str]) -> str:
 
 
 def table_options_in(schema_json: str) -> dict[str, str]:
-    """The options that `with_table_options` put into a schema; empty if it has no options."""
+    """The options that `with_table_options` put into a schema; empty without options."""
     fields = struct_of(schema_json)["fields"]
     for field in fields:
         options = _kept_in(field.get("metadata", {}).get(CATALOG_KEY))

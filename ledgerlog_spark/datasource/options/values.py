@@ -270,7 +270,7 @@ class SourceOptions:
         return self
 
     def for_stream(self) -> SourceOptions:
-        """The options, checked for a streaming read. By default it begins at the end of the log."""
+        """The options, checked for a streaming read, which by default begins at the log's end."""
         for option in TABLE:
             if option.use is Use.BATCH and option.attribute in self.given:
                 raise ConfigurationError(
@@ -376,12 +376,12 @@ def is_sparks_own(key: str, *, is_table: bool) -> bool:
 
 
 def _is_of_table(lowered: Mapping[str, str]) -> bool:
-    """Whether Spark's catalog passes the options. It does so only to make a table."""
+    """Whether Spark's catalog passes the options, which happens only to make a table."""
     return "provider" in lowered
 
 
 def table_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that a table keeps, in lower case: those of this source and the log's name.
+    """The options that a table keeps, in lower case: this source's options and the log's name.
 
     The result is empty when no table is made, because `save` must not store options with its rows.
     """

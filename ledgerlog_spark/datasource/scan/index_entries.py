@@ -1,8 +1,8 @@
 """Finds out which entries of a range a scan needs, for the planner and for tasks.
 
 For a range of a transactional log, this module reads the index entry. A leader log has no index
-entries, so it reads the headers of a few entries. This only saves work: if all bookies have lost an
-index entry, the complete range is read, and that read reports lost rows.
+entries, so this module reads the headers of a few entries. This only saves work: if all bookies
+have lost an index entry, the complete range is read, and that read reports lost rows.
 """
 
 from __future__ import annotations

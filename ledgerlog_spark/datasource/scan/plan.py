@@ -1,6 +1,6 @@
 """Plans a scan: which entries of which ledgers go to which task.
 
-The planner is pure. It computes a `ScanPlan` from the state of the logs and the options. Every
+The planner is pure: it computes a `ScanPlan` from the state of the logs and the options. Every
 implementation of the planner must give the same plans for the cases in `tests/golden/plan`.
 """
 
@@ -256,8 +256,8 @@ def _commit_times(
 ) -> tuple[tuple[int, int | None], ...]:
     """Commit times of the rows [first, end_offset). A merged range has rows of several commits.
 
-    A row was committed with the first version that contains the row. It can be determined
-    only if the history also has the version before it, which ends earlier (version 0 is empty).
+    A row was committed with the first version that contains the row. The history shows
+    this only if it also has the version before, which ends earlier (version 0 is empty).
     """
     if not history:
         return ()

@@ -2,8 +2,8 @@
 
 A range of a transactional log has an index entry (`RangeIndex`). A ledger of a leader log has no
 index entry, but each of its entries contains the offsets of its rows. `entries_between` finds where
-a scan begins and ends from the headers of a few entries. It alternates interpolation and
-bisection. An entry is omitted only if none of its rows is in the scan.
+a scan begins and ends from the headers of a few entries, by interpolation and bisection.
+An entry is omitted only if none of its rows is in the scan.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ScanRange:
         index_entry_id: The index entry, which is read first and shows which entries are needed;
             NO_ENTRY if all entries are needed.
         entry_rows: Rows of the listed range that the entries hold, half-open. The task checks this
-            value. None if it is not known before the entries are read.
+            value. None if the rows are unknown before the entries are read.
         is_searched: Whether the task first reads the headers of a few entries to find the entries
             with the wanted rows. Only for leader logs.
     """

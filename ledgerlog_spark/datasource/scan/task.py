@@ -95,7 +95,7 @@ def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Copy a batch, because columns without compression keep the memory of whole entries.
 
-    Arrow copies only when it joins two batches, so an empty one is joined. This takes 3 us.
+    Arrow copies only when it joins two batches, so an empty batch is joined. This takes 3 us.
     """
     return pa.concat_batches([batch, batch.slice(0, 0)])
 

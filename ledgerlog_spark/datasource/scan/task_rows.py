@@ -79,7 +79,7 @@ def _without_lost(
 
 
 class CommittedEntries(Closing):
-    """Reads the entries of a task's ranges. It is called with each range, in order.
+    """Reads the entries of a task's ranges. The task calls this object with each range, in order.
 
     Small ranges are begun ahead, so that a task of many ranges does not wait for ZooKeeper and the
     bookies for each range. All ranges together hold at most 64 MiB in memory, whatever the sizes of

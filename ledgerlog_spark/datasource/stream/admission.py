@@ -64,7 +64,7 @@ class Backlog:
 
     @property
     def entry_end_offset(self) -> int:
-        """The offset after about one entry of rows. It is exact if the range has only one entry."""
+        """The offset after about one entry of rows; exact if the range has only one entry."""
         place = bisect_right(self.items, self.first_offset, key=lambda item: item.end_offset)
         item = self.items[place]
         entries = item.last_entry_id - item.first_entry_id + 1 - item.has_index

@@ -34,7 +34,7 @@ LOGS_MAX = 10_000
 
 
 class StreamPlan(NamedTuple):
-    """The input of the tasks of a micro-batch. It can be pickled.
+    """The input of the tasks of a micro-batch. Spark pickles this object.
 
     The plan is None if this process planned batches for a log that was deleted, and no other log
     has its name. The query then decides whether a new log is created. `is_made_again` is True if
@@ -54,11 +54,11 @@ class StreamWrite(NamedTuple):
     overwrite: bool
 
     def plan(self) -> StreamPlan:
-        """The plan for the tasks of the next micro-batch. It sends at most two requests.
+        """The plan for the tasks of the next micro-batch.
 
-        Only the first plan sends more requests. Spark does not pass the query here. So the tasks
-        find the producer, and whether their query wrote to the log before (`plan_of_batch`).
-        Raises the errors of `begin_job`.
+        Plans after the first plan send at most two requests. Spark does not pass the query here.
+        So the tasks find the producer, and whether their query wrote to the log before
+        (`plan_of_batch`). Raises the errors of `begin_job`.
         """
         before = _log_ids.get((self.uri, self.options.target))
         state = self._state(client_of(self.uri))
@@ -89,7 +89,7 @@ class StreamWrite(NamedTuple):
         )
 
     def _state(self, client: BlockingLogClient) -> LogState | None:
-        """The log's state. For an append it may be stale: the commit checks the schema again.
+        """The log's state. Appends accept a stale state: the commit checks the schema again.
 
         None if the log of earlier batches was deleted, no log has its name, and the options
         allow to create the log.

@@ -118,9 +118,9 @@ def readable_from(
 ) -> int:
     """The first row to read: the row at `offset`, or the first later row that still exists.
 
-    `offset` is that of the stream's checkpoint. If it is after the end of the view, the view was
-    read after a sync. Overwrites up to `accepted_version` were accepted before. None means that no
-    version is known to be accepted, for example after a restart.
+    `offset` is that of the stream's checkpoint. If this offset is after the end of the view, the
+    view was read after a sync. Overwrites up to `accepted_version` were accepted before. None means
+    that no version is known to be accepted, for example after a restart.
     """
     name = view.name
     if offset > view.end_offset:

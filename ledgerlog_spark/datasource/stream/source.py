@@ -1,7 +1,7 @@
 """The source of a stream: its start, the end of a micro-batch, and the input of its tasks.
 
-It exists in Spark's source process while the query runs. A batch is planned only from its two
-offsets. So if Spark logged a batch and did not finish it, the same rows are read again.
+The source exists in Spark's source process while the query runs. A batch is planned only from its
+two offsets. So if Spark logged a batch and did not finish it, the same rows are read again.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class LedgerStream:
     def latest(self, start: Offsets, limits: Limits | None) -> dict[str, LogOffset]:
         """The end of the batch that begins at `start`. Return `start` if there is nothing to read.
 
-        The first batch with a new log reads none of its rows, so that the checkpoint contains the
+        The first batch with a new log does not read its rows, so that the checkpoint contains the
         offset where the log begins. The next batch reads its rows. If the start of a stream moves,
         this applies to all its logs.
 

@@ -1,4 +1,4 @@
-"""The state of a stream's logs in memory. Watches report when it is outdated.
+"""The state of a stream's logs in memory. Watches report when this state is outdated.
 
 Spark requests the end of a source up to a hundred times a second, and gets it from memory. A head
 is read from ZooKeeper only after one of the head's watches fired.
@@ -82,7 +82,7 @@ class ArrivalTimes:
 
 
 class WatchedLog:
-    """One log. It is watched until `close`."""
+    """One log, which is watched until `close`."""
 
     def __init__(self, log: BlockingLog) -> None:
         self.name = log.name

@@ -1,4 +1,4 @@
-"""The stream writer that Spark calls. It commits each micro-batch exactly once.
+"""The stream writer that Spark calls. The writer commits each micro-batch exactly once.
 
 Spark creates one writer for each micro-batch in the process that plans the batch, and sends this
 writer to the tasks. Spark creates another writer in the process that commits. The second writer

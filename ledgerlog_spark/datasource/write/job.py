@@ -73,7 +73,7 @@ def begin_job(
 
 
 def opened(client: BlockingLogClient, options: SourceOptions, schema: bytes) -> BlockingLog:
-    """Open the log. If it does not exist, create it with the schema of the rows.
+    """Open the log. If the log does not exist, create it with the schema of the rows.
 
     The log is created even for a write without rows, but not if the cluster has too few bookies
     for its ledgers. Raises the errors of `begin_job`.
