@@ -1,8 +1,8 @@
 """Base of the log's machines: requests and replies, failures, reading the head and its pages.
 
-Pages are immutable, but a page that was merged into a larger one is deleted some time later. So a
-machine that misses a page reads the head again: the records still exist, in other pages. Only if a
-page is missing twice, and the same head names it both times, data is lost (LOGS.md#Q3).
+Pages are immutable, but a page is deleted some time after its records were merged into a larger
+page. So a machine that misses a page reads the head again, because the records are then in other
+pages. Data is lost only if the head is still the same and a page is missing again (LOGS.md#Q3).
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ Steps = Generator[LogRequest[Any], Any, T]
 Read = TypeVar("Read", bound=LogReply)
 
 READER_FEATURES: tuple[str, ...] = ()
-"""Features of logs that this version reads; a head with another one is refused."""
+"""Features of logs that this release can read. It refuses a head with another feature."""
 
 WRITER_FEATURES: tuple[str, ...] = (PASSWORD_CHECK,)
-"""Features of logs that this version writes."""
+"""Features of logs to which this release can write."""
 
 _WRITTEN_BY = {
     LogKind.LEADER: "write to it through its leader",
@@ -73,12 +73,12 @@ _TOKEN_END = 1 << 128
 
 
 def token_after(token: str, count: int = 1) -> str:
-    """The token of a later attempt: each token names only one."""
+    """The token of a later attempt, because each attempt needs its own token."""
     return f"{(int(token, 16) + count) % _TOKEN_END:032x}"
 
 
 class PageMissingError(Exception):
-    """A page of the head is missing: another may have replaced it (LOGS.md#Q3)."""
+    """A page that the head names is missing: other pages may have replaced it (LOGS.md#Q3)."""
 
 
 class LogMachine(ABC, Generic[R_co]):
@@ -96,8 +96,8 @@ class LogMachine(ABC, Generic[R_co]):
     def __init__(self, log: str, *, is_fresh: bool = True) -> None:
         """A machine that has not started.
 
-        With `is_fresh` it synchronises before it reads the head. Otherwise the state may be
-        some time old: enough to read on, never to conclude that something does not exist.
+        With `is_fresh` the machine synchronises before it reads the head. Otherwise the head may be
+        old. That is enough to read more rows, but it does not prove that something does not exist.
         """
         self.log = log
         self._is_fresh = is_fresh
@@ -112,7 +112,7 @@ class LogMachine(ABC, Generic[R_co]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether `Finished` or `Failed` was returned."""
+        """Whether the machine returned `Finished` or `Failed`."""
         return self._ended
 
     @property
@@ -176,7 +176,7 @@ class LogMachine(ABC, Generic[R_co]):
         return reply
 
     def _read(self, request: LogRequest[Read]) -> Steps[Read]:
-        """The reply to a request that changes nothing; raises if it failed."""
+        """The reply to a request that changes nothing. Raises if the request failed."""
         reply = yield from self._reply_to(request)
         if reply.outcome not in _ANSWERED:
             raise self._read_error(reply.outcome)
@@ -196,13 +196,13 @@ class LogMachine(ABC, Generic[R_co]):
         return walk.records()
 
     def _refs(self, walk: Walk[Any]) -> Steps[list[PageRef]]:
-        """The pages of the walk, which are not read."""
+        """The references to all pages of the walk. Reads the index pages, but not these pages."""
         while not walk.is_indexed:
             walk.feed((yield from self._pages(walk.wanted)))
         return walk.refs
 
     def _read_head(self) -> Steps[LogHead]:
-        """The head. Kept with its version, and with the store's time if that was requested."""
+        """Read the head, and keep it with its version and with the time in the reply."""
         is_synced = False
         while True:
             if self._is_fresh:
@@ -216,7 +216,7 @@ class LogMachine(ABC, Generic[R_co]):
         return self._head_of(reply.head.value if reply.head else None, writes=None)
 
     def _look(self, at: Callable[[LogHead], Steps[T]]) -> Steps[T]:
-        """The result of `at` for the head; for the then current head after a missing page."""
+        """The result of `at` for the head. After a missing page, the head is read again."""
         while True:
             head = yield from self._read_head()
             try:
@@ -225,7 +225,7 @@ class LogMachine(ABC, Generic[R_co]):
                 self._miss_page()
 
     def _miss_page(self) -> None:
-        """Note that a page is missing; a loss if the same head named it before (LOGS.md#Q3)."""
+        """Note that a page is missing. Raise if this head missed a page before (LOGS.md#Q3)."""
         assert self._head is not None
         token = self._head.value.token
         if token == self._missed_token:
@@ -235,12 +235,12 @@ class LogMachine(ABC, Generic[R_co]):
         self._missed_token = token
 
     def _head_of(self, head: LogHead | None, *, writes: LogKind | None) -> LogHead:
-        """The head, if this version of ledgerlog may use the log, and write to it as `writes`.
+        """The head, if this release may use the log. `writes` None only reads the log.
 
         Raises:
             LogNotFoundError: The log does not exist.
-            LogKindError: A transactional operation on a leader log, or the other way round.
-            MetadataFormatError: It has a feature that this version does not support.
+            LogKindError: The log is not of the kind `writes`.
+            MetadataFormatError: The log has a feature that this release does not support.
         """
         if head is None or head.deleted_ms:
             raise LogNotFoundError(f"log {self.log!r} does not exist: it was deleted", log=self.log)

@@ -1,9 +1,9 @@
 """Requests of the log's machines to the store, and the replies.
 
 A request has a number in `request`, and the host answers it with exactly one reply that repeats the
-number. A machine ends with one indication, `Finished` or `Failed`. Outcomes are those of
-`messages.MetadataOutcome`. `GONE` for a read means that the node does not exist on this replica of
-the store, which may lag, so machines `Sync` before they conclude anything from it.
+number. A machine ends with one indication, `Finished` or `Failed`. The outcomes are those of
+`MetadataOutcome`. `GONE` for a read means that the node does not exist on this replica of the
+store. The replica may lag, so a machine needs a `Sync` before `GONE` proves anything.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class LogReply:
 
 @dataclass(frozen=True, slots=True)
 class Synced(LogReply):
-    """The store is at least as new as at the request."""
+    """Reply to `Sync`. Later reads are at least as new as the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadRead(LogReply):
-    """Reply to `ReadHead`; `now_ms` is the store's clock, 0 when no time was requested."""
+    """Reply to `ReadHead`. `now_ms` is the store's time, or 0 when no time was requested."""
 
     head: Versioned[LogHead] | None = None
     now_ms: int = 0
@@ -44,7 +44,7 @@ class HeadRead(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class ProducerRead(LogReply):
-    """Reply to `ReadProducer`; `now_ms` as in `HeadRead`."""
+    """Reply to `ReadProducer`. `now_ms` has the same meaning as in `HeadRead`."""
 
     producer: Versioned[ProducerRecord] | None = None
     now_ms: int = 0
@@ -52,7 +52,7 @@ class ProducerRead(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredRead(LogReply):
-    """Reply to `ReadRegistered`; ledger ids, rising."""
+    """Reply to `ReadRegistered`, with the ledger ids in rising sequence."""
 
     ledger_ids: tuple[int, ...] = ()
 
@@ -80,7 +80,7 @@ class PagesWritten(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class Written(LogReply):
-    """Reply to every other write; the new version of the head or the producer record."""
+    """Reply to every other write, with the new version of the head or of the producer record."""
 
     version: Version | None = None
 
@@ -95,7 +95,7 @@ class StagedRegistration:
 
 @dataclass(frozen=True, slots=True)
 class StagedRead(LogReply):
-    """Reply to `ReadStaged`; `now_ms` by the store's clock."""
+    """Reply to `ReadStaged`. `now_ms` is the time of the store's clock."""
 
     ledgers: tuple[StagedRegistration, ...] = ()
     now_ms: int = 0
@@ -103,13 +103,13 @@ class StagedRead(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class RegistrationsRead(LogReply):
-    """Reply to `ReadRegistrations`: producers in order of name, each with its ledgers of these."""
+    """Reply to `ReadRegistrations`: producers sorted by name, each with its requested ledgers."""
 
     registrations: tuple[tuple[str, Versioned[ProducerRecord], tuple[int, ...]], ...] = ()
 
 
 class TimeNeeded(Enum):
-    """The time that a reply has to contain; never ahead of the store's (LOGS.md#G12)."""
+    """The time that a reply has to contain. It is never later than the store's (LOGS.md#G12)."""
 
     NONE = "none"
     RECENT = "computed from the last answer of the store: for dates"
@@ -118,7 +118,7 @@ class TimeNeeded(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogRequest(Generic[Reply]):
-    """A machine's request to its host, with the type of the reply; the machine numbers it."""
+    """A request of a machine to its host. The type parameter is the type of the reply."""
 
     request: int = field(default=-1, kw_only=True)
 
@@ -180,11 +180,13 @@ class WritePages(LogRequest[PagesWritten]):
 
 @dataclass(frozen=True, slots=True)
 class WriteHead(LogRequest[Written]):
-    """One transaction: head, producer record and pages' node at these versions, or nothing.
+    """Write the head and the producer record in one transaction, which compares the versions.
 
-    `GONE`, and nothing changed, when a ledger of `listed` was deleted or is being deleted: no
-    transaction that lists it succeeded, or ever will. `listed` are ledgers of a leader. No
-    retained version names the ledgers of `unlisted` any more.
+    The transaction also compares the version of the pages' node. If one version differs, nothing
+    changes. `listed` are ledgers of a leader that the new head adds. The outcome is `GONE` when one
+    of them was deleted or is being deleted. Then no transaction that lists the ledger has
+    succeeded, and none can succeed later. `unlisted` are ledgers that no retained version names any
+    more.
     """
 
     token: str
@@ -202,8 +204,9 @@ class WriteHead(LogRequest[Written]):
 class WriteProducer(LogRequest[Written]):
     """Create (`version` None) or replace a producer record.
 
-    The same transaction deletes registrations. Each ledger of `deregistered` gets a mark
-    `unlisted/<ledger>`, so that it is deleted later. Those of `released` are listed, and get none.
+    The same transaction deletes the registrations of the ledgers in `deregistered` and `released`.
+    Each ledger in `deregistered` also gets a mark `unlisted/<ledger>`, so that it is deleted later.
+    The ledgers in `released` are already listed, so they get no mark.
     """
 
     app: str
@@ -229,7 +232,7 @@ class ReadRegistrations(LogRequest[RegistrationsRead]):
 
 @dataclass(frozen=True, slots=True)
 class TouchPages(LogRequest[Written]):
-    """Change `pages/<token>`, so that a commit that checks it fails.
+    """Change the node `pages/<token>`, so that a commit that compares the node's version fails.
 
     `GONE` when the node does not exist.
     """
@@ -239,7 +242,7 @@ class TouchPages(LogRequest[Written]):
 
 @dataclass(frozen=True, slots=True)
 class DeletePages(LogRequest[Written]):
-    """Delete all pages of `pages/<token>` but `kept`; the node too when `kept` is empty."""
+    """Delete the pages below `pages/<token>` except `kept`. If `kept` is empty, delete the node."""
 
     token: str
     kept: tuple[int, ...]

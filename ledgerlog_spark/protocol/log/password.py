@@ -1,9 +1,10 @@
 """One password for all ledgers of a log, and its check in the head (LOGS.md#G11).
 
-Rows of two passwords cannot be read together, so every commit that lists new ledgers compares its
-password with the one of the first such commit. The head stores an HMAC under a random salt, not a
-slow hash: each ledger's metadata has the password itself, in the same store. The HMAC keeps the
-password out of heads, snapshots and printed output.
+Ledgers with different passwords cannot be read together. So every commit that lists new ledgers
+compares its password with the password of the first such commit. The head stores an HMAC of the
+password under a random salt, so that heads, snapshots and printed output do not contain the
+password. A slow hash is not needed, because each ledger's metadata in the same store has the
+password itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ledgerlog_spark.errors import MetadataFormatError, UnauthorizedError
 from ledgerlog_spark.protocol.log.state.records import LogHead
 
 PASSWORD_CHECK = "passwordCheck"  # noqa: S105 (a name)
-"""The property, and the writer feature: a program that does not compare must not write."""
+"""Name of the property and of the writer feature. A program without this check must not write."""
 
 NO_PASSWORD = "none"  # noqa: S105 (a value that says that there is none)
 _SCHEME = "hmac-sha256"
@@ -23,18 +24,18 @@ _SALT_SIZE_BYTES = 16
 
 
 def password_check(password: bytes, salt: bytes) -> str:
-    """The stored check of a password, or of none; `salt` has 16 random bytes for this log alone."""
+    """The stored check of a password, which may be empty. `salt` is 16 random bytes of this log."""
     if not password:
         return NO_PASSWORD
     return f"{_SCHEME}:{salt.hex()}:{hmac.digest(salt, password, 'sha256').hex()}"
 
 
 def check_password(log: str, head: LogHead, password: bytes) -> None:
-    """Raises unless ledgers of that password may be listed; a head without a check allows all.
+    """Raise unless the log may list ledgers with this password. A head without a check allows all.
 
     Raises:
         UnauthorizedError: The log has another password. Definite.
-        MetadataFormatError: The stored check is of a later version.
+        MetadataFormatError: A later release stored the check.
     """
     stored = head.properties.get(PASSWORD_CHECK)
     if stored is not None:
@@ -42,7 +43,7 @@ def check_password(log: str, head: LogHead, password: bytes) -> None:
 
 
 def compare_password(log: str, stored: str, password: bytes) -> None:
-    """Raises unless `stored`, made by `password_check`, is of that password; errors as above."""
+    """Raise the errors of `check_password` unless `stored` is the check of this password."""
     if hmac.compare_digest(stored, password_check(password, _salt(log, stored))):
         return
     if stored == NO_PASSWORD:
@@ -60,7 +61,7 @@ def compare_password(log: str, stored: str, password: bytes) -> None:
 
 
 def with_password(head: LogHead, password: bytes, salt: bytes) -> LogHead:
-    """The head with the check of that password, unless it has one."""
+    """The head with the check of this password. A head that already has a check is unchanged."""
     if PASSWORD_CHECK in head.properties:
         return head
     return replace(

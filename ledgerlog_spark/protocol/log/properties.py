@@ -16,7 +16,7 @@ from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction
 
 NAME_LENGTH_MAX = 200
 JOB_APP_PREFIX = "job:"
-"""Prefix of producers of a single job, which are deleted some time after it."""
+"""Prefix of the names of producers with a single job; they are deleted some time after the job."""
 
 CHANGE_ENSEMBLE, ROLL_LEDGER = ON_BOOKIE_FAILURE = ("change_ensemble", "roll_ledger")
 
@@ -26,7 +26,7 @@ _DAY_MS = 24 * _HOUR_MS
 
 
 def option_of(name: str) -> str:
-    """The option of a property's field: `rollBytes` for `roll_bytes`."""
+    """The option name of a field; for example, `rollBytes` for `roll_bytes`."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
 
@@ -91,15 +91,15 @@ class LogProperties:
 
     @property
     def changes_ensemble(self) -> bool:
-        """Whether the writer of a leader log's ledger may replace a failed bookie."""
+        """Whether a leader may replace a failed bookie in the ensemble of its ledger."""
         return self.on_bookie_failure == CHANGE_ENSEMBLE
 
     @classmethod
     def from_mapping(cls, properties: Mapping[str, str]) -> LogProperties:
-        """Properties of a head or a user, by option name; defaults for the others.
+        """The properties from a head or a user, by option name. Missing ones get their defaults.
 
-        Ignores the password check of a head. Raises `ConfigurationError` for unknown names
-        and values.
+        Ignores the password check of a head. Raises `ConfigurationError` for an unknown name or
+        an invalid value.
         """
         values: dict[str, int | str] = {}
         for option in sorted(set(properties) - {PASSWORD_CHECK}):
@@ -109,14 +109,14 @@ class LogProperties:
         return cls(**values)  # type: ignore[arg-type]  # checked above, by name
 
     def updated(self, properties: Mapping[str, str]) -> LogProperties:
-        """The properties of a newer head; unchanged when a later version of ledgerlog set them."""
+        """The properties of a newer head, or these if this release does not support the newer."""
         try:
             return LogProperties.from_mapping(properties)
         except ConfigurationError:
             return self
 
     def to_mapping(self) -> dict[str, str]:
-        """The stored form: by option name, without the defaults."""
+        """The stored form: the properties that are not the default, by option name."""
         defaults = LogProperties().to_full_mapping()
         mine = self.to_full_mapping()
         return {option: value for option, value in mine.items() if value != defaults[option]}
@@ -133,7 +133,7 @@ _FIXED = {"name", "kind", "content", "schema", "id"}
 
 
 def _field_of(option: str) -> str:
-    """The field of a property, by its name in any case."""
+    """The field of a property, for its option name in upper or lower case."""
     name = _FIELD_OF.get(option.lower())
     if name is not None:
         return name
@@ -155,7 +155,7 @@ def _field_of(option: str) -> str:
 def changed_properties(
     stored: Mapping[str, str], changes: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """The stored properties after valid changes by option name; None restores the default."""
+    """The stored properties after `changes`, by option name. The value None sets the default."""
     merged: dict[str, str | None] = dict(stored)
     for option, value in changes.items():
         merged[_OPTION_OF[_field_of(option)]] = value
@@ -236,9 +236,9 @@ def _integer(option: str, text: str) -> int:
 
 
 class PropertiesMachine(HeadTransaction[dict[str, str]]):
-    """Changes a log's properties after its creation (LOGS.md#U9); makes no version.
+    """Changes the properties of a log after its creation, without a new version (LOGS.md#U9).
 
-    Ends with `Finished(dict)`: all properties that are set now. Or `Failed` with
+    Ends with `Finished(dict)`: all properties that are set now. Or ends with `Failed` and
     `ConfigurationError`, `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
     """
 

@@ -1,7 +1,7 @@
-"""The floor below which no ledger of a log may be closed (LOGS.md#S1-S3).
+"""Reads the last listed entry of a ledger, below which no ledger may be closed (LOGS.md#S1-S3).
 
-A listed range is on its ack quorum. A recovery that finds less of a ledger than the log lists has
-not read enough bookies, and closing there would cut off committed rows.
+All entries of a listed range are on their ack quorums. If a recovery finds fewer entries than the
+log lists, it has not read enough bookies. To close the ledger there would cut off committed rows.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ PAGES_AT_ONCE = 16
 
 
 class FloorMachine(LogMachine[dict[int, int]]):
-    """Reads how far a log lists ledgers, a few pages at a time (LOGS.md#S1).
+    """Reads the last entry of each ledger that a log lists, a few pages at a time (LOGS.md#S1).
 
-    A ledger's metadata has the first offset at which it may be listed, so only later commits are
-    read. Ledgers of older versions have no such offset: then the whole list is read. Ends with
-    `Finished(dict)`: the highest listed last entry of each ledger, inclusive, NO_ENTRY for one that
-    no retained version names. Or `Failed` as the readers of versions.
+    A ledger's metadata has the first offset at which the ledger may be listed, so that only later
+    items are read. Ledgers of older releases have no such offset. For them the whole list is read.
+    Ends with `Finished(dict)`: for each ledger its last listed entry (inclusive), or NO_ENTRY if no
+    retained version names the ledger. Fails with the errors of `SnapshotMachine`.
     """
 
     def __init__(self, log: str, since_offsets: Mapping[int, int]) -> None:
