@@ -1,7 +1,7 @@
 """`python -m bookie_server --directory DIR --port N --metadata-service-uri zk://host:port/ledgers`.
 
-Prints one JSON line on standard output once it serves: bookie_id, port, grpc_port, pid. Logs go
-to standard error. SIGTERM and SIGINT stop it cleanly.
+When the bookie serves, it prints one JSON line on standard output: bookie_id, port, grpc_port, pid.
+Logs go to standard error. SIGTERM and SIGINT stop the bookie cleanly.
 Exit codes: `bookie_server.errors.ExitCode`.
 """
 
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(error, ExitCode.BAD_CONFIGURATION)
     # The C core of grpc writes to standard error from the event loop and would block on a pipe.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # Storage, grpc and kazoo are imported late: a wrong setting is reported without them.
+    # Storage, grpc and kazoo are imported only now: to report a wrong setting needs none of them.
     from bookie_server.service.lifecycle import run_bookie
     from bookie_server.service.logging import configure_logging
 
@@ -67,7 +67,10 @@ def _refuse(error: Exception, exit_code: ExitCode) -> int:
 
 
 def _open_closed_standard_streams() -> None:
-    """Open standard streams that are closed: a data file would get their number, and log lines."""
+    """Open the standard streams that are closed.
+
+    Otherwise a data file would get the number of such a stream, and log lines would go to the file.
+    """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STANDARD_ERROR:
         pass
     os.close(descriptor)

@@ -1,8 +1,10 @@
-"""Settings of a bookie process: command line over environment over TOML file over default.
+"""Settings of a bookie process.
 
+The command line overrides the environment, the environment the TOML file, the file the defaults.
 Every key is checked before anything is opened. The error names the key, the value and a correct
-value. An unknown key in the file or on the command line is an error. Environment variables are
-`LEDGERLOG_` and the key in capitals; lists are JSON (`LEDGERLOG_DIRECTORIES='["/data/b1"]'`).
+value. An unknown key in the file or on the command line is an error. An environment variable has
+the prefix `LEDGERLOG_` and the key in capitals. Lists in the environment are JSON
+(`LEDGERLOG_DIRECTORIES='["/data/b1"]'`).
 """
 
 from __future__ import annotations
@@ -32,12 +34,12 @@ MEBIBYTE = 1 << 20
 ADDS_RESERVE_BYTES = 64 * KIBIBYTE
 ANSWERS_RESERVE_BYTES = 32 * KIBIBYTE
 CONNECTION_RESERVE_BYTES = ADDS_RESERVE_BYTES + 2 * ANSWERS_RESERVE_BYTES
-"""Memory of each connection: for adds, for answers to reads, and for recovery and fencing. A
-connection can use it whatever the others hold."""
+"""Memory that only one connection can use, however much the other connections hold. It has three
+parts: for adds, for answers to reads, and for recovery and fencing."""
 
 FRAMES_IN_SHARED_MIN = 18
-"""Largest frames that fit the shared memory: an eighth of it is for recovery and fencing, and one
-connection gets at most half of that."""
+"""The shared memory has room for at least this number of the largest frames. An eighth of the
+shared memory is for recovery and fencing, and one connection gets at most half of that eighth."""
 
 BOOKIE_ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
@@ -50,7 +52,7 @@ class BookieSettings(BaseSettings):
     """All settings of one bookie; immutable.
 
     Attributes:
-        directories: Where entries are stored; created if missing. This version takes one.
+        directories: Where entries are stored; created if missing. This release takes only one.
         bookie_id: Stable name; defaults to `advertised_address:port`.
         port: TCP port of the data plane; 0 selects a free port and requires `bookie_id`.
         grpc_port: Port of the control service; 0 selects a free port, which is registered.
@@ -63,13 +65,14 @@ class BookieSettings(BaseSettings):
         metadata_wait_ms: How long a start waits for the metadata store.
         session_timeout_ms: Lifetime of the registration after the bookie stops responding.
         file_size_bytes: Size of each entry-log file.
-        frame_size_bytes_max: Largest accepted frame, its length word excluded.
-        in_flight_bytes_max: Bound of all bytes held for peers: received bytes, complete frames or
-            not, and unsent answers. Each connection has 128 KiB of its own; the rest is shared.
-        connections_max: Maximum number of data connections; a further one replaces an idle one.
+        frame_size_bytes_max: Size of the largest accepted frame, without its length word.
+        in_flight_bytes_max: Maximum of all bytes held for peers: received bytes (also of incomplete
+            frames) and unsent answers. Each connection has 128 KiB of its own; the rest is shared.
+        connections_max: Maximum number of data connections. At the maximum, a new connection
+            replaces an idle connection.
         stall_timeout_ms: A connection is closed if in this time its peer accepts no answer, or
-            sends less than 16 KiB of a frame. While other connections wait for its memory, the time
-            is much shorter. One frame may take ten times as long in all.
+            sends less than 16 KiB of a frame. The time is much shorter while other connections wait
+            for memory that this connection holds. One whole frame may take ten times as long.
         first_request_timeout_ms: A connection that began no request is closed after this time.
         watches_max: Maximum number of watches of last adds confirmed, for readers that wait for
             new entries.
@@ -116,7 +119,7 @@ class BookieSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 -- pydantic's signature
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The TOML file's table arrives as `from_file` and ranks below the environment."""
+        """Return the sources of settings. `from_file`, the TOML file, is below the environment."""
         assert isinstance(init_settings, InitSettingsSource)
         given = dict(init_settings.init_kwargs)
         from_file = given.pop("from_file", {})
@@ -194,14 +197,14 @@ class BookieSettings(BaseSettings):
 def load_settings(
     config: Path | None = None, overrides: Mapping[str, Any] | None = None
 ) -> BookieSettings:
-    """Return the settings from all four places.
+    """Return the settings from command line, environment, file and defaults.
 
     Args:
         config: TOML file with the keys of `BookieSettings` at its top level.
         overrides: Values from the command line; they take precedence over everything.
 
     Raises:
-        ConfigurationError: A setting is wrong; names the key, its value and a correct value.
+        ConfigurationError: A setting is wrong. The error names its key, value and a correct value.
     """
     from_file = {} if config is None else _read_toml(config)
     try:

@@ -16,13 +16,14 @@ CALLERS_PART: Final = 8
 RESERVED: Final = 96  # for the metadata store, metrics, logs, pipes and libraries
 LIMIT_MIN: Final = 128
 LIMIT_ADVISED: Final = 2_048
-"""From here on a bookie with default settings accepts all its connections; `doctor` checks it."""
+"""With this limit or more, a bookie with default settings accepts all its connections. The command
+`doctor` checks the limit."""
 LIMIT_UNLIMITED: Final = 1 << 20  # used as the limit if the system sets none
 
 
 @dataclass(frozen=True, slots=True)
 class DescriptorBudget:
-    """The parts of a limit of open files."""
+    """How a limit of open files is divided among connections and files."""
 
     limit: int  # RLIMIT_NOFILE, soft
     connections: int  # of the data plane
@@ -31,7 +32,7 @@ class DescriptorBudget:
 
 
 def raise_limit(connections_max: int) -> int:
-    """Raise the soft limit of open files, up to the useful and allowed number; returns it."""
+    """Raise the soft limit of open files as far as useful and allowed; return the new limit."""
     soft, hard = (_finite(limit) for limit in resource.getrlimit(resource.RLIMIT_NOFILE))
     wanted = min(hard, connections_max + CALLERS_MAX + FILES_MAX + RESERVED)
     if wanted > soft:

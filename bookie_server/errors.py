@@ -25,7 +25,7 @@ class StorageError(BookieServerError):
 
 
 class CorruptRecordError(StorageError):
-    """Bytes that were durable are damaged; has `path`, `offset_bytes` and `reason`."""
+    """Bytes on disk are damaged; has `path`, `offset_bytes` and `reason`."""
 
 
 class FreedFileError(CorruptRecordError):
@@ -41,11 +41,11 @@ def freed(name: str) -> FreedFileError:
 
 
 class MissingFileError(StorageError):
-    """A file that is named somewhere does not exist; has `path`."""
+    """A file that the bookie needs does not exist; has `path`."""
 
 
 class DiskFullError(StorageError):
-    """No room on the device; data stored before is unchanged."""
+    """The device has no room; data stored before is unchanged."""
 
     retriable = True
 
@@ -58,7 +58,7 @@ class TooManyFilesError(StorageError):
 
 
 class TooManyRangesError(StorageError):
-    """A ledger's entries here make too many ranges; has `ledger_id` and `count_max`."""
+    """The entries of a ledger on this bookie form too many ranges; has `ledger_id`, `count_max`."""
 
     definite = True
 
@@ -76,7 +76,7 @@ class DirectoryLockedError(StartupError):
 
 
 class FormatVersionError(StartupError):
-    """A file was written by a version that this program cannot read; has `path` and `version`."""
+    """A file has a format version that this program cannot read; has `path` and `version`."""
 
 
 class DamagedDirectoryError(StartupError):
@@ -91,14 +91,14 @@ class ExitCode(enum.IntEnum):
     """How a bookie process ends."""
 
     STOPPED = 0
-    """Stopped by SIGTERM or SIGINT; every accepted request was answered, and is on disk."""
+    """SIGTERM or SIGINT stopped the bookie; every accepted request is answered and on disk."""
     INTERNAL_ERROR = 1
-    """A bug of ours; standard error has the traceback."""
+    """A bug of the bookie; standard error has the traceback."""
     BAD_CONFIGURATION = 2
     """A setting is wrong; nothing was opened."""
     REFUSED_TO_START = 3
-    """Cookie, lock, port or format; nothing was changed."""
+    """The cookie, the lock, a port or a file format forbids the start. Nothing was changed."""
     METADATA_UNAVAILABLE = 4
     """The metadata store could not be reached in time."""
     STORAGE_FAILED = 5
-    """The disk failed or has no room to start; acknowledged entries are on it."""
+    """The disk failed or has no room to start; acknowledged entries are still on the disk."""

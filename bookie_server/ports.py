@@ -1,9 +1,10 @@
-"""The interfaces of storage to the world: files, clock, tasks, and the metadata check.
+"""The interfaces through which storage does I/O: files, clock, tasks, and the metadata check.
 
-Everything that does I/O is awaitable, so that one implementation of `bookie_server/storage` runs
-under asyncio (storage/device/filesystem.py, storage/device/runtime.py) and under the deterministic
-simulator (tests/sim/disk.py, tests/sim/runtime.py). Every await is a point where the machine may
-lose power. Nothing here names a thread, an event loop or an absolute path.
+Everything that does I/O is awaitable, so the same storage code (`bookie_server/storage`) runs under
+asyncio and under the deterministic simulator. For asyncio, the interfaces are implemented in
+storage/device/filesystem.py and storage/device/runtime.py; for the simulator, in tests/sim/disk.py
+and tests/sim/runtime.py. At every await, the computer may lose power. No interface names a thread,
+an event loop or an absolute path.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ class File(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in the directory."""
+        """The name of the file in the directory."""
 
     async def read(self, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
-        """Up to `size` bytes from `offset`; fewer only where the file ends.
+        """Return `size` bytes from `offset`; fewer only where the file ends.
 
         Raises:
-            StorageError: The device cannot read them; they may still be there.
+            StorageError: The device cannot read the bytes; they may still exist.
         """
 
     def read_now(self, offset: int, size: int) -> bytes | None:
@@ -45,19 +46,19 @@ class File(Protocol):
 
         Raises:
             DiskFullError: Some of the bytes may have been written.
-            SyncFailedError: The same, for any other reason.
+            SyncFailedError: The write failed for another reason; some bytes may have been written.
         """
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        """Write all buffers, then sync the data: durable on return. One thread hop for both.
+        """Write all buffers and sync the data: durable on return. Uses one thread hop for both.
 
-        For records: no other work of this directory delays it. The calls of one directory run and
-        end in order: nothing is written before the data of an earlier call is synced, and nothing
-        at all to a file for which a call failed.
+        Journal records are written with it, and no other work of this directory delays it. The
+        calls of one directory run and end in order: a call writes nothing before the data of
+        earlier calls is synced. After a call fails for a file, nothing more is written to the file.
 
         Raises:
             DiskFullError: Some of the bytes may have been written.
-            SyncFailedError: They may or may not be on the device; this file must not be synced
+            SyncFailedError: The bytes may or may not be on the device. The file must not be synced
                 again, because a later sync reports success although the data is lost.
         """
 
@@ -65,28 +66,29 @@ class File(Protocol):
         """Make the file's data and size durable.
 
         Raises:
-            SyncFailedError: As in `write_synced`.
+            SyncFailedError: Same meaning as in `write_synced`.
         """
 
     async def allocate(self, size: int) -> None:
-        """Reserve blocks so that the file is `size` bytes long and writes need no new ones.
+        """Make the file `size` bytes long, and reserve its blocks so that writes need no new ones.
 
-        If the file system cannot, only the size is set, and blocks are allocated by the writes.
+        If the file system cannot reserve blocks, only the size is set. Writes then allocate blocks.
 
         Raises:
-            DiskFullError: The result is undefined.
+            DiskFullError: The size of the file is then undefined.
         """
 
     async def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes; durable at the next sync."""
+        """Cut the file to `size` bytes; the new size is durable after the next sync."""
 
     async def size(self) -> int:
-        """Length of the file."""
+        """Return the length of the file in bytes."""
 
     async def data_end(self) -> int:
-        """Return the end of the bytes that may not be zeros; unwritten allocated bytes are none.
+        """Return the offset from which on the file holds only zeros that were never written.
 
-        Call it before the file is read: pages that were read ahead count as written.
+        The result is exact only before the file is read: pages that were read ahead count as
+        written.
         """
 
     async def close(self) -> None:
@@ -94,23 +96,23 @@ class File(Protocol):
 
 
 class FileSystem(Protocol):
-    """The files of one directory, by plain names."""
+    """The files of one directory. Names have no path."""
 
     async def lock(self) -> None:
         """Create the directory if missing and lock it for this process.
 
         Raises:
-            DirectoryLockedError: Another process has it.
+            DirectoryLockedError: Another process has locked the directory.
         """
 
     async def unlock(self) -> None:
         """Unlock the directory and end the threads that serve it."""
 
     async def open(self, name: str, *, create: bool = False) -> File:
-        """Open for reading and writing. A new name is durable after `sync_directory`.
+        """Open a file for reading and writing. A new name is durable after `sync_directory`.
 
         Raises:
-            MissingFileError: No such file, and `create` is false.
+            MissingFileError: The file does not exist, and `create` is false.
         """
 
     async def rename(self, source: str, target: str) -> None:
@@ -120,17 +122,17 @@ class FileSystem(Protocol):
         """Remove a name; durable after `sync_directory`."""
 
     async def names(self) -> list[str]:
-        """All names, sorted."""
+        """Return the names of all files, sorted."""
 
     async def sync_directory(self) -> None:
         """Make creations, renames and removals durable.
 
         Raises:
-            SyncFailedError: They may be lost.
+            SyncFailedError: The creations, renames and removals may be lost.
         """
 
     async def free_space(self) -> int:
-        """Bytes that new files can still take."""
+        """Return the number of bytes that new files can still take."""
 
     def random_bytes(self, size: int) -> bytes:
         """Return bytes that were never returned before, for salts."""
@@ -140,53 +142,53 @@ class Clock(Protocol):
     """Time. Only differences of `monotonic_ms` are meaningful."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since an arbitrary moment; never decreases."""
+        """Return the milliseconds since an arbitrary moment; never decreases."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch, by the machine's clock."""
+        """Return the milliseconds since the Unix epoch, by the computer's clock."""
 
 
 class Future(Awaitable[T], Protocol[T]):
-    """A value that comes later; asyncio's own future is one."""
+    """A value that is set later. For example, asyncio's own future fits this interface."""
 
     def done(self) -> bool:
-        """Whether it has a result, an error, or was cancelled."""
+        """Return whether the future has a result or an error, or was cancelled."""
 
     def set_result(self, result: T, /) -> None:
-        """Set the value; once."""
+        """Set the value; allowed only once."""
 
     def set_exception(self, error: BaseException, /) -> None:
-        """Set an error instead; once."""
+        """Set an error instead of a value; allowed only once."""
 
     def __await__(self) -> Generator[Any, None, T]:
-        """Wait for it."""
+        """Wait for the value or the error."""
 
 
 class Tasks(Protocol):
-    """Coroutines that run beside the caller's."""
+    """Runs coroutines beside the coroutine of the caller."""
 
     def future(self) -> Future[Any]:
-        """Return a future that any coroutine of this host can await."""
+        """Return a future that any coroutine of this process can await."""
 
     def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine as a task. An exception that it raises ends the host."""
+        """Run a coroutine as a task. If the task raises an exception, the whole process ends."""
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call back after the caller has returned to the loop."""
+        """Call `callback` after the caller has returned to the event loop."""
 
     async def sleep(self, duration_ms: int) -> None:
-        """Wait at least this long; 0 lets other tasks run."""
+        """Wait at least `duration_ms`; 0 only lets other tasks run."""
 
 
 class Standing(Enum):
-    """This bookie's part in a ledger, by the metadata store."""
+    """This bookie's part in a ledger, according to the metadata store."""
 
     OPEN_WITH_ME = "open_with_me"
     """State OPEN, and this bookie is in the last fragment's ensemble."""
     OPEN_WITHOUT_ME = "open_without_me"
-    """State OPEN, and another bookie has taken this one's place: no fence can have been lost."""
+    """State OPEN, and another bookie replaced this bookie: no fence can have been lost."""
     NOT_WRITABLE = "not_writable"
-    """In recovery, closed or deleted: a fence may have been lost."""
+    """The ledger is in recovery, closed or deleted: a fence may have been lost."""
     UNKNOWN = "unknown"
     """The store could not be reached."""
 
@@ -195,21 +197,21 @@ class MetadataCheck(Protocol):
     """The lazy metadata check (FORMATS.md#after-state-may-have-been-lost)."""
 
     async def check(self, ledger_id: int) -> Standing:
-        """Read the ledger's metadata, at least as new as the moment of the call."""
+        """Read the ledger's metadata, including all changes before this call."""
 
 
 class LedgerListing(Protocol):
-    """The metadata store as garbage collection needs it. Unknown ledgers are never deleted."""
+    """The part of the metadata store that garbage collection needs."""
 
     async def unlisted(self, ledger_ids: Sequence[int]) -> Sequence[int] | None:
-        """Return those of `ledger_ids` that a listing begun after this call lacks, ascending.
+        """Return the ids of `ledger_ids` that a listing begun after this call lacks, ascending.
 
-        The listing may be stale, so absence from it proves nothing. Returns None when no complete
-        listing is available.
+        The listing may be old, so a ledger that it lacks may still exist. Returns None when no
+        complete listing is available.
         """
 
     async def deleted(self, ledger_ids: Sequence[int]) -> Sequence[int]:
-        """Return those of `ledger_ids` without metadata, each looked up by its id after a sync.
+        """Return the ids of `ledger_ids` that have no metadata. Each is looked up after a sync.
 
-        Ledgers whose state cannot be determined are omitted.
+        A ledger is omitted if its state cannot be determined, so it is not deleted.
         """

@@ -10,8 +10,8 @@
                         ledger id i64, last entry id i64, first entry id i64, origin sequence u64,
                         record offset / 512 u32, place in the record u32
 
-Pieces are sorted by (ledger, last id) and disjoint. All numbers are big-endian; all checksums are
-seeded with the file's identity, those of blocks with the block's number as well.
+Pieces are sorted by (ledger, last id) and do not overlap. All numbers are big-endian. All checksums
+are seeded with the file's identity; the checksum of a block also with the block's number.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LedgerTotal(NamedTuple):
 
 
 class Totals(Sequence[LedgerTotal]):
-    """The totals of an index, sorted by ledger; kept as bytes because there may be 100,000."""
+    """The totals of an index, sorted by ledger; kept as bytes because an index may have 100,000."""
 
     __slots__ = ("_data", "_found")
 
@@ -91,7 +91,7 @@ class Totals(Sequence[LedgerTotal]):
         number = bisect_left(range(len(self)), ledger_id, key=self._id_at)
         if number == len(self) or self._id_at(number) != ledger_id:
             return None
-        # Consecutive reads are often of one ledger.
+        # Consecutive reads often read the same ledger.
         self._found = found = self[number]
         return found
 
@@ -102,7 +102,7 @@ class Totals(Sequence[LedgerTotal]):
 
 @dataclass(frozen=True, slots=True)
 class IndexHead:
-    """An index without its blocks."""
+    """The parts of an index before its blocks: directory and totals."""
 
     keys: tuple[tuple[int, int], ...]  # per block, (ledger id, last entry id) of its last piece
     totals: Totals
@@ -120,7 +120,7 @@ class IndexHead:
 
 
 class IndexEncoder:
-    """Encodes the body of a finish record, piece by piece; `finish` does little work."""
+    """Encodes the body of a finish record. `add` does most of the work, so `finish` is fast."""
 
     def __init__(self, identity: FileIdentity) -> None:
         self._identity = identity
@@ -131,7 +131,7 @@ class IndexEncoder:
         self._pieces = 0
 
     def add(self, ledger_id: int, piece: Piece[Any], record_offset: int) -> None:
-        """Add the next piece, in order of ledger and last id."""
+        """Add the next piece. Pieces must be added in ascending order of ledger and last id."""
         first, last, origin, _, place = piece
         self._block.append(
             _piece.pack(ledger_id, last, first, origin, record_offset // UNIT, place)
@@ -171,13 +171,13 @@ class IndexEncoder:
 
 
 def index_head_size(data: Buffer, identity: FileIdentity) -> int:
-    """Return the size of head, directory and totals, from the first `HEAD_SIZE` bytes."""
+    """Return the size of head, directory and totals; `data` is the first `HEAD_SIZE` bytes."""
     _, _, _, blocks, ledgers, _, _ = _checked_head(data, identity)
     return HEAD_SIZE + blocks * _key.size + ledgers * _total.size
 
 
 def decode_index_head(data: Buffer, identity: FileIdentity) -> IndexHead:
-    """Decode `index_head_size` bytes."""
+    """Decode an index without its blocks: its first `index_head_size` bytes."""
     _, _, _, blocks, ledgers, pieces, checksum = _checked_head(data, identity)
     size = HEAD_SIZE + blocks * _key.size + ledgers * _total.size
     tables = bytes(data[HEAD_SIZE:size])
@@ -194,7 +194,7 @@ class IndexBlock:
     __slots__ = ("_count", "_data")
 
     def __init__(self, data: bytes, number: int, identity: FileIdentity) -> None:
-        """Verify a block."""
+        """Verify the length and the checksum of a block."""
         if len(data) != BLOCK_SIZE:
             raise _damage(identity, f"index block {number} is cut off")
         checksum, count, _ = _block_head.unpack_from(data)

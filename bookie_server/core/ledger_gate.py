@@ -1,6 +1,6 @@
 """Admission: accepts, refuses or defers requests, and decides when absence may be reported.
 
-Pure decisions over values; the storage carries them out.
+The functions only decide, without I/O; the storage performs the decisions.
 """
 
 from __future__ import annotations
@@ -15,29 +15,30 @@ from ledgerlog_spark.model import MASTER_KEY_SIZE_BYTES, NO_ENTRY, Code
 
 
 class Wait(Enum):
-    """The reason for which the decision on an add is deferred."""
+    """Why the decision on an add is deferred."""
 
     METADATA_CHECK = "metadata_check"
 
 
 @dataclass(slots=True)
 class Health:
-    """The abilities of the whole storage."""
+    """What the whole storage can do at the moment."""
 
     has_failed: bool = False  # a write or sync failed: nothing is stored, no absence is reported
     is_writable: bool = True  # there is room for regular adds
     has_room: bool = True  # there is room for recovery and control records
-    check_epoch: int = 0  # ledgers verified in an earlier epoch go through the metadata check first
-    files_in_doubt: set[int] = field(default_factory=set)  # damaged, or their index is rebuilt
-    highest_dropped_ledger_id: int = -1  # fences of unknown ledgers up to it may be forgotten
+    check_epoch: int = 0  # a ledger verified in an earlier epoch needs a new metadata check
+    # files that are damaged, or for which the index is being rebuilt
+    files_in_doubt: set[int] = field(default_factory=set)
+    highest_dropped_ledger_id: int = -1  # up to this id, a fence of an unknown ledger may be lost
     is_closing: bool = False  # adds that are not accepted yet are answered IO_ERROR
-    in_flight_bytes: int = 0  # bytes of adds accepted and not yet answered, including deferred ones
+    in_flight_bytes: int = 0  # bytes of unanswered adds, accepted or deferred
 
 
 def admit_add(  # noqa: PLR0911 - one line for each reason, in the order they are checked
     request: StoredAdd, state: HeldLedger | None, health: Health, free_bytes: int
 ) -> Code | Wait | None:
-    """Decide one well-formed add: None accepts it, a code refuses it, a `Wait` defers it."""
+    """Decide one well-formed add: None accepts the add, a code refuses, a `Wait` defers it."""
     if health.has_failed:
         return Code.IO_ERROR
     if state is not None and not key_fits(state, request.master_key):
@@ -55,7 +56,7 @@ def admit_add(  # noqa: PLR0911 - one line for each reason, in the order they ar
 
 
 def needs_check(ledger_id: int, state: HeldLedger | None, health: Health) -> bool:
-    """Return whether a fence of the ledger may be lost since the last metadata check."""
+    """Return whether a fence of the ledger may have been lost after its last metadata check."""
     if state is None:
         return health.check_epoch > 0 or ledger_id <= health.highest_dropped_ledger_id
     return state.is_unverified or state.check_epoch < health.check_epoch
@@ -64,16 +65,16 @@ def needs_check(ledger_id: int, state: HeldLedger | None, health: Health) -> boo
 def may_forget(state: HeldLedger, *, now_s: int, keep_s: int, durable_ticket: int) -> bool:
     """Return whether a ledger's tombstone is old enough and no record of the ledger is in flight.
 
-    The caller also checks that no file holds records of the ledger, live or not. A tombstone that
-    is deleted before them would bring them back. A wrong clock only changes how long memory keeps
-    the tombstone: the first add of a ledger that may be forgotten waits for the metadata check.
+    The caller also checks that no file holds records of the ledger, live or deleted. Without the
+    tombstone, such records would come back. A wrong clock only changes how long memory keeps the
+    tombstone, because the first add of a forgotten ledger waits for the metadata check.
     """
     is_settled = state.last_ticket <= durable_ticket
     return state.is_dropped and is_settled and now_s - state.dropped_s >= keep_s
 
 
 def admit_read(request: StoredRead | StoredBatchRead) -> Code | None:
-    """Decide on the form of a read: None accepts it."""
+    """Check the ids and the key of a read: None accepts the read, a code refuses it."""
     if isinstance(request, StoredRead):
         entry_id, lowest = request.entry_id, NO_ENTRY
     else:
@@ -87,7 +88,10 @@ def admit_read(request: StoredRead | StoredBatchRead) -> Code | None:
 
 
 def admit_fence(key: bytes, state: HeldLedger | None, health: Health) -> Code | None:
-    """Decide a fence: None accepts it. A ledger that is already fenced needs no room."""
+    """Decide a fence: None accepts the fence, a code refuses it.
+
+    The fence of a ledger that is already fenced needs no room.
+    """
     if state is not None and not key_fits(state, key):
         return Code.UNAUTHORIZED
     if health.has_failed:
@@ -100,23 +104,23 @@ def admit_fence(key: bytes, state: HeldLedger | None, health: Health) -> Code | 
 def barrier_of(state: HeldLedger) -> int:
     """Return the ticket after which a fence or a recovery read of the ledger is answered.
 
-    Both are barriers: every add of the ledger that was accepted before is durable as well, so the
-    answer includes them all (PROTOCOL.md#F2). Adds and control records are answered after the sync
-    of the group of their own record (`on_done` of a `JournalRecord`).
+    Both requests wait until every add that the ledger accepted earlier is durable, so the answer
+    includes all these adds (PROTOCOL.md#F2). In contrast, an add or a control record is answered
+    after the sync of the group that holds its record (`on_done` of a `JournalRecord`).
     """
     return state.last_ticket
 
 
 def key_fits(state: HeldLedger, key: bytes) -> bool:
-    """Return whether a master key is the ledger's, or the ledger has none yet."""
+    """Return whether `key` is the ledger's master key, or the ledger has no key yet."""
     return state.master_key is None or compare_digest(state.master_key, key)
 
 
 def may_say_absent(state: HeldLedger | None, health: Health) -> bool:
     """Return whether NO_ENTRY, NO_LEDGER or a LAC may be answered; decided only here.
 
-    False in limbo, after a failed write or sync, and while a file that may hold any ledger is in
-    doubt. (Replay is over before the first request.)
+    Returns False while the ledger is in limbo, after a failed write or sync, and while any file is
+    in doubt, because the file may hold entries of any ledger. Replay ends before the first request.
     """
     if health.has_failed or health.files_in_doubt:
         return False

@@ -1,7 +1,7 @@
-"""A bookie's state of each ledger beside its entries, and the file that stores it.
+"""The state that a bookie keeps for each ledger, except its entries, and the file of these states.
 
-Ledger-state file (FORMATS.md#ledger-states), all numbers big-endian: blocks, each at a
-multiple of 512 bytes, zeros up to the next one. A block is
+The ledger-state file (FORMATS.md#ledger-states) has blocks. Each block begins at a multiple of 512
+bytes, and zeros fill the rest up to the next block. All numbers are big-endian. A block is
 
     head, 32 bytes      magic "LSTA", format version u16, zero u16, generation u64, ledgers u64,
                         CRC32C u32 of the records, CRC32C u32 of the head before this field
@@ -10,8 +10,8 @@ multiple of 512 bytes, zeros up to the next one. A block is
                         2 limbo, 4 has a key, 8 unverified, 16 forgotten), master key 20, dropped
                         (seconds since the epoch, 0 without a tombstone) u32, LAC bound + 1 u64
 
-The last record of a ledger counts; a forgotten ledger has no state. Version 1 was one such head
-with records of 64 bytes, without the last field.
+The last record of a ledger counts; a forgotten ledger has no state. A file of version 1 has one
+such head, and its records have 64 bytes, without the last field.
 """
 
 from __future__ import annotations
@@ -48,37 +48,37 @@ class HeldLedger:
     _: KW_ONLY
     check_epoch: int = 0  # epoch of the last metadata check
     directory: int = 0  # number of the directory that holds its entries
-    master_key: bytes | None = None  # fixed by the first add or fence; None before
+    master_key: bytes | None = None  # set by the first add or fence, never changed
     is_fenced: bool = False  # regular adds are refused
     in_limbo: bool = False  # state may have been lost; no absence may be reported
-    last_add_confirmed: int = -1  # the largest in any entry so far, -1 before
-    explicit_lac: int = -1  # the largest explicit LAC so far, -1 before
-    lac_bound: int = -1  # an entry that carried a LAC up to this is damaged, -1 for none
-    tombstone: int = 0  # origin sequence below which entries are dropped, 0 for none
-    dropped_s: int = 0  # time of the tombstone, in seconds since the epoch
+    last_add_confirmed: int = -1  # the largest LAC in any entry so far, -1 for none
+    explicit_lac: int = -1  # the largest explicit LAC so far, -1 for none
+    lac_bound: int = -1  # a damaged entry may have carried a LAC up to this one, -1 for none
+    tombstone: int = 0  # entries with a smaller origin sequence are deleted, 0 for none
+    dropped_s: int = 0  # time of the tombstone, in seconds since the Unix epoch
     is_unverified: bool = False  # a fence may be forgotten: the next add waits for the check
-    last_entry_id: int = -1  # largest entry id held, -1 for none. Derived from the files
-    last_accepted_id: int = -1  # the same, with accepted adds that are not durable yet
-    last_ticket: int = 0  # ticket of its last accepted record, 0 for none. Not kept over a restart
-    drop_ticket: int = 0  # ticket of its last tombstone, likewise
+    last_entry_id: int = -1  # largest stored entry id, -1 for none. Derived from the files
+    last_accepted_id: int = -1  # largest accepted entry id, durable or not, -1 for none
+    last_ticket: int = 0  # ticket of its last accepted record, 0 for none. Lost at a restart
+    drop_ticket: int = 0  # ticket of its last tombstone, 0 for none. Lost at a restart
 
     @property
     def lac(self) -> int:
-        """The largest last add confirmed so far, from entries or explicit."""
+        """The largest last add confirmed so far, from entries and from explicit LACs."""
         return max(self.last_add_confirmed, self.explicit_lac)
 
     @property
     def is_lac_known(self) -> bool:
-        """Whether it is certain that no damaged entry had a larger LAC than `lac`."""
+        """Whether certainly no damaged entry had a larger LAC than `lac`."""
         return self.lac >= self.lac_bound
 
     @property
     def is_dropped(self) -> bool:
-        """Whether a tombstone covers all entries that were ever accepted."""
+        """Whether a tombstone deletes all entries that were ever accepted."""
         return (self.tombstone > 0 or self.drop_ticket > 0) and self.last_accepted_id < 0
 
     def bury(self, origin: int, dropped_s: int) -> None:
-        """Apply a tombstone; its order with others and with runs does not matter."""
+        """Apply a tombstone. Tombstones and adds may be applied in any order."""
         self.is_fenced = True
         if origin > self.tombstone:
             self.tombstone, self.dropped_s = origin, dropped_s
@@ -87,7 +87,7 @@ class HeldLedger:
 class HeldLedgers(dict[int, HeldLedger]):
     """The states of all ledgers by id.
 
-    `changed` gets the id of each state that is changed or removed, in the same turn of the loop.
+    Code that changes or removes a state adds its id to `changed` before the next await.
     """
 
     __slots__ = ("changed",)
@@ -97,13 +97,16 @@ class HeldLedgers(dict[int, HeldLedger]):
         self.changed: set[int] = set()
 
     def tombstone_of(self, ledger_id: int) -> int:
-        """Return the origin sequence below which a ledger's entries were dropped."""
+        """Return the tombstone of a ledger: entries with a smaller origin sequence are deleted."""
         state = self.get(ledger_id)
         return 0 if state is None else state.tombstone
 
 
 def encode_states(generation: int, states: Mapping[int, HeldLedger], ids: Iterable[int]) -> bytes:
-    """Return one block with the states of these ledgers; those without a state are forgotten."""
+    """Return one block with the states of the ledgers `ids`.
+
+    A ledger that has no state in `states` gets a record with the flag "forgotten".
+    """
     records = []
     for ledger_id in ids:
         state = states.get(ledger_id)
@@ -135,7 +138,7 @@ def encode_states(generation: int, states: Mapping[int, HeldLedger], ids: Iterab
 
 
 def decode_states(data: bytes, path: str) -> HeldLedgers:
-    """Read the blocks of a ledger-state file, all of which must be valid."""
+    """Decode the blocks of a ledger-state file. All blocks must be valid."""
     states = HeldLedgers()
     offset = 0
     while True:
@@ -157,7 +160,7 @@ def decode_states(data: bytes, path: str) -> HeldLedgers:
 
 
 def decode_states_of_version_1(data: bytes, path: str) -> HeldLedgers:
-    """Read a ledger-state file that a MANIFEST of version 1 or 2 names."""
+    """Decode a ledger-state file of version 1, as a MANIFEST of version 1 or 2 names it."""
     states = HeldLedgers()
     count, body = _checked_block(data, 0, path, 1, _record_v1.size)
     if len(data) != HEAD_SIZE + count * _record_v1.size:

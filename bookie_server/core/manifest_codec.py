@@ -1,7 +1,7 @@
 """The MANIFEST: the only list of the bookie's files (FORMATS.md#manifest).
 
-One line `ledgerlog-manifest 3 <bytes of the body> <CRC32C of the body, 8 hex digits>`, then the
-body: one JSON object, keys sorted, no spaces, ASCII.
+The file has one line `ledgerlog-manifest 3 <bytes of the body> <CRC32C of the body, 8 hex digits>`
+and then the body. The body is one JSON object in ASCII, with sorted keys and without spaces.
 """
 
 from __future__ import annotations
@@ -28,61 +28,61 @@ NAME = "MANIFEST"
 
 
 class FileState(Enum):
-    """The use of a file at boot."""
+    """How a boot reads a file."""
 
     OPEN = "open"
-    """Replayed from its first record."""
+    """The boot replays the file from its first record."""
     FINISHED = "finished"
-    """Its index is read; records after `data_end` are never read."""
+    """The boot reads the index of the file. Records after `data_end` are never read."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file that holds or will hold records."""
+    """The entry of the MANIFEST for one file that holds or will hold records."""
 
     file_id: int
     slot: str
     salt: str  # 32 hex digits
     state: FileState
     size_bytes: int  # allocated bytes
-    first_sequence: int = 0  # sequence of its first record; 0 for a prepared file without any
+    first_sequence: int = 0  # sequence of its first record; 0 for a file without records
     last_sequence: int = 0  # sequence of its last valid record; 0 while open
-    data_end: int = 0  # first byte after that record; 0 while open
+    data_end: int = 0  # first byte after its last valid record; 0 while open
     finish_offset: int = 0  # offset of the finish record; 0 while open
     live_bytes: int = 0  # bytes of stored entries that its index points at
-    has_damage: bool = False  # a damaged record in it can no longer be assigned to a ledger
+    has_damage: bool = False  # it has a damaged record of an unknown ledger
 
     @property
     def identity(self) -> FileIdentity:
-        """Seeds the checksums of everything in the file."""
+        """The identity of the file. It seeds all checksums in the file."""
         return FileIdentity(self.slot, self.file_id, bytes.fromhex(self.salt))
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The only commit point of a directory."""
+    """The list of a directory's files, and its counters. A change counts once this is written."""
 
     generation: int = 0
     next_file_id: int = 1  # an id that was never used before
-    durable_upto: int = 0  # sequence known to be synced
-    state_file: str = ""  # name of the ledger-state file; empty when there is none yet
-    check_epoch: int = 0  # how often state may have been lost
-    mark: int = 0  # everything below it is in synced files; 0 without a journal
+    durable_upto: int = 0  # all records up to this sequence are known to be synced
+    state_file: str = ""  # name of the ledger-state file; empty before the first one
+    check_epoch: int = 0  # number of times that state may have been lost
+    mark: int = 0  # all records with a smaller sequence are in synced files; 0 without a journal
     files: tuple[FileEntry, ...] = ()  # in ascending order of id
     free_slots: tuple[str, ...] = ()  # slots without any used data
-    directory: int = 0  # its number among the bookie's
-    highest_dropped_ledger_id: int = -1  # with a forgotten tombstone; -1 for none
-    state_bytes: int = 0  # committed bytes of `state_file`; 0 before version 3: all of it
+    directory: int = 0  # number of this directory among the bookie's directories
+    highest_dropped_ledger_id: int = -1  # largest id with a forgotten tombstone; -1 for none
+    state_bytes: int = 0  # committed bytes of `state_file`; 0, the whole file, before version 3
 
     def with_file(self, entry: FileEntry) -> Manifest:
-        """Return a copy with one file's entry added or replaced."""
+        """Return a copy of the manifest in which `entry` is added or replaces its older entry."""
         others = [file for file in self.files if file.file_id != entry.file_id]
         files = sorted([*others, entry], key=lambda file: file.file_id)
         return replace(self, files=tuple(files))
 
 
 def manifest_encoding(manifest: Manifest, files_per_part: int) -> Generator[None, None, bytes]:
-    """Encode the whole MANIFEST file; yields after each part of the files except the last."""
+    """Encode the whole MANIFEST file; yields between parts of `files_per_part` files."""
     texts: list[str] = []
     for start in range(0, len(manifest.files), files_per_part):
         if start:
@@ -98,7 +98,10 @@ def manifest_encoding(manifest: Manifest, files_per_part: int) -> Generator[None
 
 
 def _file_text(file: FileEntry) -> str:
-    """Return the JSON of one file, keys sorted. Composed by hand, as there may be thousands."""
+    """Return the JSON of one file with sorted keys.
+
+    This code is faster than `json.dumps`, and a MANIFEST may list thousands of files.
+    """
     damage = "true" if file.has_damage else "false"
     return (
         f'{{"data_end":{file.data_end},"file_id":{file.file_id},'
@@ -114,7 +117,7 @@ def _json(fields: dict[str, Any]) -> str:
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """Read a MANIFEST; raises FormatVersionError for that of a later version."""
+    """Decode a MANIFEST; raises FormatVersionError if a later release wrote the MANIFEST."""
     line, _, body = data.partition(b"\n")
     words = line.split(b" ")
     if len(words) != 4 or words[0] != MAGIC.encode():  # noqa: PLR2004 - the words of the line

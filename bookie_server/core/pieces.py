@@ -1,7 +1,8 @@
-"""Places of the entries of one ledger: disjoint pieces of consecutive ids.
+"""Places of the entries of one ledger: pieces of consecutive ids, which do not overlap.
 
-An insert splits the older pieces that it overlaps; newer ones stay whole. Newer means a larger
-origin sequence, so the result does not depend on the order of inserts.
+Where a new piece overlaps older pieces, it replaces their ids. Where it overlaps newer pieces, they
+keep their ids. The newer of two pieces is the piece with the larger origin sequence, so the result
+does not depend on the order of inserts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Piece(NamedTuple, Generic[T]):
 
 
 def consecutive(ids: EntryIds) -> Iterator[tuple[int, int, int]]:
-    """Yield the maximal stretches of consecutive ids as (first, last, place of first)."""
+    """Yield the longest stretches of consecutive ids, as (first, last, place of first)."""
     if type(ids) is range and ids.step == 1:
         yield ids[0], ids[-1], 0
         return
@@ -41,7 +42,7 @@ def consecutive(ids: EntryIds) -> Iterator[tuple[int, int, int]]:
 
 
 def stretches_at_most(ids: EntryIds) -> int:
-    """Return an upper bound of the number of consecutive stretches, without a look at each id."""
+    """Return an upper bound of the number of consecutive stretches, without reading each id."""
     return 1 if type(ids) is range and ids.step == 1 else len(ids)
 
 
@@ -62,7 +63,7 @@ class Pieces(Generic[T]):
 
     @property
     def last_entry_id(self) -> int:
-        """The largest id held, -1 when empty."""
+        """The largest entry id in the pieces, -1 without pieces."""
         return self._lasts[-1] if self._lasts else -1
 
     def find(self, entry_id: int) -> Piece[T] | None:
@@ -74,7 +75,7 @@ class Pieces(Generic[T]):
         return piece if piece.first <= entry_id else None
 
     def overlapping(self, first: int, last: int) -> list[Piece[T]]:
-        """Return all pieces that hold any id from `first` to `last`, inclusive."""
+        """Return all pieces with at least one id from `first` to `last`, inclusive."""
         start = bisect_left(self._lasts, first)
         end = start
         while end < len(self._pieces) and self._pieces[end].first <= last:
@@ -82,7 +83,7 @@ class Pieces(Generic[T]):
         return self._pieces[start:end]
 
     def insert(self, ids: EntryIds, origin: int, target: T) -> int:
-        """Add a record's entries; returns the increase in the number of pieces."""
+        """Add the entries of a record; return by how much the number of pieces grew."""
         before = len(self._pieces)
         for first, last, place in consecutive(ids):
             if not self._lasts or first > self._lasts[-1]:
@@ -96,7 +97,7 @@ class Pieces(Generic[T]):
         start = bisect_left(self._lasts, new.first)
         old = self.overlapping(new.first, new.last)
         result: list[Piece[T]] = []
-        at = new.first  # everything of `new` before this id is placed or yielded
+        at = new.first  # below this id, `new` is already placed, or a newer piece keeps the ids
         for piece in old:
             if piece.origin > new.origin:
                 if at < piece.first:

@@ -1,4 +1,4 @@
-"""One record of the journal: its content, and its place once it is written."""
+"""One record of the journal: its content, and its place in a file after it is written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _seed_of_place = Struct(">Q")
 
 
 class JournalRecordKind(IntEnum):
-    """The kind of a record. All numbers are reserved since the first version."""
+    """The kind of a record. All these numbers are reserved since the first release."""
 
     RUN = 1
     FENCE = 2
@@ -40,12 +40,15 @@ KINDS_READ = frozenset(
         JournalRecordKind.WATERMARK,
     )
 )
-"""Kinds that this version writes. A file with other kinds was written by a later version."""
+"""Kinds that this release writes. A later release wrote a file with other kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """The file in a slot. It seeds all checksums, so stale sectors never pass."""
+    """Identifies the file in a slot.
+
+    The identity seeds all checksums of the file, so data of an earlier file never passes.
+    """
 
     name: str  # of the slot
     file_id: int  # increases over the life of the directory
@@ -69,20 +72,20 @@ class JournalRecord:
     _: KW_ONLY
     entry_ids: EntryIds = ()  # empty for control records
     lengths: tuple[int, ...] = ()  # bytes of each stored entry
-    body: Buffer | None = None  # the stored entries; None when they are in the file only
+    body: Buffer | None = None  # the stored entries; None when only the file has them
     body_size: int = field(init=False)
     master_key: bytes = NO_KEY
     flags: int = 0
     value: int = 0  # a LAC; the time of a tombstone (seconds since the epoch)
-    ticket: int = 0  # counts submissions; answers wait for tickets. 0 for records read back
-    sequence: int = 0  # place in the journal's order; 0 until it is written
-    origin_sequence: int = 0  # the same, except in copies; overlaps compare it
-    durable_upto: int = 0  # sequence known to be synced when the record was written
+    ticket: int = 0  # number of the submission, for which answers wait; 0 for records read back
+    sequence: int = 0  # number of the record in the journal; 0 until it is written
+    origin_sequence: int = 0  # sequence of the original record; overlaps are decided by it
+    durable_upto: int = 0  # last sequence known to be synced when the record was written
     identity: FileIdentity | None = None  # the file of the record; None until it is written
-    offset: int = -1  # offset of its header in that file; a multiple of 512
+    offset: int = -1  # offset of its header in its file; a multiple of 512
     header_size: int = 0  # bytes; the body follows immediately
     chunk_checksums: tuple[int, ...] = ()  # CRC32C of each 64 KiB of the body
-    last_add_confirmed: int = -1  # the largest that its entries carry, -1 for none
+    last_add_confirmed: int = -1  # the largest LAC of its entries, -1 for none
     on_done: Callable[[Code], None] | None = None
 
     def __post_init__(self) -> None:
@@ -90,16 +93,16 @@ class JournalRecord:
 
     @property
     def size(self) -> int:
-        """Bytes of the record in the file without padding; valid once its header size is set."""
+        """Bytes of the record in the file without padding; valid after `header_size` is set."""
         return self.header_size + self.body_size
 
     @property
     def is_recovery(self) -> bool:
-        """Whether it was a recovery add."""
+        """Whether the record stores a recovery add."""
         return bool(self.flags & FLAG_RECOVERY_ADD)
 
     def span_of(self, place: int, count: int = 1) -> tuple[int, int]:
-        """Return first byte and end byte, in the body, of the `count` entries from `place`."""
+        """Return the first byte and the end byte, in the body, of `count` entries from `place`."""
         lengths = self.lengths
         start = sum(lengths[:place])
         return start, start + sum(lengths[place : place + count])

@@ -58,13 +58,13 @@ def aligned(size: int) -> int:
 
 
 def size_at_most(record: JournalRecord) -> int:
-    """Return an upper bound of a record's bytes in a file, with padding; cheap, not exact."""
+    """Return an upper bound of a record's bytes in a file, with padding; fast but not exact."""
     body_size = record.body_size
     return FIXED_SIZE + ALIGNMENT + body_size + 12 * len(record.entry_ids) + 4 * (body_size >> 16)
 
 
 def encode_header(record: JournalRecord) -> bytes:
-    """Return the header of a record with a place; also sets its `chunk_checksums`."""
+    """Return the header of a record for its place in a file; also sets its `chunk_checksums`."""
     identity, body = record.identity, record.body
     assert identity is not None
     seed = identity.seed_at(record.offset)
@@ -128,7 +128,7 @@ def chunk_checksums(body: Buffer, seed: int) -> tuple[int, ...]:
 
 
 def header_size_at(data: Buffer, identity: FileIdentity, offset: int) -> int:
-    """Return the header size that the start of `data` claims, bounded."""
+    """Return the header size from the start of `data`, after a check of its range."""
     if len(data) < FIXED_SIZE:
         raise damage_at(identity, offset, "the file ends within a record header")
     if bytes(data[:4]) != MAGIC:
@@ -190,7 +190,7 @@ def decode_header(data: Buffer, identity: FileIdentity, offset: int) -> JournalR
 
 
 def check_chunks(record: JournalRecord, first_chunk: int, data: Buffer) -> None:
-    """Verify `data`, which holds whole chunks of the body from `first_chunk` on."""
+    """Verify `data`: whole chunks of the body, the first of them with the number `first_chunk`."""
     identity = record.identity
     assert identity is not None
     seed = identity.seed_at(record.offset)

@@ -1,8 +1,8 @@
 """Classifies the scanned records as torn or damaged at boot (FORMATS.md#torn-or-damaged).
 
-A bad record is damage if later data proves that it had been synced: `durable_upto` of any valid
-record, the MANIFEST, or a finish record. Otherwise it is a torn tail. Valid records after it prove
-nothing, because page write-back has no order.
+A bad record counts as damaged if other data proves that it was synced: `durable_upto` of any valid
+record, the MANIFEST, or a finish record. Otherwise the bad record is a torn tail. A valid record
+after it does not prove that it was synced, because the system writes pages back in any order.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from bookie_server.core.record import JournalRecord, JournalRecordKind
 
 @dataclass(slots=True)
 class Gap:
-    """Bytes without a readable record where one was expected."""
+    """Bytes in which a record was expected, but no readable record was found."""
 
     offset: int
-    sequence: int  # expected sequence of the first record in it
-    record: JournalRecord | None = None  # its header, when only the body is damaged
+    sequence: int  # expected sequence of the first record in the gap
+    record: JournalRecord | None = None  # the header of the record, if only its body is damaged
     is_blank: bool = False  # zeros, or the start of a record of an earlier file in the slot
 
 
@@ -27,9 +27,9 @@ class FileScan:
     """All records of one file and the gaps between them, in order of offset."""
 
     records_start: int
-    next_sequence: int  # after the last record
+    next_sequence: int  # the sequence after that of the last record
     records: list[JournalRecord] = field(default_factory=list)  # verified, without bodies
-    gaps: list[Gap] = field(default_factory=list)  # the last is the end of an unfinished file
+    gaps: list[Gap] = field(default_factory=list)  # in an unfinished file, the last is its end
 
     @property
     def is_finished(self) -> bool:
@@ -39,11 +39,11 @@ class FileScan:
 
 @dataclass(slots=True)
 class FileVerdict:
-    """The decision on one file."""
+    """The decision on the records of one file."""
 
     kept: list[JournalRecord]  # synced; without finish and watermark records
-    unreadable: list[JournalRecord]  # synced, with a damaged body: known to exist, never served
-    rewritten: list[JournalRecord]  # valid ones after them, copied elsewhere
+    unreadable: list[JournalRecord]  # synced, but the body is damaged: known to exist, never served
+    rewritten: list[JournalRecord]  # valid, not proved to be synced: copied to a new file
     was_cut: bool  # bytes that may have been a record are discarded
     has_damage: bool  # a synced record is lost, and its ledger is unknown
     last_sequence: int  # sequence of the last valid record, 0 when there is none
@@ -53,12 +53,12 @@ class FileVerdict:
 
 
 def synced_upto(scans: list[FileScan], durable_upto: int) -> int:
-    """Return the largest sequence proved to be synced; `durable_upto` is the MANIFEST's."""
+    """Return the largest sequence proved to be synced; `durable_upto` is from the MANIFEST."""
     return max(durable_upto, *(r.durable_upto for scan in scans for r in scan.records), 0)
 
 
 def largest_sequence(scans: list[FileScan], durable_upto: int) -> int:
-    """Return the largest sequence found anywhere, cut tails included."""
+    """Return the largest sequence in any file, also in tails that are cut."""
     seen = (r.sequence for scan in scans for r in scan.records)
     expected = (scan.next_sequence - 1 for scan in scans)
     return max(durable_upto, 0, *seen, *expected)
@@ -67,7 +67,10 @@ def largest_sequence(scans: list[FileScan], durable_upto: int) -> int:
 def judge(
     scan: FileScan, synced: int, *, previous: FileScan | None, following: FileScan | None
 ) -> FileVerdict:
-    """Decide on the records of one file; its neighbours are None at the ends of the journal."""
+    """Decide on the records of one file.
+
+    `previous` is None for the first file of the journal, and `following` is None for the last.
+    """
     was_reached = bool(scan.records) or previous is None or previous.is_finished
     counted = [r for r in scan.records if r.kind is not JournalRecordKind.FINISH]
     kept = [r for r in counted if r.sequence <= synced]
@@ -99,11 +102,11 @@ def judge(
 
 
 def _hides_a_record(gap: Gap, scan: FileScan, synced: int, following: FileScan | None) -> bool:
-    """Return whether the gap must contain a synced record of unknown contents.
+    """Return whether the gap contains a synced record of which nothing is known.
 
-    If only the finish record is missing, this is not needed: that record adds nothing to the
-    others. The following file then starts with the sequence after it or, where its header was
-    found, with the sequence that is expected in the gap.
+    A gap in which only the finish record is missing does not count, because the other records of
+    the file have all its information. In this case, the following file starts at most one sequence
+    after the sequence that is expected in the gap.
     """
     if gap.record is not None or gap.sequence > synced:
         return False

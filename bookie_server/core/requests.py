@@ -23,60 +23,60 @@ OnReadBatch = Callable[[Code, Sequence[bytes]], None]
 OnLac = Callable[[Code, int], None]
 
 ID_MAX = (1 << 63) - 1
-STRIDE_MAX = (1 << 31) - 1  # between evenly spaced ids, as in a frame; ids further apart are listed
+STRIDE_MAX = (1 << 31) - 1  # largest step of evenly spaced ids; ids with a larger step are listed
 _entry_head = Struct(">qqq")  # ledger id, entry id, last add confirmed
 
 
 @dataclass(slots=True)
 class StoredAdd:
-    """Store a run of entries of one ledger, all or nothing."""
+    """The request to store a run of entries of one ledger: all entries or none."""
 
     ledger_id: int
-    entry_ids: EntryIds  # ascending; a `range` where they are evenly spaced
+    entry_ids: EntryIds  # ascending; a `range` if the ids are evenly spaced
     lengths: tuple[int, ...]  # bytes of each stored entry
-    body: Buffer  # the stored entries one after the other, each header (32 bytes), digest, payload
+    body: Buffer  # the stored entries in order; each has a header (32 bytes), digest and payload
     master_key: bytes  # 20 bytes
     is_recovery: bool = False  # accepted even if the ledger is fenced or the bookie read-only
 
 
 @dataclass(slots=True)
 class StoredRead:
-    """Read one entry."""
+    """The request to read one entry."""
 
     ledger_id: int
-    entry_id: int  # -1 means the last entry held
-    fence_key: bytes | None = None  # master key of a fencing read, None for one that does not fence
-    is_recovery: bool = False  # the answer waits until everything accepted before it is durable
+    entry_id: int  # -1 means the last stored entry
+    fence_key: bytes | None = None  # master key of a fencing read; None: the read does not fence
+    is_recovery: bool = False  # the answer waits until all earlier adds of the ledger are durable
 
 
 @dataclass(slots=True)
 class StoredBatchRead:
-    """Read consecutive entries from `first_entry_id` (inclusive)."""
+    """The request to read consecutive entries from `first_entry_id` (inclusive)."""
 
     ledger_id: int
     first_entry_id: int
     count_max: int  # 0 or less means as many as fit
-    size_bytes_max: int  # of the answer frame; the first entry is returned anyway
-    fence_key: bytes | None = None  # as in `StoredRead`
+    size_bytes_max: int  # of the answer frame; the first entry is returned even if it is larger
+    fence_key: bytes | None = None  # same meaning as in `StoredRead`
 
 
 class EntryStorage(Protocol):
-    """Adds and reads of stored entries, as `LedgerStorage` has them.
+    """The methods of `LedgerStorage` that add and read stored entries.
 
-    Callbacks run once each, on the event loop's thread, possibly before the method returned.
+    Each callback runs once, on the event loop's thread, possibly before the method returns.
     """
 
     def add(self, request: StoredAdd, on_done: OnAdd) -> None:
-        """Store a run; calls `on_done` after it is durable or refused."""
+        """Store a run; calls `on_done` after the run is durable or refused."""
 
     def read(self, request: StoredRead, on_done: OnRead) -> None:
-        """Read one stored entry; fences first when the request has a key."""
+        """Read one stored entry; fences the ledger first if the request has a key."""
 
     def read_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
-        """Read consecutive stored entries; ends before the first missing one."""
+        """Read consecutive stored entries; ends before the first missing entry."""
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Notify watches of a LAC; it may be forgotten."""
+        """Notify watches of a LAC. The LAC need not be durable."""
 
 
 def entry_head(body: Buffer, offset: int) -> tuple[int, int, int]:
@@ -86,7 +86,10 @@ def entry_head(body: Buffer, offset: int) -> tuple[int, int, int]:
 
 
 def evenly_spaced(ids: tuple[int, ...]) -> EntryIds:
-    """Return evenly spaced ids as a `range`, which takes no memory per id; others as given."""
+    """Return `ids` as a `range` if they are evenly spaced, else `ids` itself.
+
+    A `range` takes no memory for each id.
+    """
     if len(ids) <= 1:
         return ids
     first, last, step = ids[0], ids[-1], ids[1] - ids[0]
@@ -97,10 +100,10 @@ def evenly_spaced(ids: tuple[int, ...]) -> EntryIds:
 
 
 def inspect_add(request: StoredAdd) -> int | None:
-    """Return the larger last add confirmed of first and last entry; None for a malformed request.
+    """Check an add; return the larger LAC of its first and last entry, or None if it is malformed.
 
-    Checks the counts, the sum of the lengths, the ids' order, and that first and last entry carry
-    the ledger and entry ids of the request. The payload is not read.
+    Checks the counts, the sum of the lengths and the order of the ids. Also checks that the first
+    and the last entry carry the ledger id and entry ids of the request. Does not read the payload.
     """
     ids, lengths, ledger_id = request.entry_ids, request.lengths, request.ledger_id
     count, size = len(ids), len(request.body)

@@ -5,7 +5,7 @@
          4     1  format version, 1
          5     1  state: 1 open, 2 finished
          6     2  zero
-         8     8  generation: the valid sector with the larger one counts
+         8     8  generation: the valid sector with the larger generation counts
         16     8  file id
         24    16  salt
         40     8  file size in bytes
@@ -13,8 +13,8 @@
         56     8  last sequence, 0 while open
         64     4  CRC32C of the bytes before
 
-Sector A is at byte 0, sector B at byte 4096. They are written alternately, so one torn write leaves
-the other intact. Records start at byte 8192.
+Sector A is at byte 0, sector B at byte 4096. The two are written alternately, so a torn write of
+one sector leaves the other sector intact. Records start at byte 8192.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SlotHeader:
 
     @property
     def sector_offset(self) -> int:
-        """Offset at which this generation is written."""
+        """Offset at which the sector of this generation is written."""
         return SECTOR_OFFSETS[self.generation % 2]
 
 

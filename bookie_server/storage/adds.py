@@ -1,4 +1,4 @@
-"""The add path, from request to journal: admission, repeated adds, the metadata check."""
+"""Handles adds, from the request to the journal: admission, repeated adds, the metadata check."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AddPath:
         self._checks: dict[int, list[Callable[[Standing], None]]] = {}
 
     def add(self, request: StoredAdd, on_done: OnAdd) -> None:
-        """Store a run, all or nothing; its buffers must not change until the answer.
+        """Store all entries of a run, or none; its buffers must not change until the answer.
 
         OK: the run, or the stored copy of a repeated run, is durable. FENCED, UNAUTHORIZED,
         READ_ONLY, BUSY and BAD_REQUEST: nothing changed. IO_ERROR: the result is unknown.
@@ -52,7 +52,7 @@ class AddPath:
     def _admit(
         self, request: StoredAdd, lac: int, on_done: OnAdd, *, is_compared: bool = False
     ) -> None:
-        """Decide; also after every wait, because a fence may have come meanwhile."""
+        """Decide on an add; called again after every wait, because a fence may have been set."""
         health = self._health
         state = self._states.get(request.ledger_id)
         size = len(request.body)
@@ -103,10 +103,10 @@ class AddPath:
     # Repeats and overlaps.
 
     async def _compare_first(self, request: StoredAdd, lac: int, on_done: OnAdd) -> None:
-        """Compare a run whose ids may be held; answer from the stored copy, or store the run."""
+        """Compare a run with the stored entries: answer OK if they are the same, else store it."""
         state = self._shared.state_of(request.ledger_id)
         durable: Future[Code] = self._tasks.future()
-        # Queued copies count as held after they are durable.
+        # Queued copies of the entries are visible only after they are durable.
         covered = state.last_ticket
         self._journal.when_durable(covered, partial(resolve, durable))
         await durable
@@ -118,7 +118,7 @@ class AddPath:
         except StorageError as error:
             self._health.in_flight_bytes -= len(request.body)
             if isinstance(error, CorruptRecordError):
-                # The stored copy is damaged; this one replaces it.
+                # The stored copy is damaged; the new copy replaces it.
                 self._admit(request, lac, on_done, is_compared=True)
             else:
                 is_busy = isinstance(error, TooManyFilesError)
@@ -148,13 +148,16 @@ class AddPath:
     # The metadata check after state may have been lost.
 
     def _check_first(self, request: StoredAdd, lac: int, on_done: OnAdd) -> None:
-        """Start at most one check per ledger; the in-flight bytes are already counted."""
+        """Start a metadata check, or join the check of the ledger that already runs.
+
+        The caller has already counted the in-flight bytes.
+        """
 
         def decided(standing: Standing) -> None:
             self._health.in_flight_bytes -= len(request.body)
             if self._health.is_closing or standing in (Standing.UNKNOWN, Standing.OPEN_WITHOUT_ME):
-                # A late add, after another bookie has replaced this one, is refused and leaves no
-                # trace: the writer may use this bookie later.
+                # If another bookie has replaced this bookie, the add is late. Refuse it without a
+                # fence, because the writer may use this bookie again.
                 on_done(Code.IO_ERROR)
             else:
                 self._admit(request, lac, on_done)

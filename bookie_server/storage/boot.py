@@ -1,11 +1,11 @@
-"""Turns the files on the device into files that can be served.
+"""Reads and repairs the files of a directory when the bookie starts.
 
 A boot never appends to a file that it replayed. Records that are proved to be synced stay in place,
-and the file is finished after them. Valid records after those are copied to a new file and synced,
-because the replay may have read them from the page cache only.
+and the boot finishes the file after them. Other valid records are copied to a new file and synced,
+because the replay may have read them only from the page cache.
 
-Order: lost records are committed first, so that a second crash cannot forget them. Then the copies
-are synced, the replayed files are finished, and one MANIFEST commits everything.
+The boot first commits which records are lost, so a second crash cannot forget the loss. Then it
+syncs the copies and finishes the replayed files, and one MANIFEST commits everything.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from bookie_server.storage.slices import run_in_slices
 
 @dataclass(slots=True)
 class Replayed:
-    """One replayed file of the MANIFEST, open."""
+    """One file that the MANIFEST lists as open, and the result of its replay."""
 
     entry: FileEntry
     handle: PooledFile | None
@@ -60,12 +60,13 @@ class Replayed:
 
 @dataclass(slots=True)
 class Boot:
-    """Runs once; its fields are then the initial state of the storage."""
+    """Boots a directory once. After that, the fields are the initial state of the storage."""
 
     shared: Shared
     slots: Slots = field(init=False)
     finished: list[FinishedFile] = field(default_factory=list)
-    missing: list[FileEntry] = field(default_factory=list)  # lost; they stay named, and in doubt
+    # Files that do not exist. The MANIFEST keeps their entries, and they stay in doubt.
+    missing: list[FileEntry] = field(default_factory=list)
     freed: list[str] = field(default_factory=list)  # slots of replayed files without data
     was_unclean: bool = False  # the last process did not stop cleanly
     active: OpenFile | None = None
@@ -75,7 +76,7 @@ class Boot:
         self.slots = Slots(self.shared.files, self.shared.settings)
 
     async def run(self) -> None:
-        """Bring the directory into a state that can be served, without the final commit.
+        """Make the directory ready to be served, except for the final commit.
 
         The caller commits with `active` and `spare`, then marks the directory unclean.
         """
@@ -123,17 +124,20 @@ class Boot:
         self.finished.append(file)
 
     async def _check_header(self, handle: File, entry: FileEntry) -> None:
-        """Count a lost header; the MANIFEST's identity still verifies every record."""
+        """Count a damaged header. Records need no header: the MANIFEST has the file's identity."""
         if not await is_intact(handle, entry):
             self.shared.counters.boot_damaged_headers += 1
 
     def _is_live(self, record: JournalRecord) -> bool:
-        """Return whether a record is a run above its ledger's tombstone, once all are applied."""
+        """Return whether a record is a run that no tombstone deletes.
+
+        Valid only after all tombstones are applied.
+        """
         state = self.shared.state_of(record.ledger_id)
         return record.kind is JournalRecordKind.RUN and record.origin_sequence > state.tombstone
 
     async def _find_last_entries(self) -> None:
-        """Find the largest entry held of each ledger, now that all tombstones are known."""
+        """Find the largest stored entry of each ledger, after all tombstones are known."""
         for file in self.finished:
             try:
                 await self._look_for_last_entries(file)
@@ -174,19 +178,19 @@ class Boot:
                 continue
             size, data_end = await handle.size(), await handle.data_end()
             await self._check_header(handle, entry)
-            # The file before may have been full when this one began, with an index not durable.
+            # This file may have begun before the finish record of the previous file was durable.
             is_next = not entry.first_sequence and bool(replayed)
             scan = await Scanner(handle, entry, min(size, data_end)).scan(
                 expected, may_lack_finish=is_next and not replayed[-1].scan.is_finished
             )
-            # Its whole size was durable before the MANIFEST named it.
+            # A file gets its whole size before the MANIFEST names it, so a shorter file lost data.
             is_short = size < entry.size_bytes
             replayed.append(Replayed(entry, handle, scan, is_short=is_short))
             expected = scan.next_sequence
         return replayed
 
     async def _judge(self, replayed: list[Replayed]) -> int:
-        """Decide on the records of all files, and commit the losses immediately."""
+        """Decide on the records of all files, and commit immediately which files lost records."""
         scans = [file.scan for file in replayed]
         manifest = self.shared.store.current
         synced = synced_upto(scans, manifest.durable_upto)
@@ -225,7 +229,7 @@ class Boot:
             self.shared.states.changed.add(record.ledger_id)
         for record in verdict.unreadable:
             if record.kind is JournalRecordKind.RUN:
-                # The LAC of its entries is unknown, but it was below the last entry.
+                # The LAC that the entries carried is unknown, but below the last entry id.
                 state = self.shared.state_of(record.ledger_id)
                 state.lac_bound = max(state.lac_bound, record.entry_ids[-1] - 1)
 
@@ -233,7 +237,7 @@ class Boot:
         try:
             self.active = await self._prepare()
         except DiskFullError:
-            # The journal never used the prepared file, so its space is still allocated.
+            # If the journal never used the prepared file, its allocated space can be used.
             if not replayed or not _was_never_reached(replayed[-1]):
                 self.active = await self._prepare(is_last_resort=True)
                 return
@@ -338,14 +342,14 @@ class Boot:
 
 
 def _was_never_reached(file: Replayed) -> bool:
-    """Return whether a file is proved to be empty: no record, and no trace of a lost one."""
+    """Return whether a file certainly has no record: none was found, and none can be lost."""
     verdict = file.verdict
     is_doubtful = verdict.has_damage or verdict.was_cut or verdict.unreadable
     return file.handle is not None and not file.scan.records and not is_doubtful
 
 
 def apply(record: JournalRecord, state: HeldLedger) -> None:
-    """Apply a record to its ledger's state, except for the places of entries."""
+    """Apply a record to the state of its ledger, except the places of entries."""
     if record.kind is JournalRecordKind.RUN:
         if state.master_key is None:
             state.master_key = record.master_key

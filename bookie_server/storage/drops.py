@@ -1,8 +1,8 @@
-"""Dropped ledgers: writes, applies and forgets their tombstones.
+"""Dropped ledgers: writes, applies and forgets the tombstones of deleted ledgers.
 
-A tombstone drops the entries with a lower origin sequence. The ledger stays fenced and keeps its
-key. Only recovery adds store entries after that, and never the old ones
-(FORMATS.md#dropped-ledgers).
+A tombstone deletes the entries with a smaller origin sequence. The ledger stays fenced and keeps
+its key. After that, only recovery adds can store new entries, and the deleted entries do not come
+back (FORMATS.md#dropped-ledgers).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Drops:
         self._states = shared.states
 
     async def candidates(self) -> list[int]:
-        """Return the ids of ledgers that a drop would change, in ascending order.
+        """Return the ids of the ledgers that are not dropped, in ascending order.
 
-        Covers the ledgers known at the call; works in slices.
+        Looks at the ledgers that are known at the call. Other tasks run between slices of the work.
         """
         found: list[int] = []
         for part in parts(list(self._states.values())):
@@ -43,10 +43,10 @@ class Drops:
         return sorted(found)
 
     def drop(self, ledger_id: int, on_done: OnAdd) -> None:
-        """Delete all entries of a ledger that were accepted before; it stays fenced.
+        """Delete all entries that a ledger has accepted so far; the ledger stays fenced.
 
-        The caller has checked that its metadata is deleted. `LedgerStorage.reclaim` frees the
-        bytes, together with the files. OK: the drop is durable. NO_LEDGER and READ_ONLY: nothing
+        The caller has checked that the ledger's metadata is deleted. `LedgerStorage.reclaim` later
+        frees files without live entries. OK: the drop is durable. NO_LEDGER and READ_ONLY: nothing
         changed. IO_ERROR: the result is unknown.
         """
         state = self._states.get(ledger_id)
@@ -60,7 +60,7 @@ class Drops:
         if code is not None:
             on_done(code)
             return
-        # Immediately: records admitted from here on follow the tombstone in the journal.
+        # Set before any await: records admitted from now on follow the tombstone in the journal.
         state.is_fenced = True
         state.last_accepted_id = -1
         self._states.changed.add(ledger_id)
@@ -74,7 +74,7 @@ class Drops:
         state.last_ticket = state.drop_ticket = self._journal.submit(record)
 
     def on_durable(self, record: JournalRecord) -> None:
-        """Apply a durable tombstone: entries before it in the journal are no longer held."""
+        """Apply a durable tombstone: delete the entries before it in the journal."""
         state = self._states[record.ledger_id]
         state.bury(record.origin_sequence, record.value)
         self._states.changed.add(record.ledger_id)
@@ -83,9 +83,9 @@ class Drops:
         self._shared.counters.drops += 1
 
     async def forget(self) -> int:
-        """Forget old tombstones that no record needs any more; returns their number.
+        """Forget old tombstones that no record needs any more; return the number of tombstones.
 
-        From the next commit on, the MANIFEST has the largest of their ids instead.
+        From the next commit on, the MANIFEST stores only the largest forgotten ledger id.
         """
         candidates: set[int] = set()
         for part in parts(list(self._states.values())):
@@ -114,7 +114,10 @@ class Drops:
         )
 
     def _forget_now(self, ledger_ids: Sequence[int], looked_at: set[int]) -> int:
-        """Forget those of `ledger_ids` that may be forgotten; files of `looked_at` lack them."""
+        """Forget the ledgers of `ledger_ids` that still may be forgotten.
+
+        The files of `looked_at` are already known to hold no records of these ledgers.
+        """
         keeper, health = self._keeper, self._shared.health
         if keeper.is_in_doubt:
             return 0

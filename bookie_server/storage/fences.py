@@ -1,4 +1,4 @@
-"""Sets fences; a fenced ledger takes no regular adds (`core/ledger_gate.py` refuses them)."""
+"""Sets fences. `core/ledger_gate.py` refuses the regular adds of a fenced ledger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ledgerlog_spark.model import Code
 
 
 class Fences:
-    """Fences ledgers, durably."""
+    """Sets fences of ledgers and writes them to the journal."""
 
     def __init__(self, shared: Shared, keeper: FileKeeper, journal: Journal) -> None:
         self._shared = shared
@@ -25,7 +25,7 @@ class Fences:
         self._journal = journal
 
     def fence(self, ledger_id: int, key: bytes, then: Callable[[Code], None]) -> None:
-        """Fence a ledger for a reader; answers after all adds accepted before are durable."""
+        """Fence a ledger for a reader; calls `then` after all earlier adds are durable."""
         health = self._shared.health
         health.has_room = self._keeper.has_room_for(CONTROL_RECORD_SIZE)
         code = admit_fence(key, self._shared.states.get(ledger_id), health)
@@ -39,7 +39,7 @@ class Fences:
         self._journal.when_durable(barrier_of(state), then)
 
     async def fence_unwritable(self, ledger_id: int, key: bytes) -> None:
-        """Fence a ledger that is in recovery, closed or deleted, as its fence may be lost."""
+        """Fence a ledger that is in recovery, closed or deleted: its fence may have been lost."""
         state = self._shared.state_of(ledger_id)
         if state.is_fenced or self._shared.health.is_closing:
             return
@@ -49,7 +49,7 @@ class Fences:
         await durable
 
     def _set(self, state: HeldLedger) -> None:
-        """Fence a ledger that has a key, effective in this turn, and write the fence; once."""
+        """Fence a ledger that has a key. The fence works immediately; its record is queued."""
         if state.is_fenced:
             return
         assert state.master_key is not None

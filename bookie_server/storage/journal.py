@@ -1,13 +1,13 @@
-"""The journal: records in one order, synced in groups.
+"""The journal: writes records in order and syncs them in groups.
 
-A group is the records that were queued while the group before was written and synced. If none were
-queued, the next record is synced immediately and alone. A group is written only after the sync of
-the one before. So a crash can tear only the last group, and the order of syncs is that of the file
-(FORMATS.md#order-of-durability).
+A group consists of the records that were queued while the previous group was written and synced. If
+no records were queued, the next record is synced immediately and alone. A group is written only
+after the sync of the previous group. Therefore a crash can tear only the last group, and records
+are synced in the order in which they are in the file (FORMATS.md#order-of-durability).
 
-A full group does not wait here: it is passed to the file system while the group before is under
-way. The file system writes it right after that sync (`File.write_synced`). So the device is not
-idle while the event loop reports one group and composes the next.
+A full group is passed to the file system while the previous group is still being written. The file
+system writes it immediately after the previous sync (`File.write_synced`). Therefore the device is
+not idle while the event loop reports one group and composes the next group.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from ledgerlog_spark.model import Code
 
 PADDING = bytes(ALIGNMENT)
 GROUPS_UNDER_WAY_MAX = 2
-GROUP_RECORDS_MAX = 2_000  # records encoded and answered in one turn of the event loop: 10 to 20 ms
+GROUP_RECORDS_MAX = 2_000  # records encoded or answered without an await: 10 to 20 ms
 GROUP_STRETCHES_MAX = 10_000
-"""Stretches of consecutive ids that the index takes in the same turn: up to 10 ms."""
+"""Stretches of consecutive ids that are added to the index without an await: up to 10 ms."""
 JOIN_SIZE_MAX = 8_192
-"""Records up to this size are joined before they are written: one copy beats three parts."""
+"""The parts of a record up to this size are joined before the write, because to copy them is faster
+than to write three buffers."""
 
 
 class JournalFiles(Protocol):
@@ -44,9 +45,10 @@ class JournalFiles(Protocol):
         """The file that the next group goes to."""
 
     def must_roll(self, size: int, stretches: int) -> bool:
-        """Whether a record of `size` bytes has to go to the next file.
+        """Return whether a record of `size` bytes must go to the next file.
 
-        `stretches` counts those of consecutive ids in it and in all records that are not durable.
+        `stretches` is the number of stretches of consecutive ids in the record and in all records
+        that are not yet durable.
         """
 
     async def roll(self) -> None:
@@ -54,7 +56,7 @@ class JournalFiles(Protocol):
 
 
 class Journal:
-    """Records submitted, made durable in groups, and reported in order."""
+    """Takes records, makes them durable in groups, and reports them in order."""
 
     def __init__(
         self,
@@ -89,10 +91,13 @@ class Journal:
         self._watermark_sequence = sequences.durable_sequence = sequences.next_sequence - 1
         self.failure: StorageError | None = None
         self.last_ticket = 0
-        self.durable_ticket = 0  # everything up to it is synced
+        self.durable_ticket = 0  # the records of all tickets up to this one are synced
 
     def submit(self, record: JournalRecord) -> int:
-        """Queue a record and return its ticket; `on_durable` or `on_failed` follows, once."""
+        """Queue a record and return its ticket.
+
+        Later, `on_durable` or `on_failed` is called once for the record.
+        """
         assert not self._is_closing
         assert self.failure is None
         self.last_ticket = ticket = self.last_ticket + 1
@@ -103,7 +108,7 @@ class Journal:
         return ticket
 
     def when_durable(self, ticket: int, callback: Callable[[Code], None]) -> None:
-        """Call back with OK once a ticket's record is synced, or IO_ERROR if it never will be."""
+        """Call `callback` with OK when the ticket's record is synced, or IO_ERROR if this fails."""
         if self.failure is not None:
             callback(Code.IO_ERROR)
         elif ticket <= self.durable_ticket:
@@ -125,7 +130,7 @@ class Journal:
         await self._ended
 
     def fail(self, error: StorageError) -> None:
-        """Stop all writing; everything queued or waited for fails."""
+        """Stop all writing; queued records and all waits for tickets fail."""
         if self.failure is not None:
             return
         self.failure = error
@@ -133,7 +138,7 @@ class Journal:
         settle(self._waiting)
 
     async def _run(self) -> None:
-        """Run one of the writers, each with at most one group under way."""
+        """Run one of the writers. A writer writes one group at a time."""
         group: list[JournalRecord] = []
         try:
             while await self._is_there_a_group():
@@ -157,7 +162,8 @@ class Journal:
             self.failure = self.failure or error
             self._report_failure(error, group)
         except BaseException:
-            # This is a bug, or the process ends: the other writer must not continue after a gap.
+            # A bug, or the process ends. The other writer must not write, because a group may be
+            # missing in the file.
             self._is_broken = True
             raise
         finally:
@@ -167,7 +173,7 @@ class Journal:
                 settle([self._ended])
 
     async def _is_there_a_group(self) -> bool:
-        """Wait for a group for this writer, in a file with room for it; False at the end."""
+        """Wait until this writer can write a group; return False if the journal has ended."""
         while True:
             has_stopped = self._is_broken or self.failure is not None
             if has_stopped or (self._is_closing and not self._queue):
@@ -185,7 +191,7 @@ class Journal:
             self._is_waking = False
 
     async def _roll(self) -> None:
-        """Continue in the next file if there is one; no group is under way meanwhile."""
+        """Make the next file active. During this, no group is under way."""
         assert not self._under_way
         self._is_rolling = True
         try:
@@ -195,7 +201,7 @@ class Journal:
 
     @property
     def _is_due(self) -> bool:
-        """Return whether to compose a group: any when none is under way, else a full one."""
+        """Whether to compose a group now. While another group is under way, it must be full."""
         if self._is_rolling or not self._queue:
             return False
         if not self._under_way:
@@ -227,7 +233,7 @@ class Journal:
             settle([self._waiting.pop()])
 
     def _take_group(self) -> tuple[list[JournalRecord], int, int, list[Buffer]]:
-        """Return the records, the count of stretches of consecutive ids, offset and buffers."""
+        """Return a group: records, number of stretches of consecutive ids, offset and buffers."""
         active = self._files.active
         start = offset = active.end
         group: list[JournalRecord] = []
@@ -283,7 +289,7 @@ class Journal:
             call_back(self._tasks, callback, Code.IO_ERROR)
 
     def _write_watermark_when_idle(self) -> None:
-        """Write, after an idle time, a record that marks the last group as synced."""
+        """Start a task that, after an idle time, writes a watermark record for the last group."""
         if self._watermark_is_due or self._watermark_sequence >= self._sequences.durable_sequence:
             return
         self._watermark_is_due = True
@@ -300,10 +306,10 @@ class Journal:
 
 
 def append_end_mark(file: OpenFile, buffers: list[Buffer]) -> int:
-    """Append a mark for the end of a recycled file's records; returns its size.
+    """Append the end mark of a recycled file to `buffers`; return the size of the mark.
 
-    The next group overwrites it. Without it a replay could not distinguish the bytes of the
-    previous file from a torn record. Index and reserve leave room for it.
+    The next group overwrites the mark. Without the mark, a replay could not distinguish the bytes
+    of the previous file in the slot from a torn record.
     """
     if not file.is_recycled or file.end + ALIGNMENT > file.entry.size_bytes:
         return 0
@@ -312,7 +318,10 @@ def append_end_mark(file: OpenFile, buffers: list[Buffer]) -> int:
 
 
 def append_encoded(record: JournalRecord, buffers: list[Buffer]) -> int:
-    """Append a placed record's bytes and padding to `buffers`; returns their size."""
+    """Append the bytes and the padding of a record to `buffers`; return their size.
+
+    The record already has its place in a file.
+    """
     header = encode_header(record)
     body = record.body
     size = len(header) + record.body_size

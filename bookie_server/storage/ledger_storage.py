@@ -1,8 +1,8 @@
 """The storage of one bookie: adds, reads, fences, deletions.
 
-All calls are made on one thread and answered by callbacks; a callback may come before the call
-returns. Indexes hold only durable entries, so no answer can show others. An answer that depends on
-records that are not durable yet waits for them (`barrier_of`).
+All calls are made on one thread, and callbacks get the answers. A callback may run before the call
+returns. Indexes hold only durable entries, so an answer never has an entry that is not durable. An
+answer that depends on records that are not yet durable waits for these records (`barrier_of`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from ledgerlog_spark.model import Code
 
 
 class LedgerStorage:
-    """Ledgers on one directory. Created by `open` only.
+    """The ledgers of one directory. Only `open` creates it.
 
-    `AddPath`, `ReadAnswers`, `Lacs`, `Drops` and `Reader` answer the calls that are attributes.
+    Attributes such as `add` and `read` are methods of `AddPath`, `ReadAnswers`, `Lacs`, `Drops` and
+    `Reader`.
     """
 
     def __init__(self, shared: Shared, boot: Boot) -> None:
@@ -39,8 +40,9 @@ class LedgerStorage:
         self._states = shared.states
         self.counters = shared.counters
         self.was_unclean = boot.was_unclean
-        self.failure: StorageError | None = None  # the error that ended it
-        self.on_state_change: Callable[[], None] = lambda: None  # of `is_writable` or `failure`
+        self.failure: StorageError | None = None  # the error that ended the storage
+        # Called after a change of `is_writable` or `failure`.
+        self.on_state_change: Callable[[], None] = lambda: None
         self._keeper = keeper = FileKeeper(shared, boot, self._fail, self._state_changed)
         self._journal = journal = Journal(shared, keeper, self._on_durable, self._on_lost)
         self._reader = Reader(shared, keeper)
@@ -66,7 +68,7 @@ class LedgerStorage:
         settings: StorageSettings,
         metadata: MetadataCheck,
     ) -> LedgerStorage:
-        """Replay the directory and serve it; on return the unclean marker is durable."""
+        """Replay the directory and return its storage; the unclean marker is then durable."""
         await files.lock()
         shared = Shared(files, clock, tasks, settings, metadata)
         try:
@@ -105,7 +107,7 @@ class LedgerStorage:
 
     @property
     def ledgers_count(self) -> int:
-        """Number of ledgers in memory; deleted ones count until they are forgotten."""
+        """Number of ledgers in memory; a deleted ledger counts until it is forgotten."""
         return len(self._states)
 
     def is_fenced(self, ledger_id: int) -> bool:
@@ -114,9 +116,9 @@ class LedgerStorage:
         return state is not None and state.is_fenced
 
     async def close(self) -> None:
-        """Stop cleanly: accepted requests are answered, all files are finished and synced.
+        """Stop cleanly: answer accepted requests, finish and sync all files.
 
-        After a failure nothing more is written; the next start replays.
+        After a failure of the storage, nothing more is written, and the next start replays files.
         """
         if self._health.is_closing:
             return

@@ -1,4 +1,4 @@
-"""Reads files back record by record, and resynchronises after damage."""
+"""Reads the records of files, and finds the next valid record after damage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WINDOW_SIZE = 1 << 20
 
 
 class FileWindow:
-    """A file read forwards in large blocks."""
+    """Reads a file from start to end in large blocks."""
 
     def __init__(self, handle: File, end: int) -> None:
         self._handle = handle
@@ -33,7 +33,7 @@ class FileWindow:
         self.end = end
 
     async def get(self, offset: int, size: int) -> bytes:
-        """Return bytes from `offset`, fewer where the file ends."""
+        """Return `size` bytes from `offset`; fewer only where the file ends."""
         size = max(0, min(size, self.end - offset))
         start = offset - self._start
         if start < 0 or start + size > len(self._data):
@@ -53,9 +53,11 @@ class Scanner:
         self._end = end
 
     async def scan(self, first_sequence: int, *, may_lack_finish: bool = False) -> FileScan:
-        """Return all records up to a finish record or the end, the first with `first_sequence`.
+        """Return all records up to a finish record or the end of the file.
 
-        The file before may lack its finish record, which has this sequence.
+        The first record has `first_sequence`. If `may_lack_finish`, the finish record of the
+        previous file may be missing. It used `first_sequence`, so the first record may have the
+        next sequence.
         """
         scan = FileScan(records_start=RECORDS_START, next_sequence=first_sequence)
         offset = RECORDS_START
@@ -135,27 +137,27 @@ class Scanner:
             data = await self._window.get(at, WINDOW_SIZE)
             found = data.find(MAGIC)
             while found >= 0:
-                # A recycled slot is full of records of another file: no need to verify those.
+                # A recycled slot is full of records of another file. They need no verification.
                 is_mine = data[found + 16 : found + 24] == mine
                 if is_mine and (at + found) % ALIGNMENT == 0:
                     record = await self._header_at(at + found)
                     if record is not None:
                         return record
                 found = data.find(MAGIC, found + 1)
-            # Records start at multiples of 512, so none crosses the windows.
+            # Records start at multiples of 512, so no `MAGIC` of a record crosses two windows.
             at += max(len(data) // ALIGNMENT, 1) * ALIGNMENT
         return None
 
 
 def is_unused(sector: bytes, file_id: int) -> bool:
-    """Return whether a sector holds nothing of this file: zeros, or an older record's start."""
+    """Return whether a sector has only zeros, or the start of a record of another file."""
     if not any(sector):
         return True
     return sector[:4] == MAGIC and sector[16:24] != file_id.to_bytes(8, "big")
 
 
 def head_spans(record: JournalRecord) -> list[tuple[int, int]]:
-    """Return the byte ranges, in the body, of ids and LAC of the first and the last entry."""
+    """Return where the body has ids and LAC of the first and the last entry, as byte ranges."""
     if record.kind is not JournalRecordKind.RUN:
         return []
     spans = [(0, 24)]

@@ -14,7 +14,7 @@ from bookie_server.storage.files.pool import FilePool
 
 @dataclass(slots=True)
 class StorageCounters:
-    """Counters since the storage was opened; docs/generate/metrics.py has their meanings."""
+    """Counters since the storage was opened; docs/generate/metrics.py explains each counter."""
 
     boot_replayed_records: int = 0
     boot_rewritten_records: int = 0
@@ -40,20 +40,20 @@ class StorageCounters:
     tombstones_forgotten: int = 0
 
     def by_metric(self) -> dict[str, int]:
-        """Return the counts by the names of their metrics, where the journal is the log."""
+        """Return the counts by metric name. Metric names say `log_` instead of `journal_`."""
         return {name.replace("journal_", "log_"): count for name, count in asdict(self).items()}
 
 
 @dataclass(slots=True)
 class Sequences:
-    """The sequences of the records of a directory."""
+    """The next and the last synced sequence of the records of a directory."""
 
     next_sequence: int = 1
-    durable_sequence: int = 0  # everything up to it is synced
+    durable_sequence: int = 0  # all records up to this sequence are synced
 
 
 class Shared:
-    """Created once for each storage, before its boot; nothing is read yet."""
+    """State that the parts of a storage share. Each storage creates it once, before its boot."""
 
     def __init__(
         self,
@@ -75,7 +75,10 @@ class Shared:
         self.counters = StorageCounters()
 
     def state_of(self, ledger_id: int, master_key: bytes | None = None) -> HeldLedger:
-        """Return the state of a ledger, created if new; one without a key gets this one."""
+        """Return the state of a ledger; creates the state if it does not exist.
+
+        If the state has no key yet, it gets `master_key`.
+        """
         state = self.states.get(ledger_id)
         if state is None:
             state = self.states[ledger_id] = HeldLedger(ledger_id)
@@ -87,5 +90,5 @@ class Shared:
         return state
 
     async def give_way(self) -> None:
-        """End a slice of work; other tasks run."""
+        """Let other tasks run between two slices of work."""
         await self.tasks.sleep(0)

@@ -1,4 +1,4 @@
-"""Slices: bounds the work in one turn of the event loop."""
+"""Divides long work into slices, so that other tasks of the event loop can run between them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNITS_PER_TURN = 2_000
 
 
 def parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield the items in slices of one turn each."""
+    """Yield the items in slices of `UNITS_PER_TURN` items."""
     for start in range(0, len(items), UNITS_PER_TURN):
         yield items[start : start + UNITS_PER_TURN]
 
@@ -20,7 +20,7 @@ def parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
 async def run_in_slices(
     work: Generator[None, None, T], give_way: Callable[[], Awaitable[None]]
 ) -> T:
-    """Return the result of `work`; other tasks run each time it yields."""
+    """Run `work` and return its result; other tasks run each time `work` yields."""
     while True:
         try:
             next(work)

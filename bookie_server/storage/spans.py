@@ -1,4 +1,4 @@
-"""Stretches of consecutive entry ids, in little memory: a ledger may have many of them."""
+"""Stretches of consecutive entry ids in little memory, because a ledger may have many stretches."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 RANGES_MAX: Final = 1 << 20
-"""Maximum number of ranges in one list of entries, unless the caller has room for fewer."""
+"""Maximum number of ranges in one list of entries. A caller may set a smaller maximum."""
 
 
 class Spans:
-    """First and last ids (inclusive) of maximal stretches, in ascending order: 16 bytes each."""
+    """The first and last ids (inclusive) of stretches, in ascending order.
+
+    A stretch takes 16 bytes.
+    """
 
     __slots__ = ("_ids",)
 
@@ -20,7 +23,7 @@ class Spans:
         self.extend(spans)
 
     def extend(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Add spans in ascending order that begin after the present ones."""
+        """Add spans. They must be in ascending order and begin after the spans that exist."""
         ids = self._ids
         for first, last in spans:
             if ids and first <= ids[-1] + 1:

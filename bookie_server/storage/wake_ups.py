@@ -19,7 +19,10 @@ def resolve(future: Future[T], value: T) -> None:
 
 
 def settle(futures: list[Future[None]]) -> None:
-    """Wake all coroutines that wait for these, except cancelled ones; empties the list."""
+    """Wake all coroutines that wait for `futures`, and empty the list.
+
+    A cancelled coroutine is skipped.
+    """
     while futures:
         resolve(futures.pop(), None)
 
@@ -27,13 +30,13 @@ def settle(futures: list[Future[None]]) -> None:
 def call_back(
     tasks: Tasks, callback: Callable[P, None], *arguments: P.args, **options: P.kwargs
 ) -> None:
-    """Call back; an exception is raised, and so reported, in a turn of its own.
+    """Call `callback`; an exception of the callback is raised later, from the event loop.
 
-    The caller must continue with other callbacks and records.
+    In this way the exception is reported, and the caller can continue with other callbacks.
     """
     try:
         callback(*arguments, **options)
-    except Exception as raised:  # noqa: BLE001 -- whatever it is, it is its owner's
+    except Exception as raised:  # noqa: BLE001 -- any exception belongs to the callback's owner
         error = raised
 
         def fail() -> None:

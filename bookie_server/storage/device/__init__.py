@@ -1,5 +1,5 @@
-"""The ports of storage on a real directory and under asyncio.
+"""Implements the ports of storage for a real directory and asyncio.
 
-- `filesystem`: files, and a bound on the page cache used by writes.
-- `runtime`: clock, tasks, and a thread that works in order.
+- `filesystem`: files, and a limit of the page cache that writes use.
+- `runtime`: clock, tasks, and a thread that runs calls in order.
 """

@@ -1,10 +1,11 @@
 """The FileSystem port on a real directory.
 
-One thread per directory writes and syncs groups of records, in the order of the calls. A group
-costs one hop to it and one wake-up of the event loop, which never waits for the device. A second
-thread does all other work, also in order, so no group waits while the next file is prepared.
-Cold reads go to two small pools, so background work never delays a client. Files are 0600, the
-directory 0700, symbolic links are not followed.
+One thread for each directory writes and syncs groups of records, in the order of the calls. A group
+costs one hop to this thread and one wake-up of the event loop. The event loop never waits for the
+device. A second thread does all other work, also in order, so no group waits while the next file is
+prepared. Reads of bytes that are not in the page cache run in two small pools, one for clients and
+one for background work, so background work never delays a client. Files have mode 0600 and the
+directory 0700. Symbolic links are not followed.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
 class OsFileSystem:
-    """One directory, its threads and its lock. Missing features are passed to `on_notice`."""
+    """One directory, its threads and its lock.
+
+    `on_notice` gets a message if the file system lacks a feature.
+    """
 
     def __init__(
         self,
@@ -68,7 +72,7 @@ class OsFileSystem:
         self._lock: int | None = None
         self._directory_descriptor: int | None = None
         self.written = WrittenCache(cached_bytes_max)
-        # New memory for each read would be zeroed first.
+        # One buffer for all reads, because new memory for each read would first be zeroed.
         self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
         self.writer = OrderedThread(f"writer {directory.name}")
         self.keeper = OrderedThread(f"keeper {directory.name}")
@@ -82,7 +86,7 @@ class OsFileSystem:
         self.loop = asyncio.get_running_loop()
 
     async def lock(self) -> None:
-        """Create the directory if missing and lock it for this process; repeatable."""
+        """Create the directory if missing and lock it for this process; a second call is safe."""
         await self.keeper.call(self._take_lock)
 
     def _take_lock(self) -> None:
@@ -106,7 +110,7 @@ class OsFileSystem:
                 path=str(self.directory),
             ) from None
         try:
-            # Kept open: a sync of the directory must not fail for lack of a descriptor.
+            # Kept open, so that a sync of the directory never fails because descriptors ran out.
             self._directory_descriptor = os.open(self.directory, DIRECTORY_FLAGS)
         except OSError as error:
             os.close(descriptor)
@@ -125,7 +129,7 @@ class OsFileSystem:
             pool.shutdown(wait=False)
 
     async def open(self, name: str, *, create: bool = False) -> OsFile:
-        """Open for reading and writing."""
+        """Open a file for reading and writing."""
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
         path = self.directory / name
         opening = self.keeper.call(lambda: os.open(path, flags, 0o600), on_abandoned=os.close)
@@ -144,7 +148,7 @@ class OsFileSystem:
         await self.call((self.directory / name).unlink, name, "remove")
 
     async def names(self) -> list[str]:
-        """All names except the lock's, sorted."""
+        """Return all names except that of the lock, sorted."""
         listed = await self.call(lambda: os.listdir(self.directory), ".", "list")  # noqa: PTH208
         return sorted(name for name in listed if name != LOCK_NAME)
 
@@ -155,7 +159,7 @@ class OsFileSystem:
         await self.call(lambda: os.fsync(descriptor), ".", "sync")
 
     async def free_space(self) -> int:
-        """Bytes available to an unprivileged process."""
+        """Return the number of bytes that an unprivileged process can still use."""
         status = await self.call(lambda: os.statvfs(self.directory), ".", "read the free space of")
         return status.f_bavail * status.f_frsize
 
@@ -171,9 +175,9 @@ class OsFileSystem:
             raise translated(error, name, verb) from error
 
     def allocate(self, descriptor: int, size: int) -> None:
-        """Allocate by the system call: libc's posix_fallocate could write every block instead.
+        """Allocate blocks with the system call fallocate; if it fails, only set the size.
 
-        If the file system cannot allocate, only the size is set.
+        libc's posix_fallocate is not used, because it may write every block.
         """
         if not self._can_allocate:
             os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
@@ -193,7 +197,7 @@ class OsFileSystem:
             return
 
     def begin_writing(self, descriptor: int, offset: int, size: int) -> None:
-        """Start write-back of written bytes; a failure shows at the sync."""
+        """Start write-back of written bytes. If it fails, the next sync reports the failure."""
         if _sync_file_range is not None:
             _sync_file_range(
                 descriptor, ctypes.c_int64(offset), ctypes.c_int64(size), SYNC_FILE_RANGE_WRITE
@@ -218,7 +222,7 @@ class OsFile:
         reading = self._files.loop.run_in_executor(
             self._files.pools[lane], self._read, offset, size
         )
-        # Counted down by the thread, because the waiting coroutine may be cancelled.
+        # The end of the read counts down, because the waiting coroutine may be cancelled before.
         reading.add_done_callback(self._read_ended)
         try:
             return await asyncio.shield(reading)
@@ -234,7 +238,7 @@ class OsFile:
         if not self._idle.done():
             self._idle.set_result(None)
         elif not self._files.keeper.is_stopped:
-            # The coroutine that closed it was cancelled meanwhile.
+            # The coroutine that wanted to close the file was cancelled.
             self._files.keeper.call(lambda: os.close(self._descriptor))
 
     def _read(self, offset: int, size: int) -> bytes:
@@ -246,7 +250,7 @@ class OsFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_now(self, offset: int, size: int) -> bytes | None:
-        """Read from the page cache; None if any byte would have to be waited for."""
+        """Read from the page cache; return None if any byte is not in the cache."""
         scratch = self._files.scratch
         data = scratch[:size] if size <= len(scratch) else memoryview(bytearray(size))
         try:
@@ -262,7 +266,7 @@ class OsFile:
         await self._files.call(lambda: self._write(offset, buffers), self.name, "write")
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        """Write all buffers and sync the data, in one call."""
+        """Write all buffers and sync the data, in one call to the writer thread."""
         try:
             await self._files.writer.call(lambda: self._write_synced(offset, buffers))
         except OSError as error:
@@ -292,22 +296,23 @@ class OsFile:
         self._has_failed = False
 
     def _begin_whole(self) -> None:
-        """Count the file as failed until a begun write is complete; then no write is allowed.
+        """Mark the file as failed until the write and its sync end; raise if it has failed before.
 
-        The kernel treats the pages of a failed write as written.
+        The kernel treats the pages of a failed write as written, so a failed file must get no
+        further writes.
         """
         if self._has_failed:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         self._has_failed = True
 
     def _sync(self, offset: int, size: int) -> None:
-        # This is done while the device is busy, because dropping pages takes time too.
+        # Pages are dropped now, while the device is busy, because that takes time, too.
         self._files.written.make_room(size)
         _fdatasync(self._descriptor)
         self._files.written.synced(self, offset, size)
 
     def _write_portions(self, offset: int, buffers: Sequence[Buffer]) -> int:
-        """Write all; the device starts with the first portion while the next is copied."""
+        """Write all buffers in portions: the device writes a portion while the next is copied."""
         portion: list[Buffer] = []
         size = total = 0
         for buffer in buffers:
@@ -330,11 +335,11 @@ class OsFile:
             os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_DONTNEED)
 
     async def datasync(self) -> None:
-        """Make data and size durable."""
+        """Make the file's data and size durable."""
         await self._files.call(lambda: _fdatasync(self._descriptor), self.name, "sync")
 
     async def allocate(self, size: int) -> None:
-        """Reserve blocks; if the file system cannot, only the size is set."""
+        """Reserve blocks; sets only the size if the file system cannot reserve blocks."""
         await self._files.call(
             lambda: self._files.allocate(self._descriptor, size), self.name, "allocate"
         )
@@ -344,14 +349,14 @@ class OsFile:
         await self._files.call(lambda: os.ftruncate(self._descriptor, size), self.name, "cut")
 
     async def size(self) -> int:
-        """Length of the file."""
+        """Return the length of the file in bytes."""
         try:
             return os.fstat(self._descriptor).st_size
         except OSError as error:
             raise translated(error, self.name, "read") from error
 
     async def data_end(self) -> int:
-        """Return the end of the last extent that is no hole; the size where holes are unknown."""
+        """Return the end of the last extent with data, or the size if holes are unknown."""
         end = 0
         try:
             while True:
@@ -361,7 +366,7 @@ class OsFile:
             return end if error.errno == errno.ENXIO else await self.size()
 
     async def close(self) -> None:
-        """Close the file after reads under way, because its descriptor will be reused."""
+        """Close the file after the reads under way, because its descriptor may be reused."""
         self._is_closed = True
         if self._reads:
             self._idle = self._files.loop.create_future()
@@ -370,7 +375,8 @@ class OsFile:
         if keeper.is_stopped:
             os.close(self._descriptor)
         else:
-            # The last name may be removed, and freeing a file's blocks takes milliseconds.
+            # In the thread: if the file has no name any more, this frees its blocks, which takes
+            # milliseconds.
             await self._files.call(lambda: os.close(self._descriptor), self.name, "close")
 
 
@@ -382,14 +388,14 @@ class CachedFile(Protocol):
 
 
 class WrittenCache:
-    """Bounds the page cache used by writes: the oldest synced bytes are dropped.
+    """Limits the page cache that writes use: drops the oldest synced bytes.
 
-    The next write reuses the pages that one write drops. Pages that the machine has not used for a
-    while are expensive, most of all in a virtual machine, whose host has to find them first
-    (measured here: 15 us to write 64 KiB to pages just dropped, 110 to 390 us to new ones).
-    Readers of the last entries need no file, and other reads fill the cache themselves.
+    The next write reuses the dropped pages. Pages that were not used for some time cost more, above
+    all in a virtual machine, because its host must first find them. Measured: 64 KiB take 15 us
+    with pages that were just dropped, and 110 to 390 us with new pages. Reads do not need the
+    dropped bytes: the last entries are in memory, and other reads fill the cache.
 
-    Called by the writer thread, or while that is idle.
+    Only the writer thread calls the methods, or another thread while the writer is idle.
     """
 
     def __init__(self, size_bytes_max: int) -> None:
@@ -398,7 +404,7 @@ class WrittenCache:
         self._ranges: deque[tuple[CachedFile, int, int]] = deque()
 
     def make_room(self, size_bytes: int) -> None:
-        """Drop the oldest bytes, so that `size_bytes` more fit."""
+        """Drop the oldest bytes until `size_bytes` more bytes fit."""
         while self._ranges and self._size_bytes + size_bytes > self._size_bytes_max:
             oldest, start, length = self._ranges.popleft()
             self._size_bytes -= length
@@ -427,7 +433,7 @@ def sync_path(path: Path) -> None:
 
 
 def translated(error: OSError, name: str, verb: str) -> StorageError:
-    """Return our error for the system's."""
+    """Return the StorageError for an error of the operating system."""
     message = f"cannot {verb} {name}: {error.strerror}"
     if error.errno == errno.ENOENT:
         return MissingFileError(message, path=name)

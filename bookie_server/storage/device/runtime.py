@@ -13,21 +13,21 @@ T = TypeVar("T")
 
 
 class OsClock:
-    """The machine's clocks."""
+    """The clocks of the computer."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since an arbitrary moment; never decreases."""
+        """Return the milliseconds since an arbitrary moment; never decreases."""
         return time.monotonic_ns() // 1_000_000
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return the milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
 
 
 class OsTasks:
-    """Coroutines as tasks of the running event loop.
+    """Runs coroutines as tasks of the running event loop.
 
-    `on_crash` gets the name and error of a coroutine that raised, a bug, and has to end the
+    If a coroutine raises, this is a bug: `on_crash` gets its name and error, and must end the
     process.
     """
 
@@ -37,7 +37,7 @@ class OsTasks:
         self._on_crash = on_crash or self._report_to_loop
 
     def future(self) -> asyncio.Future[Any]:
-        """A future of this loop."""
+        """Return a future of this loop."""
         return self._loop.create_future()
 
     def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -47,15 +47,18 @@ class OsTasks:
         task.add_done_callback(self._ended)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call back in the next turn of the loop."""
+        """Call `callback` in the next iteration of the event loop."""
         self._loop.call_soon(callback)
 
     async def sleep(self, duration_ms: int) -> None:
-        """Wait."""
+        """Wait `duration_ms`."""
         await asyncio.sleep(duration_ms / 1_000)
 
     async def aclose(self) -> None:
-        """Cancel tasks that still run (sleepers, after a clean stop) and wait for them."""
+        """Cancel the tasks that still run, and wait for their end.
+
+        After a clean stop, only tasks that sleep still run.
+        """
         running = list(self._running)
         for task in running:
             task.cancel()
@@ -73,13 +76,13 @@ class OsTasks:
 
 
 class OrderedThread:
-    """Runs calls one after the other; each wakes the event loop once."""
+    """Runs calls one after the other in a thread. Each call wakes the event loop once."""
 
     def __init__(self, name: str) -> None:
         self.is_stopped = False  # new calls are never run
         self._loop = asyncio.get_running_loop()
-        # Bounded by the callers, who await each call: the two writers of the journal in one thread;
-        # in the other the maintenance, and one call for each file that is open or being removed.
+        # The queue stays short, because the callers await each call. One thread serves only the two
+        # writers of the journal. The other serves the maintenance and opens, closes, removes files.
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -87,13 +90,13 @@ class OrderedThread:
     def call(
         self, function: Callable[[], T], on_abandoned: Callable[[T], object] = lambda _result: None
     ) -> asyncio.Future[T]:
-        """Run `function` in the thread; `on_abandoned` gets a result whose waiter was cancelled."""
+        """Run `function` in the thread; `on_abandoned` gets its result if the wait ended."""
         future: asyncio.Future[T] = self._loop.create_future()
         self._calls.put(_Call(future, function, on_abandoned))
         return future
 
     def stop(self) -> None:
-        """End the thread after its queued calls."""
+        """Let the thread end after its queued calls."""
         self.is_stopped = True
         self._calls.put(None)
 
@@ -117,7 +120,7 @@ class OrderedThread:
 
 
 class _Call(NamedTuple):
-    """One call and its waiter."""
+    """One queued call, and the future of the coroutine that waits for the call."""
 
     future: asyncio.Future[Any]
     function: Callable[[], Any]
@@ -125,7 +128,7 @@ class _Call(NamedTuple):
 
 
 def _settle(call: _Call, result: Any, error: BaseException | None) -> None:
-    """Set the result, unless the waiter was cancelled."""
+    """Set the result or the error of the future, unless the waiter was cancelled."""
     if call.future.done():
         if error is None:
             call.on_abandoned(result)

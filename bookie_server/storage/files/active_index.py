@@ -1,4 +1,4 @@
-"""The index of a file that is still written, in memory: the pieces of each ledger."""
+"""The index in memory of a file that is still written: the pieces of each ledger."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from bookie_server.storage.slices import UNITS_PER_TURN
 
 ITEM_BYTES = 8
 NUMBER_BYTES = 32
-SHARED_NUMBER_MAX = 256  # numbers up to it are one shared object each
+SHARED_NUMBER_MAX = 256  # Python keeps one shared object for each number up to this one
 
 
 def lists_bytes_at_most(record: JournalRecord) -> int:
-    """Return an upper bound of the memory of a run's ids and lengths; looks at none of them."""
+    """Return an upper bound of the memory of a run's ids and lengths, without reading each."""
     ids = record.entry_ids
     count = len(ids)
     if count == 1:
-        return 0  # no more than its piece, which is counted
+        return 0  # the memory of its piece, which is counted elsewhere, covers a single entry
     large = min(count, record.body_size // SHARED_NUMBER_MAX)
     size_bytes = ITEM_BYTES * count + NUMBER_BYTES * large
     return size_bytes if type(ids) is range else size_bytes + (ITEM_BYTES + NUMBER_BYTES) * count
 
 
 class ActiveIndex:
-    """Pieces that point at records; holds only durable records.
+    """Pieces that point at durable records of one file.
 
-    A ledger whose pieces were dropped stays named: as long as the file has records of it, its
-    tombstone is needed.
+    A ledger stays named after its pieces are dropped, because its tombstone is needed as long as
+    the file has records of the ledger.
     """
 
     def __init__(self) -> None:
         self._ledgers: dict[int, Pieces[JournalRecord]] = {}
-        self.pieces = 0  # 1 for a ledger whose pieces were dropped
-        self.lists_bytes = 0  # upper bound for all inserted runs, dropped ones too
+        self.pieces = 0  # number of pieces; a ledger with dropped pieces counts as 1
+        self.lists_bytes = 0  # upper bound for all inserted runs, also dropped runs
 
     def insert(self, record: JournalRecord) -> None:
-        """Add a run; the newest by origin sequence wins where it overlaps."""
+        """Add a run. Where runs overlap, the run with the largest origin sequence counts."""
         pieces = self._ledgers.get(record.ledger_id)
         if pieces is None:
             pieces = self._ledgers[record.ledger_id] = Pieces()
@@ -46,14 +46,14 @@ class ActiveIndex:
         self.lists_bytes += lists_bytes_at_most(record)
 
     def drop(self, ledger_id: int) -> None:
-        """Forget the places of a ledger's entries, but keep the ledger named."""
+        """Forget the pieces of a ledger, but keep the ledger named."""
         pieces = self._ledgers.get(ledger_id)
         if pieces is not None:
             self.name_only(ledger_id)
             self.pieces -= len(pieces)
 
     def name_only(self, ledger_id: int) -> None:
-        """Name a ledger whose records here are all dropped."""
+        """Name a ledger without pieces, because all its records in this file are dropped."""
         self._ledgers[ledger_id] = Pieces()
         self.pieces += 1
 
@@ -67,7 +67,7 @@ class ActiveIndex:
         return list(self._ledgers.get(ledger_id, ()))
 
     def __contains__(self, ledger_id: int) -> bool:
-        """Whether there are records of a ledger here, live or dropped."""
+        """Return whether the file has records of a ledger, live or dropped."""
         return ledger_id in self._ledgers
 
     def totals(self) -> list[LedgerTotal]:
@@ -84,7 +84,7 @@ class ActiveIndex:
     def encoding(self, identity: FileIdentity) -> Generator[None, None, tuple[bytes, int]]:
         """Encode the body of the finish record, and return it with the live bytes of the file.
 
-        The index must not change meanwhile. Yields after every `UNITS_PER_TURN` pieces or ledgers.
+        The index must not change during this. Yields after each `UNITS_PER_TURN` pieces or ledgers.
         """
         encoder = IndexEncoder(identity)
         live_bytes = units = 0
@@ -115,7 +115,7 @@ class _Sum:
         self.origin = self.size_bytes = 0
 
     def add(self, piece: Piece[JournalRecord]) -> None:
-        """Count the next piece, in ascending order."""
+        """Count the next piece. Pieces must be counted in ascending order."""
         end = piece.place + piece.last - piece.first + 1
         self.size_bytes += sum(piece.target.lengths[piece.place : end])
         self.origin = max(self.origin, piece.origin)
@@ -123,6 +123,6 @@ class _Sum:
             self.first = piece.first
 
     def of(self, ledger_id: int, pieces: Pieces[JournalRecord]) -> LedgerTotal:
-        """Return the total of a ledger with these pieces, all counted."""
+        """Return the total of a ledger, after all its pieces were counted."""
         last = pieces.last_entry_id
         return LedgerTotal(ledger_id, self.first, last, self.size_bytes, self.origin, len(pieces))

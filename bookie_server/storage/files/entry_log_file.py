@@ -1,4 +1,4 @@
-"""Entry-log files in memory: the ones still written, and the finished ones with their index.
+"""Entry-log files in memory: files that are still written, and finished files with their index.
 
 Reads of damaged bytes raise CorruptRecordError.
 """
@@ -49,35 +49,35 @@ class Need:
 
 @dataclass(slots=True)
 class OpenFile:
-    """A file that is being written, or prepared for it."""
+    """A file that the journal writes, or will write next."""
 
     entry: FileEntry
     handle: PooledFile
     identity: FileIdentity
     end: int = RECORDS_START  # offset of the next record
     first_sequence: int = 0  # sequence of its first record, 0 while it has none
-    finish_sequence: int = 0  # sequence of its finish record, 0 while it takes others
+    finish_sequence: int = 0  # sequence of its finish record, 0 while it takes other records
     is_recycled: bool = False  # the slot held another file: the bytes after the end are not zeros
     index: ActiveIndex = field(default_factory=ActiveIndex)
 
 
 @dataclass(slots=True, eq=False)
 class FinishedFile:
-    """A file with an index of its own."""
+    """A file that has a finish record with an index."""
 
     entry: FileEntry
     handle: PooledFile
     identity: FileIdentity
-    head: IndexHead | None = None  # none while it is rebuilt
-    header_size: int = 0  # of the finish record; the index follows it
+    head: IndexHead | None = None  # None if the index is damaged
+    header_size: int = 0  # size of the finish record's header; the index follows the header
     rebuilt: ActiveIndex | None = None  # pieces in memory that replace a damaged index
     live: dict[int, int] = field(default_factory=dict)  # ledgers not dropped, and their bytes
-    live_bytes: int = 0  # their sum
+    live_bytes: int = 0  # sum of the bytes in `live`
     blocks: dict[int, IndexBlock] = field(default_factory=dict)
 
     @property
     def body_offset(self) -> int:
-        """Offset of the index."""
+        """Offset of the index in the file."""
         return self.entry.finish_offset + self.header_size
 
     @property
@@ -92,9 +92,10 @@ class FinishedFile:
         return self.body_offset + self.head.block_offset(number)
 
     def totals(self) -> Sequence[LedgerTotal]:
-        """Totals of each ledger in the file; 0 pieces for ledgers whose records are all dropped.
+        """Return the total of each ledger in the file.
 
-        Empty while its index is being rebuilt.
+        A total has 0 pieces if all records of the ledger are dropped. The result is empty while the
+        index is being rebuilt.
         """
         if self.rebuilt is not None:
             return self.rebuilt.totals()
@@ -107,7 +108,7 @@ class FinishedFile:
         return self.total_of(ledger_id) is not None
 
     def total_of(self, ledger_id: int) -> LedgerTotal | None:
-        """Return the total of a ledger, by the file's own index."""
+        """Return the total of a ledger from the index in the file, not from a rebuilt index."""
         return None if self.head is None else self.head.totals.of(ledger_id)
 
 
@@ -125,7 +126,7 @@ def read_header(
 def read_body(
     handle: File, record: JournalRecord, start: int, end: int
 ) -> Generator[Need, bytes, bytes]:
-    """Return the bytes `start` to `end` (exclusive) of a record's body, verified."""
+    """Verify and return the bytes `start` to `end` (exclusive) of a record's body."""
     if start == end:
         return b""
     first_chunk = start // CHUNK_SIZE
@@ -167,7 +168,10 @@ def read_block(file: FinishedFile, number: int) -> Generator[Need, bytes, IndexB
 def find_piece(
     file: FinishedFile, ledger_id: int, entry_id: int
 ) -> Generator[Need, bytes, Piece[int] | None]:
-    """Return the piece of a finished file that holds an entry; its target is a record's offset."""
+    """Return the piece of a finished file that holds an entry, or None.
+
+    The target of the piece is the offset of its record.
+    """
     if file.rebuilt is not None:
         piece = file.rebuilt.find(ledger_id, entry_id)
         return None if piece is None else _by_offset(piece)
@@ -194,9 +198,9 @@ def all_pieces(file: FinishedFile, ledger_id: int) -> Generator[Need, bytes, lis
 
 
 def held_spans(file: FinishedFile, ledger_id: int, tombstone: int) -> Generator[Need, bytes, Spans]:
-    """Return the ids held above a tombstone by a finished file with an index of its own.
+    """Return the ids of a ledger's entries in a finished file that a tombstone does not delete.
 
-    Each block is read on its own, past the cache: there may be thousands.
+    The blocks are not cached, because a ledger may have thousands of blocks.
     """
     spans = Spans()
     for number in _blocks_of(file, ledger_id):
@@ -207,7 +211,7 @@ def held_spans(file: FinishedFile, ledger_id: int, tombstone: int) -> Generator[
 
 
 def _blocks_of(file: FinishedFile, ledger_id: int) -> range:
-    """Return the numbers of the index blocks with pieces of a ledger; none without an index."""
+    """Return the numbers of the index blocks that may have pieces of a ledger."""
     if file.head is None or file.total_of(ledger_id) is None:
         return range(0)
     keys = file.head.keys

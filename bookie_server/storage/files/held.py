@@ -1,4 +1,4 @@
-"""The finished files of a directory, their ledgers and live bytes; the readings that use them."""
+"""The finished files of a directory, and the readings that use the files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _by_id = attrgetter("entry.file_id")
 
 
 class HeldFiles:
-    """Finished files in ascending order of id, found by ledger.
+    """Finished files in ascending order of id, and for each ledger the files that hold it.
 
-    A file's `live_bytes` are those of the ledgers that it is found by. If a ledger has entries both
-    above and below its tombstone in one file, all of them count until the next drop.
+    The `live_bytes` of a file are the bytes of the ledgers that it holds. If a tombstone deletes
+    only some of a ledger's entries in a file, all of them count until the next drop.
     """
 
     def __init__(self, files: Iterable[FinishedFile], tombstone_of: Callable[[int], int]) -> None:
@@ -38,17 +38,18 @@ class HeldFiles:
         return self._holding.get(ledger_id, [])
 
     def adding(self, file: FinishedFile) -> Iterator[None]:
-        """Add a file with a larger id than all others; yields after each slice.
+        """Add a file with a larger id than all other files; yields after each slice.
 
-        It becomes findable slice by slice. Until the end, another index must cover its ledgers.
+        Each slice makes more ledgers of the file findable. Until the last slice, another index must
+        have the entries of the file.
         """
         yield from self._count(file)
         self._files[file.entry.file_id] = file
 
     def counting_again(self, file: FinishedFile) -> Iterator[None]:
-        """Count the ledgers of a file, unless it is freed, after its index was rebuilt; in slices.
+        """Count the ledgers of a file after its index was rebuilt; yields after each slice.
 
-        Until the end, the file must be in doubt.
+        Does nothing if the file is freed. Until the last slice, the file must be in doubt.
         """
         if file.entry.file_id not in self._files:
             return
@@ -75,12 +76,15 @@ class HeldFiles:
             yield
 
     def drop(self, ledger_id: int) -> None:
-        """Count all entries of a ledger in all files as not live."""
+        """Count the entries of a ledger as not live in all files."""
         for file in self._holding.pop(ledger_id, ()):
             file.live_bytes -= file.live.pop(ledger_id)
 
     def dead(self, files_in_doubt: set[int]) -> list[FinishedFile]:
-        """Return the files without live entries, except those in doubt, which may hold anything."""
+        """Return the files without live entries.
+
+        Files in doubt are left out, because they may hold entries of any ledger.
+        """
         return [
             file
             for file in self._files.values()
@@ -94,10 +98,10 @@ class HeldFiles:
 
 
 class Pins:
-    """Readings by number, in the order in which they began.
+    """The numbers of the readings under way, in the order in which the readings began.
 
-    A reading may touch any file that was in use when it began. So a freed slot waits for the end
-    of all readings that began before it was freed.
+    A reading may use any file that existed when the reading began. Therefore a freed slot waits for
+    the end of all readings that began before it was freed.
     """
 
     def __init__(self) -> None:
@@ -107,7 +111,7 @@ class Pins:
         self._waiting_number = 0
 
     def take(self) -> int:
-        """Register a reading; returns its number for `release`."""
+        """Register a reading and return its number for `release`."""
         number, self._next = self._next, self._next + 1
         self._open[number] = None
         return number
@@ -121,11 +125,11 @@ class Pins:
 
     @property
     def are_taken(self) -> bool:
-        """Return whether any reading is under way."""
+        """Whether any reading is under way."""
         return bool(self._open)
 
     def when_past(self, callback: Callable[[], None]) -> None:
-        """Call back after the end of all readings now under way; immediately if there are none."""
+        """Call `callback` after the end of all readings that are now under way."""
         if not self._open:
             callback()
             return

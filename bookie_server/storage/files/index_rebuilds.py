@@ -13,7 +13,10 @@ from bookie_server.storage.slices import parts
 
 
 async def rebuild_index(file: FinishedFile, shared: Shared) -> None:
-    """Scan a file with a damaged index; it stays in doubt if its records are damaged, too."""
+    """Rebuild the damaged index of a file from its records.
+
+    If a record is damaged, too, the file stays in doubt.
+    """
     entry, doubts, counters = file.entry, shared.health.files_in_doubt, shared.counters
     doubts.add(entry.file_id)
     scan = await Scanner(file.handle, entry, entry.data_end).scan(entry.first_sequence)
@@ -36,7 +39,7 @@ async def rebuild_index(file: FinishedFile, shared: Shared) -> None:
 
 
 class IndexRebuilds:
-    """Rebuilds damaged indexes that reads meet, each once at a time; the file is in doubt then."""
+    """Rebuilds the damaged indexes that reads find. During a rebuild, the file is in doubt."""
 
     def __init__(self, shared: Shared, finished: HeldFiles, pins: Pins) -> None:
         self._shared = shared
@@ -45,7 +48,7 @@ class IndexRebuilds:
         self._running: set[int] = set()
 
     def on_damage(self, file: FinishedFile | None) -> None:
-        """Count damage that a read met; `file` is the one with a damaged index, if any."""
+        """Count damage that a read found; if the index of `file` is damaged, rebuild the index."""
         self._shared.counters.damage += 1
         if file is None or file.rebuilt is not None or file.entry.file_id in self._running:
             return
@@ -59,7 +62,7 @@ class IndexRebuilds:
         try:
             await rebuild_index(file, self._shared)
         except StorageError:
-            # The file is still in doubt: the next read that finds the damage tries again.
+            # The file is still in doubt. The next read that finds the damage starts a new rebuild.
             self._running.discard(file.entry.file_id)
         else:
             is_whole = file_id not in doubts

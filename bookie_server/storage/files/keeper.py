@@ -1,12 +1,12 @@
-"""Owns the files: the active one, the prepared next one, the finished ones.
+"""Owns the files of a directory: the active file, the prepared next file, the finished files.
 
-The MANIFEST names the next file before it is used, so a roll needs no commit: the journal continues
-in the next file immediately. The maintenance coroutine writes the index of the full file, prepares
-another file and commits. Another roll waits until that index is durable. On a full disk no next
-file can be prepared. Regular adds are then refused, and the rest of the active file is for control
-and recovery records.
+The MANIFEST names the next file before it is used. Therefore a roll needs no commit, and the
+journal continues in the next file immediately. The maintenance coroutine then writes the index of
+the full file, prepares another file and commits. The next roll waits until the index is durable. On
+a full disk, no next file can be prepared. In this case regular adds are refused, and the rest of
+the active file is for control and recovery records.
 
-Each commit frees the finished files without live entries. Once the MANIFEST without them is
+Each commit frees the finished files without live entries. After the MANIFEST without these files is
 durable, some of their slots are kept for reuse and the others are removed.
 """
 
@@ -38,18 +38,18 @@ RESERVE_FRACTION = 16
 INDEX_BYTES_PER_PIECE = 48
 INDEX_BYTES_BESIDE = 2 * BLOCK_SIZE
 PIECES_PER_STRETCH_MAX = 2
-"""Growth of an index in bytes: consecutive ids within an older piece add one piece and split the
-older one."""
+"""Number of pieces that a stretch of consecutive ids can add to an index: within an older piece, a
+stretch adds one piece and splits the older piece into two."""
 
 
 def room_left(file: OpenFile) -> int:
-    """Bytes of records that the file can still take with its index after them."""
+    """Return how many bytes of records the file can still take before its index."""
     index_size = INDEX_BYTES_BESIDE + INDEX_BYTES_PER_PIECE * file.index.pieces
     return file.entry.size_bytes - file.end - index_size
 
 
 class FileKeeper:
-    """Owns all files of one directory once the bookie serves."""
+    """Owns all files of one directory after its boot."""
 
     def __init__(
         self,
@@ -89,25 +89,26 @@ class FileKeeper:
         return (self.active,) if self.full is None else (self.active, self.full)
 
     def has_file(self, file_id: int) -> bool:
-        """Return whether a file is one of the directory's and not freed."""
+        """Return whether a file belongs to the directory and is not freed."""
         is_open = any(file_id == file.entry.file_id for file in self.opened)
         return is_open or file_id in self.finished
 
     def drop(self, ledger_id: int) -> None:
-        """Apply a durable tombstone that covers all entries held of a ledger."""
+        """Apply a durable tombstone that deletes all stored entries of a ledger."""
         for file in self.opened:
             file.index.drop(ledger_id)
         self.finished.drop(ledger_id)
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether a file may have records of any ledger."""
+        """Whether any file is missing or in doubt. Such a file may have records of any ledger."""
         return bool(self._missing or self._health.files_in_doubt)
 
     def has_room_for(self, size: int) -> bool:
-        """Return whether a record of `size` bytes, not a regular add, fits after adds in flight.
+        """Return whether a record of `size` bytes fits after the adds in flight.
 
-        It always does while regular adds are accepted, because there is a next file.
+        This is for records other than regular adds. While regular adds are accepted, the result is
+        always True, because there is a next file.
         """
         health = self._health
         if health.is_writable:
@@ -116,13 +117,13 @@ class FileKeeper:
         return 2 * health.in_flight_bytes + size <= room
 
     def refuses_control(self) -> Code | None:
-        """Return the code that refuses control records now; None when they are accepted."""
+        """Return the code that refuses control records now, or None if they are accepted."""
         if self._health.has_failed or self._health.is_closing:
             return Code.IO_ERROR
         return None if self.has_room_for(2 * CONTROL_RECORD_SIZE) else Code.READ_ONLY
 
     def must_roll(self, size: int, stretches: int) -> bool:
-        """Return whether a record has to go to the next file (see `JournalFiles`)."""
+        """Return whether a record must go to the next file (see `JournalFiles`)."""
         active = self.active
         if active.end == RECORDS_START:
             return False
@@ -138,12 +139,12 @@ class FileKeeper:
         return self.spare is not None or self._health.is_writable
 
     async def roll(self) -> None:
-        """Continue in the next file; the full one gets its index later.
+        """Make the next file active; the full file gets its index later.
 
-        Without a next file and without room for one, nothing changes.
+        If the disk has no room for a next file, nothing changes.
         """
         while self.spare is None or self.full is not None:
-            # A full file needs no room for its index.
+            # The index of the full file needs no new room, so it is always waited for.
             if self._health.has_failed or (self.full is None and not self._health.is_writable):
                 return
             await self._changed
@@ -153,16 +154,19 @@ class FileKeeper:
         self.wake()
 
     def _retire_active(self) -> None:
-        """Close the active file to records except the finish; no group is under way."""
+        """Make the active file the full file. It then takes only its finish record.
+
+        No group may be under way.
+        """
         assert self.full is None
         self.full = self.active
         self.full.finish_sequence = self._sequences.next_sequence
         self._sequences.next_sequence += 1
 
     async def finish_all(self) -> None:
-        """Write the indexes of all files with entries, durably, at a clean stop."""
+        """Write and sync the indexes of all files with entries, at a clean stop."""
         await self._finish_full()
-        # Control records alone need no file: the ledger-state file has their contents.
+        # A file with only control records is not kept: the ledger-state file has their contents.
         if self.active.index.pieces:
             self._retire_active()
             await self._finish_full()
@@ -170,8 +174,8 @@ class FileKeeper:
     async def _finish_full(self) -> None:
         """Write and sync the full file's index, if there is a full file.
 
-        The index is encoded, and its ledgers are looked up, in slices. Adds, reads and drops
-        continue in between. A drop meanwhile may leave pieces in it, which its tombstone covers.
+        The work is done in slices, and adds, reads and drops continue between them. If a ledger is
+        dropped during this, the index may keep its pieces, but its tombstone deletes their entries.
         """
         full = self.full
         if full is None:
@@ -205,14 +209,17 @@ class FileKeeper:
         self._notify()
 
     def wake(self) -> None:
-        """Wake the maintenance."""
+        """Wake the maintenance coroutine."""
         self._is_due = True
         if self._due is not None:
             due, self._due = self._due, None
             resolve(due, None)
 
     async def commit_soon(self) -> None:
-        """Commit the current state; durable on return unless it failed, ended or is full."""
+        """Commit the current state and wait for the commit.
+
+        On return, the state is durable, unless the storage failed or ended or the disk is full.
+        """
         if self._ended.done():
             return
         committed: Future[None] = self._tasks.future()
@@ -269,7 +276,7 @@ class FileKeeper:
         except TooManyFilesError:
             if prepared is not None:
                 await self._slots.discard(prepared)
-            # Without a next file there is only the active one, as on a full disk.
+            # Without a next file, the bookie is read-only, as on a full disk.
             self._set_writable(is_writable=self.spare is not None)
             self._tasks.spawn("descriptor retry", self._retry())
             return
@@ -279,13 +286,13 @@ class FileKeeper:
         self._set_writable(is_writable=True)
 
     async def _commit_without_spare(self) -> bool:
-        """Commit without a next file; returns whether that freed a slot or room for one."""
+        """Commit without a next file; return whether this freed a file."""
         counters = self._shared.counters
         freed = counters.files_freed
         try:
             await self.commit(None)
         except (DiskFullError, TooManyFilesError):
-            # A boot can read everything from the files; the retry commits.
+            # Nothing is lost without the commit: a boot reads the files. The retry commits later.
             return False
         return counters.files_freed > freed
 
@@ -302,24 +309,24 @@ class FileKeeper:
             self._on_state_change()
 
     def _notify(self) -> None:
-        """Wake a roll that waits."""
+        """Wake a roll that waits for a next file or for the index of the full file."""
         changed, self._changed = self._changed, self._tasks.future()
         resolve(changed, None)
 
     def fail(self) -> None:
-        """Wake all waiters for a next file after a failure; they give up."""
+        """Wake the coroutines that wait for a next file; after a failure they end."""
         self._set_writable(is_writable=False)
         self.wake()
 
     async def commit(self, prepared: OpenFile | None, *, keep_open: bool = True) -> None:
-        """Make the current files the directory's, durably, with `prepared` as the next one.
+        """Write a MANIFEST that lists the current files, with `prepared` as the next file.
 
-        At a clean stop open files hold nothing and become free. After a DiskFullError or
-        TooManyFilesError nothing changed.
+        Durable on return. If not `keep_open`, at a clean stop, the open files are empty and become
+        free. After a DiskFullError or TooManyFilesError nothing has changed.
         """
         dead = self.finished.dead(self._health.files_in_doubt)
         for file in dead:
-            # Its entries can no longer be found; the slot counts until the commit.
+            # Entries of the file can no longer be found. Its slot is in use until the commit.
             self.finished.remove(file)
             self._freed.append(file.entry.slot)
             self._pinned[file.entry.slot] = file.handle
@@ -342,28 +349,28 @@ class FileKeeper:
             await self._release(slot, is_kept=slot in manifest.free_slots)
 
     async def _cut(self, file: FinishedFile) -> None:
-        """Cut a finished file after its index, once the durable MANIFEST lists it as finished.
+        """Cut a finished file after its index.
 
-        This must not be done earlier, because an open file that is shorter than its allocation
-        counts as damaged.
+        The durable MANIFEST must already list the file as finished, because an open file that is
+        shorter than its allocation counts as damaged.
         """
         file.handle.may_close()
-        with contextlib.suppress(TooManyFilesError):  # the next start frees it
+        with contextlib.suppress(TooManyFilesError):  # the next start cuts the file
             await file.handle.truncate(file.end)
 
     async def _release(self, slot: str, *, is_kept: bool) -> None:
-        """Free a slot that the durable MANIFEST lists as free, or not at all."""
+        """Free a slot that the durable MANIFEST lists as free or does not list."""
         self._shared.counters.files_freed += 1
         if not self.pins.are_taken or self._is_closing:
             await self._drop_file(slot, is_kept=is_kept)
             return
 
         def past() -> None:
-            # After a stop the directory may belong to another process.
+            # After a stop, the directory may belong to another process.
             if not self._is_closing:
                 self._tasks.spawn("release of a file", self._drop_file(slot, is_kept=is_kept))
 
-        # Readings that began before may still open the file.
+        # Readings that began earlier may still open the file.
         self.pins.when_past(past)
 
     async def _drop_file(self, slot: str, *, is_kept: bool) -> None:

@@ -38,10 +38,10 @@ FIRST_GENERATION = 1
 
 
 async def initialize_directory(files: FileSystem) -> None:
-    """Write the first MANIFEST, durably, unless there is one; repeatable after a crash.
+    """Write and sync the first MANIFEST of a new directory; does nothing if a MANIFEST exists.
 
-    For a directory that is known to be new: from then on a missing MANIFEST is damage. Entry-log
-    files without a MANIFEST are damage, too.
+    Only for a directory that is certainly new: otherwise a missing MANIFEST is damage. Entry-log
+    files without a MANIFEST are damage, too. After a crash, a second call is safe.
     """
     # A killed process may have left a renamed MANIFEST only in the page cache.
     await files.sync_directory()
@@ -54,7 +54,7 @@ async def initialize_directory(files: FileSystem) -> None:
 
 
 def is_first_manifest(data: bytes) -> bool:
-    """Return whether a MANIFEST is unused: `initialize_directory` wrote it, no start did."""
+    """Return whether a MANIFEST is from `initialize_directory`, and no start has replaced it."""
     try:
         manifest = decode_manifest(data)
     except StartupError:
@@ -63,16 +63,16 @@ def is_first_manifest(data: bytes) -> bool:
 
 
 async def _go_on() -> None:
-    """Do nothing: no client is served."""
+    """Do not wait, because no client is served yet."""
 
 
 class ManifestStore:
-    """The durable MANIFEST of one directory, and the ledger states that it names.
+    """The durable MANIFEST of one directory, and the ledger-state file that it names.
 
-    A commit appends the states that changed. When more was appended than the file began with, and
-    at least `deltas_bytes_min`, the file is rewritten. Both work in slices of `UNITS_PER_TURN`.
-    Changes during the commit are the last block, which is encoded in the same turn as the MANIFEST,
-    so the two always agree.
+    A commit appends the changed states to the file. It writes a new file instead if the appended
+    part is larger than `deltas_bytes_min` and than the part before it. States are written in slices
+    of `UNITS_PER_TURN`. The last block has the changes made during the commit. No other task runs
+    between its encoding and the composition of the MANIFEST, so the two always agree.
     """
 
     def __init__(
@@ -84,11 +84,12 @@ class ManifestStore:
         self._files = files
         self._give_way = give_way
         self._deltas_min = deltas_bytes_min
-        self._base_bytes: int | None = None  # of a state file that this process wrote
-        self.current = Manifest()  # on the device
+        # Size of the state file before anything was appended; None: not written by this process.
+        self._base_bytes: int | None = None
+        self.current = Manifest()  # the MANIFEST on the device
 
     async def load(self, names: list[str]) -> HeldLedgers:
-        """Read MANIFEST and ledger states."""
+        """Read the MANIFEST and the ledger states."""
         if NAME not in names:
             raise _missing_manifest()
         self.current = decode_manifest(await self._read(NAME))
@@ -116,9 +117,9 @@ class ManifestStore:
         """Replace the MANIFEST atomically; durable on return.
 
         `compose` is called once; its manifest gets a generation and a state file. State changes
-        after its turn are not in this commit: `states.changed` then has only these. After a
-        DiskFullError or TooManyFilesError nothing changed; after a SyncFailedError either the old
-        or the new one counts.
+        after this call are not in the commit, and `states.changed` then has only these changes.
+        After a DiskFullError or TooManyFilesError nothing has changed. After a SyncFailedError,
+        either the old or the new MANIFEST counts.
         """
         generation = self.current.generation + 1
         appended = self.current.state_bytes - (self._base_bytes or 0)
@@ -156,13 +157,13 @@ class ManifestStore:
         try:
             await self._files.sync_directory()
         except DiskFullError as error:
-            # The new one may count already; continuing with the old one would overwrite its state.
+            # The new MANIFEST may already count. A later commit could overwrite its states.
             raise SyncFailedError(f"{error.message}, after the rename", path=NAME) from error
         old, self.current = self.current.state_file, manifest
         if base_bytes is not None:
             self._base_bytes = base_bytes
             if old:
-                with contextlib.suppress(DiskFullError):  # a start removes it
+                with contextlib.suppress(DiskFullError):  # the next start removes the file
                     await self._files.remove(old)
 
     async def _write_states(
@@ -175,11 +176,14 @@ class ManifestStore:
         taken: set[int],
         compose: Callable[[], Manifest],
     ) -> tuple[int, Manifest]:
-        """Write the states of `ids`, then changed ones, which `taken` gets; returns the end."""
+        """Write the states of `ids` and the changed states; return the end and the manifest.
+
+        `taken` gets the ids of the changed states.
+        """
         if offset == 0:
             await file.truncate(0)
-        # Each round is shorter than the previous one, unless changes arrive as fast as they are
-        # written. In that case the last turn writes the rest.
+        # Each round of this loop has fewer states than the previous round, unless states change as
+        # fast as they are written. In that case, the last block has all remaining states.
         rounds_left = 2 + 2 * ((len(states) + len(states.changed)) // UNITS_PER_TURN)
         while True:
             changed, states.changed = states.changed, set()
@@ -201,7 +205,7 @@ class ManifestStore:
         return offset + len(block)
 
     async def remove_strays(self) -> None:
-        """Remove files that the MANIFEST does not name, left over from a crash."""
+        """Remove the files that a crash left and the MANIFEST does not name."""
         named = {self.current.state_file, *self.current.free_slots}
         named |= {entry.slot for entry in self.current.files}
         for name in await self._files.names():

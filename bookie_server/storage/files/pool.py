@@ -1,8 +1,8 @@
-"""The files of a directory, with a bound on the open ones.
+"""Limits the number of open files of a directory.
 
-A bookie has a file for each 256 MB that it holds, and a process has few descriptors. So a finished
+A bookie has a file for each 256 MB of entries, and a process has few descriptors. So a finished
 file is opened when it is read, and closed when another file needs its descriptor. Storage opens all
-its files in a pool, which counts them; `close_all` leaves nothing open.
+its files through a pool, which counts the open files. `close_all` closes all files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OPEN_TRIES_MAX = 20
 
 
 class FilePool:
-    """The FileSystem port over another one, with a bound on open files: at least 8."""
+    """A FileSystem port that adds a limit of open files to another. The limit is 8 or more."""
 
     def __init__(self, files: FileSystem, tasks: Tasks, open_max: int) -> None:
         self._files = files
@@ -30,8 +30,8 @@ class FilePool:
         self._open: OrderedDict[PooledFile, None] = OrderedDict()
         self._waiting: deque[Future[None]] = deque()
         self._is_closed = False
-        self.open_count = 0  # open, being opened or being closed
-        self.opened = 0  # in all
+        self.open_count = 0  # files that are open, being opened or being closed
+        self.opened = 0  # number of times that a file was opened
         self.lock = files.lock
         self.unlock = files.unlock
         self.rename = files.rename
@@ -42,29 +42,35 @@ class FilePool:
         self.random_bytes: Callable[[int], bytes] = files.random_bytes
 
     def future(self) -> Future[None]:
-        """Return a future of the pool's host."""
+        """Return a future that any coroutine of this process can await."""
         return self._tasks.future()
 
     @property
     def held_names(self) -> list[str]:
-        """Files that stay open until they are closed or may be closed, sorted."""
+        """The sorted names of the open files that the pool must not close for other files."""
         return sorted(file.name for file in self._open if file.is_held)
 
     def at(self, name: str) -> PooledFile:
-        """Return an existing file, which is opened when it is used."""
+        """Return an existing file. The pool opens the file when it is used."""
         return PooledFile(self, name)
 
     async def open(self, name: str, *, create: bool = False) -> PooledFile:
-        """Open for reading and writing; it stays open until it is closed or `may_close`."""
+        """Open a file for reading and writing.
+
+        The file stays open until it is closed or `PooledFile.may_close` is called.
+        """
         file = PooledFile(self, name, is_held=True)
         await self.open_now(file, create=create)
         return file
 
     async def open_now(self, file: PooledFile, *, create: bool = False) -> File:
-        """Open a file of this pool unless it is open; the caller then uses or holds it."""
+        """Open a file of this pool unless it is open already.
+
+        The caller counts a use of the file or holds it open, so that the pool does not close it.
+        """
         while file.opened is None:
             if file.opening is not None:
-                # One future per waiter: a cancelled waiter cancels the future that it awaits.
+                # Each waiter has its own future, because a cancelled waiter cancels its future.
                 waiting: Future[None] = self._tasks.future()
                 file.opening.append(waiting)
                 await waiting
@@ -93,7 +99,7 @@ class FilePool:
             await self.close(file)
 
     async def close(self, file: PooledFile) -> None:
-        """Close a file that nothing uses; does nothing if it is closed."""
+        """Close a file that is not in use; does nothing if the file is closed."""
         opened, file.opened = file.opened, None
         if opened is None:
             return
@@ -104,13 +110,13 @@ class FilePool:
             self._give_back()
 
     async def close_all(self) -> None:
-        """Close every file after the reads under way; no file is opened any more."""
+        """Close every file after the operations under way; after this, no file can be opened."""
         self._is_closed = True
         for file in list(self._open):
             await file.close()
 
     async def _reserve(self) -> None:
-        """Wait for the right to open one more file; an unused file is closed for it."""
+        """Wait until one more file may be open; close a file that is not in use, if needed."""
         while self.open_count >= self._open_max:
             victim = self._victim()
             if victim is None:
@@ -126,7 +132,7 @@ class FilePool:
         self.wake()
 
     def wake(self) -> None:
-        """Wake the next waiter: a file was closed, or can be."""
+        """Wake the next coroutine that waits in `_reserve`."""
         while self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.done():
@@ -134,7 +140,10 @@ class FilePool:
                 return
 
     def _victim(self) -> PooledFile | None:
-        """Return the file to close: one not used since the last round over the files, in turn."""
+        """Return the file to close, or None if all files are in use or held.
+
+        Goes over the files in a circle, and selects a file that was not used since the last visit.
+        """
         for _ in range(2 * len(self._open)):
             file = next(iter(self._open))
             self._open.move_to_end(file)
@@ -146,7 +155,7 @@ class FilePool:
         return None
 
     async def _open_patiently(self, name: str, *, create: bool) -> File:
-        """Open a file; when the system has no descriptor, close another one and wait."""
+        """Open a file. If the system has no descriptor, close another file, or wait and retry."""
         tries = 0
         while True:
             try:
@@ -164,20 +173,20 @@ class FilePool:
 
 @dataclass(slots=True, eq=False)
 class PooledFile:
-    """The File port; opened when it is used, unless it is held open."""
+    """The File port for a file of a pool. Each operation opens the file if it is not open."""
 
     _pool: FilePool
     name: str
-    opened: File | None = None  # while it is open
-    opening: list[Future[None]] | None = None  # waiters for the opening under way
-    uses: int = 0  # operations under way
-    is_held: bool = False  # must not be closed for others
-    was_used: bool = False  # after the pool looked for a file to close
+    opened: File | None = None  # the open file; None while the file is not open
+    opening: list[Future[None]] | None = None  # coroutines that wait until the file is open
+    uses: int = 0  # number of operations under way
+    is_held: bool = False  # the pool must not close the file for other files
+    was_used: bool = False  # used since the pool last looked for a file to close
     is_closed: bool = False  # permanently
     _idle: list[Future[None]] = field(default_factory=list)
 
     def may_close(self) -> None:
-        """Mark the file as only read from now on: the pool may close it for others."""
+        """Allow the pool to close the file for other files; from now on it is only read."""
         self.is_held = False
         self._pool.wake()
 
@@ -194,14 +203,14 @@ class PooledFile:
                 self._pool.wake()
 
     def read_now(self, offset: int, size: int) -> bytes | None:
-        """Read from the page cache of an open file, else return None."""
+        """Read from the page cache; return None if the file is not open or a byte is not cached."""
         if self.opened is None:
             return None
         self.was_used = True
         return self.opened.read_now(offset, size)
 
     async def read(self, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
-        """Up to `size` bytes from `offset`."""
+        """Return `size` bytes from `offset`; fewer only where the file ends."""
         async with self._using() as file:
             return await file.read(offset, size, lane)
 
@@ -216,12 +225,12 @@ class PooledFile:
         await self.opened.write_synced(offset, buffers)
 
     async def datasync(self) -> None:
-        """Make data and size durable."""
+        """Make the file's data and size durable."""
         async with self._using() as file:
             await file.datasync()
 
     async def allocate(self, size: int) -> None:
-        """Reserve blocks."""
+        """Reserve blocks so that the file is `size` bytes long."""
         async with self._using() as file:
             await file.allocate(size)
 
@@ -231,12 +240,12 @@ class PooledFile:
             await file.truncate(size)
 
     async def size(self) -> int:
-        """Length of the file."""
+        """Return the length of the file in bytes."""
         async with self._using() as file:
             return await file.size()
 
     async def data_end(self) -> int:
-        """Return the end of the bytes that may not be zeros."""
+        """Return the offset from which on the file holds only zeros (see `File`)."""
         async with self._using() as file:
             return await file.data_end()
 

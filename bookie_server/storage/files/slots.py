@@ -1,4 +1,4 @@
-"""Slot files: created ahead of use, recycled only when the durable MANIFEST lists them free."""
+"""Slot files: created ahead of use, and reused only if the durable MANIFEST lists them as free."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAST_RESORT_FRACTION = 16
 
 
 class Slots:
-    """Gives slots new identities."""
+    """Prepares slots for new files: gives each slot a new identity."""
 
     def __init__(self, files: FilePool, settings: StorageSettings) -> None:
         self._files = files
@@ -29,11 +29,12 @@ class Slots:
     async def prepare(
         self, file_id: int, free_slot: str | None, *, is_last_resort: bool = False
     ) -> OpenFile:
-        """Return an empty file with a new identity, allocated and durable, including its name.
+        """Return an empty file with a new identity; its blocks, header and name are durable.
 
-        A new slot is made unless the durable MANIFEST lists a free one, and removed after a
-        DiskFullError or TooManyFilesError. The last resort is a small file in the space that is
-        otherwise kept free, so that a bookie with a full disk still starts.
+        Uses `free_slot`, which the durable MANIFEST must list as free. If it is None, creates a new
+        slot, and removes it after a DiskFullError or TooManyFilesError. With `is_last_resort`, the
+        file is small and may use the space that is otherwise kept free, so that a bookie with a
+        full disk still starts.
         """
         size, kept_free = self._settings.file_size_bytes, self._settings.free_bytes_min
         if is_last_resort:
@@ -42,7 +43,7 @@ class Slots:
         name = free_slot or f"slot-{file_id:08d}"
         handle = await self._files.open(name, create=True)
         try:
-            # A freed slot was cut after its index.
+            # A freed slot may be shorter, because it was cut after its index.
             await self._require_room(size - await handle.size(), kept_free, name)
             await handle.allocate(size)
             salt = self._files.random_bytes(16)
@@ -72,7 +73,7 @@ class Slots:
         return OpenFile(entry, handle, entry.identity, is_recycled=free_slot is not None)
 
     async def discard(self, file: OpenFile) -> None:
-        """Discard a prepared file that no MANIFEST names as in use; a new slot is removed."""
+        """Close a prepared file that no MANIFEST lists as in use, and remove its slot if new."""
         await file.handle.close()
         if not file.is_recycled:
             await self._files.remove(file.entry.slot)
@@ -103,6 +104,6 @@ async def mark_finished(handle: File, entry: FileEntry) -> None:
 
 
 async def is_intact(handle: File, entry: FileEntry) -> bool:
-    """Return whether the slot's header identifies the file that the MANIFEST names."""
+    """Return whether the header of the slot has the identity that the MANIFEST lists."""
     header = decode_slot_header(await handle.read(0, HEADER_AREA_SIZE))
     return header is not None and header.identity(entry.slot) == entry.identity

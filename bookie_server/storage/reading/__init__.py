@@ -1,5 +1,5 @@
 """Reads of stored entries.
 
-- `answers`: the answers to reads, and what they wait for.
-- `reads`: finds and reads entries; `readings` drives that.
+- `answers`: answers reads, after a fence or a wait for the journal if needed.
+- `reads`: finds and reads entries. `readings`: runs the generators of `reads`.
 """

@@ -1,4 +1,4 @@
-"""Answers to reads, and what they wait for: a fence, the journal, a cold page."""
+"""Answers reads. An answer may wait for a fence, for the journal, or for the device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ledgerlog_spark.model import NO_ENTRY, Code
 
 
 class ReadAnswers:
-    """Answers reads by a `Reader`, after fencing their ledgers on request."""
+    """Answers reads with a `Reader`. If a request has a fence key, first fences the ledger."""
 
     def __init__(self, shared: Shared, journal: Journal, reader: Reader, fences: Fences) -> None:
         self._journal = journal
@@ -26,7 +26,7 @@ class ReadAnswers:
         self._states = shared.states
 
     def read(self, request: StoredRead, on_done: OnRead) -> None:
-        """Read one stored entry, after fencing its ledger if the request has a key."""
+        """Read one stored entry. If the request has a key, first fence the ledger."""
         code = admit_read(request)
         if code is not None:
             on_done(code, None)
@@ -41,9 +41,9 @@ class ReadAnswers:
             )  # fmt: skip
 
     def read_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
-        """Read consecutive entries as far as they are held and fit.
+        """Read consecutive stored entries, as many as fit into the answer.
 
-        An answer shorter than the request proves nothing about the entry after it.
+        If the answer has fewer entries than requested, the next entry may still exist.
         """
         code = admit_read(request)
         if code is not None:
@@ -61,7 +61,7 @@ class ReadAnswers:
     def _when_safe(
         self, ledger_id: int, fence_key: bytes | None, then: Callable[[Code], None]
     ) -> None:
-        """Fence if there is a key, and wait for records that the answer would otherwise miss."""
+        """Call `then` after all earlier adds are durable; with a key, fence the ledger first."""
         state = self._states.get(ledger_id)
         if fence_key is not None:
             self._fences.fence(ledger_id, fence_key, then)
@@ -74,7 +74,8 @@ class ReadAnswers:
         state = self._states.get(request.ledger_id)
         entry_id = request.entry_id
         if state is not None and entry_id == NO_ENTRY:
-            # The largest id denies larger ones, as NO_ENTRY does.
+            # To return the largest id means that no larger id is stored, so this needs the same
+            # certainty as an answer NO_ENTRY.
             entry_id = state.last_entry_id if may_say_absent(state, self._health) else NO_ENTRY
         if state is None or entry_id == NO_ENTRY:
             on_done(absent(state, self._health), None)
@@ -106,15 +107,16 @@ class ReadAnswers:
         )
 
     def _denial(self, state: HeldLedger | None) -> Callable[[], Code]:
-        """Return a function for the answer if a reading that begins now finds nothing.
+        """Return a function that returns the answer if a reading that begins now finds nothing.
 
-        A file in doubt is not read while its ledgers are being counted, and the doubt may be over
-        when the reading ends. So absence is reported only if it is proved at both moments.
+        A reading does not find the ledgers of a file in doubt before they are counted, and the
+        doubt may end before the reading ends. So absence is reported only if it may be reported
+        both now and at the end of the reading.
         """
         was_certain = may_say_absent(state, self._health)
         return lambda: absent(state, self._health) if was_certain else Code.IO_ERROR
 
 
 def _code_of(error: StorageError) -> Code:
-    """Return the answer to a failed read, which proves nothing about the entry."""
+    """Return the answer to a failed read: an answer that does not deny the entry."""
     return Code.BUSY if isinstance(error, TooManyFilesError) else Code.IO_ERROR

@@ -1,4 +1,4 @@
-"""Drives readings: generators that yield the bytes that they need (`reads.py`)."""
+"""Runs readings. A reading is a generator that yields which bytes it needs (`reads.py`)."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from bookie_server.storage.wake_ups import guarded, resolve
 R = TypeVar("R")
 
 NEEDS_PER_TURN = 8
-"""Number of index blocks that a listing reads before other tasks run: 3,264 pieces."""
+"""Number of index blocks (3,264 pieces) that a list of entries reads before other tasks run."""
 
 
 RECORDS_PER_TURN = 64
-"""Records per turn of the event loop for readings of one kind, each with up to 4,096 entries:
-1 to 6 ms."""
+"""Number of records that readings of one kind read before other tasks run. This takes 1 to 6 ms if
+each record has 4,096 entries."""
 
 RECORD_BYTES = 65_536
-"""This many bytes of an entry count as another record: copying and sending 4 MiB takes
-milliseconds."""
+"""Each time an entry has this number of bytes, it counts as one more record, because to copy and
+send 4 MiB takes milliseconds."""
 
 
 class Readings:
-    """The readings of one directory that are under way.
+    """Runs the readings of one directory.
 
-    A reading yields a `Need`, and None after a portion. It waits in line after each portion and
-    after each page that was not in the cache: many pages may come in one turn of the event loop.
-    There are separate lines for batches, for single entries, and for comparisons of adds with
-    stored entries: none of them waits for the others.
+    A reading yields a `Need` for bytes, and None after a portion. It waits in line after each
+    portion, and after each read from the device, because many such reads may end at the same time.
+    Batches, single entries, and comparisons of adds with stored entries have separate lines, so
+    that one kind does not wait for another.
     """
 
     def __init__(self, tasks: Tasks, pins: Pins) -> None:
@@ -51,10 +51,10 @@ class Readings:
         *,
         is_batch: bool = False,
     ) -> None:
-        """Drive a new reading, immediately as far as its bytes are in the page cache.
+        """Run a new reading: immediately while its bytes are in the page cache, then in a task.
 
-        The result may come before this returns. A batch may have portions, so it waits in line if
-        other batches are under way.
+        The result may be passed on before this returns. A batch waits in line if other batches are
+        under way, because it may have several portions.
         """
         need: Need | None = None
         if not (is_batch and self._batches):
@@ -83,7 +83,7 @@ class Readings:
         self._tasks.spawn("cold read", going_on)
 
     async def compare(self, reading: Generator[Need | None, bytes, R], count: int) -> R:
-        """Drive the comparison of an add of `count` entries with stored ones, in line."""
+        """Wait in line, and compare an add of `count` entries with the stored entries."""
         pin = self._pins.take()
 
         def wait_in_line(_size_bytes: int = 0) -> Awaitable[None]:
@@ -124,7 +124,7 @@ class Readings:
 
 
 class _Line:
-    """Readings that take turns, with `RECORDS_PER_TURN` records in one turn."""
+    """Readings that wait in line. About `RECORDS_PER_TURN` records are read before others run."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
@@ -132,7 +132,7 @@ class _Line:
         self._is_moving = False
 
     async def wait(self, records: int) -> None:
-        """Wait until the caller may look at `records` records, or at a portion."""
+        """Wait until the caller may read `records` records or a portion."""
         turn: Future[None] = self._tasks.future()
         self._waiting.append((turn, records))
         if not self._is_moving:
@@ -157,10 +157,11 @@ async def finish(
     give_way: Callable[[], Awaitable[None]] | None = None,
     wait_in_line: Callable[[int], Awaitable[None]] | None = None,
 ) -> R:
-    """Drive a reading to its end, waiting for every byte it needs; begun if `need` is given.
+    """Run a reading to its end, and wait for all bytes that it needs.
 
-    `give_way` is called after every `NEEDS_PER_TURN` needs, `wait_in_line` after every portion and
-    each wait for bytes, with their number.
+    `need` is the first need if the reading has already begun. `give_way` is called after each
+    `NEEDS_PER_TURN` needs. `wait_in_line` is called with 0 after each portion, and with the number
+    of bytes after each wait for bytes.
     """
     try:
         if need is None:

@@ -1,7 +1,7 @@
 """Finds and reads stored entries.
 
-Readings are generators that yield the bytes they need. Bytes in the page cache are read immediately
-and the answer is sent before the caller returns; only a cold page costs a coroutine.
+Readings are generators that yield which bytes they need. If all bytes are in the page cache, the
+answer is sent before the call returns. Otherwise the reading continues in a coroutine.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ N = TypeVar("N")
 R = TypeVar("R")
 
 BATCH_HEAD_SIZE_BYTES = 24 + 8 + 4
-"""Size of a BATCH_READ answer without its entries, as clients count it."""
+"""Size of a BATCH_READ answer without its entries. Clients count in the same way."""
 ENTRY_LENGTH_SIZE_BYTES = 4
 RECORDS_PER_BATCH_MAX = 1_024
 RECORDS_PER_PORTION = RECORDS_PER_TURN
 """Number of records that a batch read checks before other tasks run."""
 RECORDS_CACHED_MAX = 1_024
 LENGTHS_CACHED_MAX = 1 << 18
-"""Maximum number of entries in the cached records: the length of each is in memory."""
+"""Maximum number of entries in the cached records, because the length of each entry is cached."""
 BLOCKS_CACHED_MAX = 512
-KEPT_BUFFER_FACTOR = 4  # a recent body is copied if its receive buffer is more times larger
-RECORD_COST_BYTES = 512  # overhead of a record in memory, beside the bytes of its body
+KEPT_BUFFER_FACTOR = 4  # a recent body is copied if its receive buffer is over 4 times larger
+RECORD_COST_BYTES = 512  # memory of a record without its body
 
 
 class Found(NamedTuple):
@@ -70,7 +70,10 @@ class Found(NamedTuple):
 
 
 class RecentBodies:
-    """The bodies of the newest durable records, bounded in bytes, for readers at the end."""
+    """The bodies of the newest durable records, for readers at the end of a ledger.
+
+    `size_bytes_max` limits their memory.
+    """
 
     def __init__(self, size_bytes_max: int) -> None:
         self._size_bytes_max = size_bytes_max
@@ -78,7 +81,7 @@ class RecentBodies:
         self._records: deque[JournalRecord] = deque()
 
     def keep(self, record: JournalRecord) -> None:
-        """Keep the body of this record, and drop the oldest that no longer fit."""
+        """Keep the body of this record, and drop the oldest bodies that no longer fit."""
         body = record.body
         # A view keeps its whole receive buffer in memory.
         if (
@@ -95,7 +98,7 @@ class RecentBodies:
 
 
 class Reader:
-    """Reads entries of one directory: active file first, so that the newest copy is found."""
+    """Reads entries of one directory, and finds the newest copy of each entry."""
 
     def __init__(self, shared: Shared, keeper: FileKeeper) -> None:
         self._keeper = keeper
@@ -110,7 +113,7 @@ class Reader:
         self.readings = Readings(shared.tasks, keeper.pins)
 
     def find(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, Found | None]:
-        """Return the place of an entry, or None if no file holds it; damage proves nothing."""
+        """Return the place of an entry, or None if no file holds the entry."""
         holder, full = self._keeper.active, self._keeper.full
         best: Piece[JournalRecord] | Piece[int] | None = holder.index.find(ledger_id, entry_id)
         if full is not None:
@@ -147,7 +150,7 @@ class Reader:
         return piece
 
     def _note_blocks(self, file: FinishedFile) -> None:
-        """Keep the index blocks used last, over all files, and drop the others."""
+        """Keep the newest cached index blocks of all files, and drop the other blocks."""
         for number in file.blocks:
             key = (file.entry.file_id, number)
             if key not in self._blocks:
@@ -185,9 +188,9 @@ class Reader:
         identity: FileIdentity,
         index_of: FinishedFile | None = None,
     ) -> CorruptRecordError:
-        """Return the error to raise for damage in a file, and record the damage.
+        """Count damage in a file, and return the error to raise.
 
-        If a file was freed during the read, this is no damage.
+        If the file was freed during the read, its bytes are not damaged, and nothing is counted.
         """
         if self._keeper.has_file(identity.file_id):
             self._rebuilds.on_damage(index_of)
@@ -195,7 +198,7 @@ class Reader:
         return freed(identity.name)
 
     def read_entry(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, bytes | None]:
-        """Return one stored entry, or None if no file holds it."""
+        """Return one stored entry, or None if no file holds the entry."""
         return (yield from twice(lambda: self._read_entry(ledger_id, entry_id)))
 
     def _read_entry(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, bytes | None]:
@@ -206,10 +209,11 @@ class Reader:
         return entry
 
     def compare(self, request: StoredAdd) -> Generator[Need | None, bytes, tuple[bool, bool]]:
-        """Return whether all entries of a run are stored alike, and whether one differs.
+        """Return whether a run is stored with the same bytes, and whether an entry differs.
 
-        Ends at the entry that decides. For entries that recovery writes back this is mostly the
-        first, whose header differs. Yields None after each `RECORDS_PER_TURN` entries.
+        Ends when the result is known. For entries that recovery writes back, this is mostly after
+        the first entry, because its header differs. Yields None after each `RECORDS_PER_TURN`
+        entries.
         """
         is_repeated, at = True, 0
         body = memoryview(request.body)
@@ -228,10 +232,10 @@ class Reader:
         return is_repeated, False
 
     def read_batch(self, request: StoredBatchRead) -> Generator[Need | None, bytes, list[bytes]]:
-        """Return consecutive entries as far as they fit; empty when the first one is not held.
+        """Return consecutive entries as far as they fit; empty if the first entry is not stored.
 
         Ends after `RECORDS_PER_BATCH_MAX` records, and before a damaged entry that is not the
-        first. Yields None after each `RECORDS_PER_PORTION`, to keep each turn of the loop short.
+        first. Yields None after each `RECORDS_PER_PORTION` records, so that other tasks can run.
         """
         return (yield from twice(lambda: self._read_batch(request)))
 
@@ -282,9 +286,10 @@ class Reader:
         return split(data, record.lengths[found.place : found.place + count])
 
     async def held(self, ledger_id: int, count_max: int = RANGES_MAX) -> Spans:
-        """Return the stretches of held entries as first and last ids (inclusive), ascending.
+        """Return the stretches of a ledger's stored entries, in ascending order.
 
-        Raises TooManyRangesError for more than `count_max`, and StorageError if they are unknown.
+        Raises TooManyRangesError if there are more stretches than `count_max`, and StorageError if
+        a damaged file may hold other entries.
         """
         if not may_say_absent(self._states.get(ledger_id), self._health):
             raise StorageError(
@@ -303,7 +308,7 @@ class Reader:
 
     async def _held(self, ledger_id: int, count_max: int) -> Spans:
         tombstone = self._tombstone_of(ledger_id)
-        # In one turn: an entry that moves between files is then always in one of them.
+        # No await between the next two lines, so an entry that moves between files is in one list.
         opened = [file.index.pieces_of(ledger_id) for file in self._keeper.opened]
         finished = list(self._keeper.finished.holding(ledger_id))
         runs = [await self._spans_of(pieces, tombstone) for pieces in opened]
@@ -330,15 +335,14 @@ class Reader:
         return spans
 
     async def _joined(self, ledger_id: int, runs: Sequence[Spans], count_max: int) -> Spans:
-        """Return the union of these lists of stretches, which may overlap."""
+        """Return the union of lists of stretches. The lists may overlap."""
         runs = [run for run in runs if run]
         joined = Spans()
         if len(runs) == 1:
             joined = runs[0]
         else:
             spans = merge(*runs)
-            # Joining stops at the allowed number, because the ranges of the files are in memory at
-            # the same time.
+            # Stop at the allowed number, because the ranges of the files are in memory, too.
             while len(joined) <= count_max and (part := list(islice(spans, slices.UNITS_PER_TURN))):
                 joined.extend(part)
                 await self._give_way()
@@ -354,7 +358,7 @@ class Reader:
 
 
 def twice(look: Callable[[], Generator[N, bytes, R]]) -> Generator[N, bytes, R]:
-    """Repeat a reading once if its file was freed meanwhile."""
+    """Run a reading, and repeat it once if its file was freed during the reading."""
     try:
         return (yield from look())
     except FreedFileError:
@@ -377,12 +381,15 @@ def split(data: bytes, lengths: Sequence[int]) -> list[bytes]:
 
 @lru_cache(maxsize=8)
 def _alike(length: int, count: int) -> Struct:
-    """Return a format of `count` entries of one length, which cuts in a third of the time."""
+    """Return a format for `count` entries of one length.
+
+    To cut with a format takes a third of the time of a loop.
+    """
     return Struct(f"{length}s" * count)
 
 
 def fitting(found: Found, count_max: int, budget: int, *, is_first: bool) -> tuple[int, int]:
-    """Return how many entries from `found` on fit the budget, and the rest of the budget."""
+    """Return the number of entries from `found` on that fit the budget, and the budget left."""
     available = min(found.following + 1, count_max)
     lengths = found.record.lengths[found.place : found.place + available]
     size_bytes = sum(lengths) + ENTRY_LENGTH_SIZE_BYTES * len(lengths)
