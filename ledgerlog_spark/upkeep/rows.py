@@ -116,7 +116,7 @@ def begun(log: Log, item: Item, password: bytes) -> BegunRange:
 async def restore(
     log: Log, client: LedgerClient, version: int, *, overwrite_if_changed: bool = False
 ) -> CommitResult:
-    """Make the rows of an older version the newest again; errors as of `Log.restore`.
+    """Make a new version with the rows of an older one. Raises the errors of `Log.restore`.
 
     `overwrite_if_changed` also replaces rows that others commit during this call.
     """

@@ -103,7 +103,7 @@ class Upkeep:
         on_log: Callable[[Kept], None] = lambda _: None,
         memory: SweepMemory | None = None,
     ) -> None:
-        """`policy` None merges nothing; `memory` is that of earlier passes of this process."""
+        """With `policy` None nothing is merged. Earlier passes of this process left `memory`."""
         self._client = client
         self._logs = logs_of(client)
         self._policy = policy
