@@ -1,9 +1,12 @@
 """Garbage collection: deletes the entries of deleted ledgers.
 
-A ledger is dropped only if three conditions hold, in this order. It was held before the listing
-began. Otherwise a ledger that was created later would seem deleted. The listing does not contain
-it. A lookup by its id after a sync finds no metadata; otherwise a stale listing would delete a new
-ledger. A ledger whose state is unknown stays until the next pass (PROTOCOL.md#F6).
+A ledger is dropped only if three conditions are met, in this order:
+
+1. The bookie had the ledger before the listing began. A ledger that is created later is not in the
+   listing, although it exists.
+2. The listing does not contain the ledger.
+3. A lookup of the ledger by its id, after a sync, finds no metadata. An old listing alone could
+   delete a new ledger. A ledger with an unknown state stays until the next pass (PROTOCOL.md#F6).
 
 A ledger whose metadata no longer names this bookie keeps its entries here.
 """
@@ -18,16 +21,16 @@ from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import Code
 
-BATCH_LEDGERS = 256  # ledgers looked up after one sync, and dropped with tombstones in few groups
+BATCH_LEDGERS = 256  # number of ledgers that are looked up after one sync and dropped together
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
     """The result of one pass."""
 
-    is_whole: bool  # otherwise the metadata store did not answer, and nothing was dropped
-    ledgers_held: int = 0  # before the pass, without dropped ones
-    ledgers_dropped: int = 0  # durably
+    is_whole: bool  # False: the metadata store did not answer, and nothing was dropped
+    ledgers_held: int = 0  # number of ledgers before the pass, without dropped ledgers
+    ledgers_dropped: int = 0  # number of ledgers that the pass dropped durably
 
 
 class Collector:
@@ -108,7 +111,7 @@ class Collector:
         return Collected(is_whole=True, ledgers_held=len(held), ledgers_dropped=dropped)
 
     async def _look_up(self, unlisted: Sequence[int]) -> Sequence[int]:
-        """Return the deleted ledgers; absence from a listing is no proof."""
+        """Return the ledgers of `unlisted` that are certainly deleted."""
         return await self._listing.deleted(unlisted)
 
     async def _drop_deleted(self, unlisted: Sequence[int]) -> int:

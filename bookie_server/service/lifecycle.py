@@ -56,7 +56,7 @@ _logger = get_logger("lifecycle")
 
 
 class Bookie:
-    """One bookie, from its settings to its end."""
+    """One bookie process: starts its parts in order and stops them."""
 
     def __init__(
         self,
@@ -66,7 +66,10 @@ class Bookie:
         before_serving: Callable[[], None] = lambda: None,
         log_lines_dropped: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Start nothing yet; on the event loop. `before_serving` is called after the replay."""
+        """Store the settings; must run on the event loop.
+
+        `start` calls `before_serving` after the replay.
+        """
         self._log_lines_dropped = log_lines_dropped
         self._before_serving = before_serving
         self.settings = settings
@@ -75,8 +78,8 @@ class Bookie:
         self.bookie_id = settings.bookie_id or f"{settings.host}:{settings.port}"
         self.port = settings.port
         self.grpc_port = settings.grpc_port
-        self.failed = asyncio.Event()  # storage failed permanently or crashed: call `close`
-        self.crash: BaseException | None = None  # a bug
+        self.failed = asyncio.Event()  # set when storage failed permanently or crashed
+        self.crash: BaseException | None = None  # an unexpected exception, which is a bug
         self._counters = ServiceCounters()
         self._lanes = Lanes.of(settings)
         self._closers = contextlib.AsyncExitStack()
@@ -86,11 +89,11 @@ class Bookie:
 
     @property
     def failure(self) -> Exception | None:
-        """The error that ended storage, None while it works."""
+        """The error that ended storage, None while storage works."""
         return None if self._storage is None else self._storage.failure
 
     async def start(self) -> None:
-        """Returns when the bookie serves and is registered."""
+        """Start all parts; returns when the bookie serves and is registered."""
         settings, closers = self.settings, self._closers
         try:
             files = OsFileSystem(
@@ -118,7 +121,7 @@ class Bookie:
             raise
 
     async def close(self) -> None:
-        """Withdraw, answer accepted requests within bounds, close storage."""
+        """Withdraw the registration, answer accepted requests for a limited time, close storage."""
         await self._closers.aclose()
 
     def _claim_other_ports(self) -> None:
@@ -161,7 +164,7 @@ class Bookie:
             file_size_bytes=self.settings.file_size_bytes,
             free_bytes_min=self.settings.free_bytes_min,
             open_files_max=self._open_files_max,
-            # The lanes act first: they make peers wait; storage would answer BUSY.
+            # The lanes reach their limits first and make peers wait. Storage would answer BUSY.
             in_flight_bytes_max=self.settings.in_flight_bytes_max,
         )
         return await LedgerStorage.open(
@@ -190,7 +193,7 @@ class Bookie:
     async def _serve(
         self, listener: socket.socket, storage: LedgerStorage, collector: Collector
     ) -> None:
-        # grpc takes 0.2 s to import; a refused start does not wait for it.
+        # To import grpc takes 0.2 s. A refused start does not wait for the import.
         from bookie_server.service.grpc.server import GrpcServer
         from bookie_server.service.grpc.service import BookieServicer
 
@@ -273,7 +276,7 @@ def bookie_gauges(
     lanes: Lanes,
     log_lines_dropped: Callable[[], int],
 ) -> dict[str, Callable[[], float]]:
-    """Return the function for each gauge's value, by the gauge's name without prefix."""
+    """Return, for each name of a gauge without its prefix, the function that returns its value."""
     return {
         "connections": lambda: v2.connections_count,
         "ledgers": lambda: storage.ledgers_count,
@@ -346,12 +349,11 @@ def _print_ready_line(bookie: Bookie) -> None:
 
 
 def _tune_garbage_collector() -> None:
-    """Collect young objects often and old ones almost never: requests make no cycles.
+    """Collect young objects often and old objects almost never, because requests make no cycles.
 
-    A collection of all objects of a start with 100,000 ledgers takes a fifth of a second, so it is
-    done before any client is served. Measured on a busy machine under adds of 1 KiB: the default
-    scanned all pieces of the active file five times in 8 s and stopped the bookie for up to
-    287 ms.
+    After a start with 100,000 ledgers, a collection of all objects takes 0.2 s, so it is done
+    before any client is served. Measured with adds of 1 KiB: with the default, the collector
+    scanned all pieces of the active file five times in 8 s and stopped the bookie for up to 287 ms.
     """
     gc.collect()
     gc.freeze()

@@ -1,7 +1,7 @@
 """Structured logs of a bookie: one JSON object per line on stderr, without secrets.
 
-Standard output has only the ready line, so that the starting program can parse it. Records of
-libraries are written in the same form, within the same bounds. No caller waits for standard error
+Standard output has only the ready line, so that the program that starts the bookie can parse it.
+Records of libraries have the same form and the same limits. No caller waits for standard error
 (`ledgerlog_spark/lines.py`).
 """
 
@@ -35,10 +35,10 @@ STANDARD_ERROR = 2
 
 
 def configure_logging(level: str) -> LogLines:
-    """Send records of `level` and above to stderr; call once, before the first record.
+    """Send records of `level` and above to stderr; must run once, before the first record.
 
-    Everything else written to `sys.stderr` from now on, including tracebacks, takes the same path,
-    so it does not wait either. The end of the process waits for it, within a bound.
+    From now on, all other text for `sys.stderr`, such as tracebacks, goes through the same queue,
+    so no writer waits. At its end, the process waits a limited time until the queue is written.
     """
     sys.stderr = lines = LogLines(STANDARD_ERROR, _dropped)
     atexit.register(lines.drain)
@@ -66,8 +66,8 @@ def configure_logging(level: str) -> LogLines:
 class LineLogger:
     """Writes records as lines, without a lock.
 
-    A finalizer may run while a line is written, and may log, for example of a future whose error
-    was not retrieved. A lock like that of structlog's own logger would then deadlock.
+    While a line is written, a finalizer may run and log, for example for a future with an error
+    that was not retrieved. The lock of structlog's own logger would then deadlock.
     """
 
     def __init__(self, lines: LogLines) -> None:
@@ -92,10 +92,14 @@ def _dropped(count: int) -> str:
 
 
 class LibraryHandler(logging.Handler):
-    """Writes records of libraries as warnings: peers can cause them, so errors are limited, too."""
+    """Writes records of libraries as warnings.
+
+    Warnings are limited in number. Errors of libraries must be limited, too, because peers can
+    cause them.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record under one event name for all, so that their number is bounded."""
+        """Write a record. All records have one event name, so that `RateLimit` limits them."""
         try:
             text = self.format(record)[:LIBRARY_TEXT_MAX]
             get_logger(record.name).warning(
@@ -105,13 +109,13 @@ class LibraryHandler(logging.Handler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- the base's name
-        """Do nothing: there is no place to report it."""
+        """Do nothing: a failed log line cannot be reported."""
 
 
 class RateLimit:
     """Drops records of an event that is too frequent: peers must not fill a disk with lines.
 
-    The first record after dropped ones has their number as `suppressed`. Errors always pass.
+    The first record after dropped records has their number as `suppressed`. Errors always pass.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -125,7 +129,7 @@ class RateLimit:
         if method not in ("warning", "info", "debug"):
             return record
         now = self._clock()
-        # Both are constants of this program, so there are few.
+        # Subjects and events are constants of this program, so there are few keys.
         key = record.get("subject"), record.get("event")
         window = self._events.get(key)
         if window is None:
@@ -151,7 +155,7 @@ class _Window:
 def black_out_secrets(
     _logger: object, _method: str, record: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Replace the value of every field with a name of a secret, and all raw bytes.
+    """Replace all raw bytes, and the value of every field with the name of a secret.
 
     Bytes in a bookie are keys, passwords or users' payloads, which must not be logged.
     """

@@ -1,13 +1,13 @@
-"""Bounds of the calls of the control service, applied before a call's handler runs.
+"""Limits the calls of the control service, before the handler of a call runs.
 
-A call gets one of a bounded number of places, shared fairly among connections. A call that may
+Each call needs one of a limited number of places, which connections share fairly. A call that may
 still receive a request also needs a place of a second kind, because the library may hold one
-request for each such call. A call with a single request has to receive it within
-REQUEST_SECONDS_MAX, which bounds the time that an unfinished request holds memory. A streaming call
-has its own bounds (`service/grpc/stream.py`).
+request for each of these calls. A call with a single request must receive the request within
+REQUEST_SECONDS_MAX, so that an unfinished request does not hold memory for long. A streaming call
+has other limits (`service/grpc/stream.py`).
 
 A call keeps its place until its replies are sent. The library keeps a reply that a client does not
-take, so ending such a call means closing its connection (`service/grpc/stuck_calls.py`).
+take. To end such a call, its connection must be closed (`service/grpc/stuck_calls.py`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ REQUEST_SECONDS_MAX: Final = 10.0
 
 
 class FairSlots:
-    """A bounded number of places, shared fairly among peers by taking from the one with most.
+    """A limited number of places that peers (connections) share fairly.
 
-    For occupants that stay as long as their peer likes: calls of the control service, watches of a
-    ledger. When all places are taken, a peer with fewer places than another gets one, and the
-    newest occupant of the other peer is ended. A peer is a connection.
+    The places are for calls of the control service, or for watches of ledgers, because these last
+    as long as their peer wants. When all places are taken, a new call can take a place from the
+    peer with the most places. The newest call of that peer is then ended.
     """
 
     __slots__ = ("_by_peer", "count", "count_max", "ended", "refused")
@@ -38,11 +38,11 @@ class FairSlots:
         self.count_max = count_max
         self.count = 0
         self.refused = 0  # only increases
-        self.ended = 0  # for another peer; only increases
+        self.ended = 0  # calls ended to give their place to another peer; only increases
         self._by_peer: dict[str, dict[object, Callable[[], object]]] = {}
 
     def enter(self, peer: str, end: Callable[[], object]) -> object | None:
-        """Take a place; returns the argument for `leave`, or None if no peer has more places.
+        """Take a place; return the argument for `leave`, or None if the peer has its fair part.
 
         `end` is called at most once, when the place is given to another peer.
         """
@@ -72,7 +72,7 @@ class FairSlots:
 
 
 class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Gives calls places of `slots`, and of `receiving` until their requests are complete."""
+    """Gives each call a place of `slots`, and one of `receiving` until its request is complete."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Return the handler of a call, with bounds."""
+        """Return the handler of a call, wrapped so that the call needs places."""
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
@@ -130,23 +130,23 @@ class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
 
 class _Call:
-    """One call, whose handler runs in the current task."""
+    """One call. Its handler runs in the current task."""
 
     def __init__(self, context: Any, end_stuck: Callable[[Collection[Stuck]], object]) -> None:
         task = asyncio.current_task()
         assert task is not None, "calls are handled by tasks"
         self.context = context
         self.peer: str = context.peer()
-        self.is_sending = False  # the library may hold a reply of it
+        self.is_sending = False  # the library may hold a reply of the call
         self._task = task
         self._end_stuck = end_stuck
 
     def place(self, slots: FairSlots, *, is_kept: bool = False) -> _Place:
-        """Return a place for it, not taken yet; a kept one is left after the reply is sent."""
+        """Return a place for the call, not taken yet; a kept place is left after the reply."""
         return _Place(slots, self, is_kept=is_kept)
 
     def end(self) -> None:
-        """End it, with its connection if the library may hold a reply of it."""
+        """End the call, and its connection, too, if the library may hold a reply of the call."""
         if self.is_sending:
             self._end_stuck([Stuck(self.peer, self._cancel)])
         else:
@@ -156,7 +156,7 @@ class _Call:
         self._task.cancel()
 
     async def replies(self, outcome: AsyncIterator[Any] | Awaitable[None]) -> AsyncIterator[Any]:
-        """Yield the replies of a handler; nothing if it writes them to its context."""
+        """Yield the replies of a handler; yield nothing if it writes them to its context."""
         if inspect.isawaitable(outcome):
             self.is_sending = True  # the end is not reported
             await outcome
@@ -196,8 +196,8 @@ class _Place:
         if kind is not None or not self._is_kept:
             self._leave()
         if kind is asyncio.CancelledError and not self._context.done():
-            # Its client did not cancel it. If only the handler is cancelled, the library still
-            # receives a request of the call.
+            # The client did not cancel the call. Abort it, because the library would otherwise
+            # still receive a request of the call.
             await self._context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 "this bookie ended the call to make room for others: retry",

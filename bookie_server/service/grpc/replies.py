@@ -1,7 +1,7 @@
-"""Replies with entries, and their bytes until clients take them.
+"""Replies with entries, and the bytes that they hold until clients take them.
 
-A reply holds bytes of a lane until it is sent. If the lane is full, calls whose clients do not take
-their replies are ended (`service/grpc/stuck_calls.py`).
+A reply holds bytes of a lane until it is sent. If the lane is full, a call is ended if its client
+does not take the reply (`service/grpc/stuck_calls.py`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ ATTEMPTS: Final = 2
 expected."""
 LISTINGS_MAX: Final = 4  # lists of entries that are built at the same time
 RANGE_COST_BYTES: Final = 96
-"""Memory of a range of entries until its reply is sent: 16 in the list, 44 in the reply, and up to
-22 in its message, which may exist twice after the list is freed."""
+"""Memory of a range of entries until its reply is sent: 16 bytes in the list, 44 in the reply, and
+at most 22 in the message. After the list is freed, the message may exist twice."""
 
 
 class HeldReplies:
@@ -43,7 +43,7 @@ class HeldReplies:
         self._held: dict[object, tuple[Taken, float, Stuck]] = {}
 
     def hold(self, taken: Taken, peer: str) -> Callable[[], None]:
-        """Hold the bytes of the call's reply; returns a function that gives them back, once."""
+        """Hold the bytes of the call's reply; return a function that gives the bytes back once."""
         task = asyncio.current_task()
         assert task is not None, "calls are handled by tasks"
         place = object()
@@ -62,7 +62,7 @@ class HeldReplies:
             give_back(held[0])
 
     def stuck(self, lane: Budget, seconds: float) -> list[Stuck]:
-        """Return the calls whose replies hold bytes of a lane and were not taken in this time."""
+        """Return the calls with a reply in this lane that was not taken for `seconds`."""
         now = asyncio.get_running_loop().time()
         return [
             stuck
@@ -72,7 +72,7 @@ class HeldReplies:
 
 
 class Batches:
-    """Reads consecutive entries, as far as there is room for them."""
+    """Reads consecutive entries, as many as there is room for in the lane."""
 
     def __init__(self, storage: EntryStorage, counters: ServiceCounters, turns: Turns) -> None:
         self._storage = storage
@@ -82,10 +82,10 @@ class Batches:
     async def in_line(
         self, request: StoredBatchRead, share: Share
     ) -> tuple[Code, list[bytes], Taken]:
-        """Return code, entries, and the bytes to give back, after the share's turn in line.
+        """Wait in line; return code, entries, and the bytes to give back.
 
-        The answer is shorter if the lane is nearly full. It is BUSY only if the first entry alone
-        was larger than the room for it, twice.
+        If the lane is nearly full, there are fewer entries. The code is BUSY only if in both
+        attempts the first entry alone was larger than its room.
         """
         wanted = request.size_bytes_max + REQUEST_OVERHEAD_BYTES
         least = 0
@@ -105,7 +105,7 @@ class Batches:
     async def at_once(
         self, request: StoredBatchRead, share: Share
     ) -> tuple[Sequence[bytes], Taken]:
-        """Return entries if there is room for all requested bytes now; else none."""
+        """Return entries if there is room for all requested bytes now, else no entries."""
         size_bytes = request.size_bytes_max + REQUEST_OVERHEAD_BYTES
         if not share.take(size_bytes):
             return (), (share, 0)
@@ -118,9 +118,10 @@ class Batches:
     async def _read(
         self, request: StoredBatchRead, share: Share, size_bytes: int
     ) -> tuple[Code, list[bytes], Taken]:
-        """Return entries from storage, and the bytes taken for them (before: `size_bytes`).
+        """Return entries from storage, and the bytes that are taken for the entries.
 
-        Fewer bytes than the entries need are taken if there is no room for more.
+        The caller has taken `size_bytes`. If the entries need more bytes but there is no room, only
+        `size_bytes` stay taken.
         """
         counters = self._counters
         counters.read_requests += 1
@@ -130,7 +131,7 @@ class Batches:
 
         def answer(code: Code, entries: Sequence[bytes]) -> None:
             if answered.done():
-                # The call has ended; its bytes were in use until now.
+                # The call has ended. The read used its bytes until now.
                 share.give_back(size_bytes)
             else:
                 answered.set_result((code, entries))
@@ -158,7 +159,7 @@ class Batches:
 
 
 class Listings:
-    """Lists the entries of ledgers, a few at a time, each in many turns of the loop."""
+    """Lists the entries of ledgers. Only a few lists are built at a time, each in slices."""
 
     def __init__(self, storage: LedgerStorage, size_bytes_max: int) -> None:
         self._storage = storage
@@ -166,9 +167,10 @@ class Listings:
         self._places = asyncio.Semaphore(LISTINGS_MAX)
 
     async def in_line(self, ledger_id: int, share: Share) -> tuple[pb.ListEntriesReply, Taken]:
-        """Return a reply without its code, and the bytes to give back; waits for room.
+        """Wait for room; return a reply without its code, and the bytes to give back.
 
-        Raises TooManyRangesError, before the list is built, if it does not fit a reply or the lane.
+        Raises TooManyRangesError before the reply is built if it would not fit a message or the
+        lane.
         """
         count_max = share.size_bytes_max // RANGE_COST_BYTES
         async with self._places:
@@ -204,6 +206,6 @@ async def _reply_of(held: Spans) -> pb.ListEntriesReply:
 
 
 def range_size_bytes(last_id: int) -> int:
-    """Return the maximum size of a range up to an id in a message: two numbers, tags, framing."""
+    """Return the maximum size in a message of a range that ends at `last_id` or below."""
     number_size_bytes = max(last_id.bit_length() + 6, 7) // 7
     return 2 + 2 * (1 + number_size_bytes)

@@ -21,8 +21,8 @@ MESSAGE_OVERHEAD_BYTES: Final = 65_536  # size of a reply without its entries or
 STREAMS_PER_CONNECTION_MAX: Final = 256
 OTHER_CALLS_MAX: Final = 512  # calls that are not watches
 RECEIVING_CALLS_MAX: Final = 512
-"""Maximum number of calls that may receive a request. A call with a single request has received it
-before it waits."""
+"""Maximum number of calls that may still receive a request. A call with a single request counts
+only until the request is complete."""
 PENDING_CALLS_MAX: Final = 1_024
 """Maximum number of calls that the library has accepted and not yet passed to the loop."""
 
@@ -30,10 +30,11 @@ LOOKAHEAD_BYTES: Final = 16_384
 """Bytes that a client may send ahead, for each stream and each connection."""
 METADATA_SIZE_BYTES_MAX: Final = 16_384
 CONNECTION_IDLE_MS_MAX: Final = 300_000
-"""A connection without a call for this time is closed; clients open another when needed."""
+"""A connection without a call for this time is closed. Clients open a new connection if needed."""
 HANDSHAKE_MS_MAX: Final = 10_000  # time for the HTTP/2 handshake of a new connection
 PING_INTERVAL_MS_MIN: Final = 5_000
-"""Clients that watch ping at longer intervals; a client that pings more often is cut off."""
+"""The connection of a client that pings more often is closed. Clients with watches ping less
+often."""
 
 
 class GrpcServer:
@@ -72,7 +73,7 @@ class GrpcServer:
         )
 
     async def start(self) -> int:
-        """Listen and serve; returns the port."""
+        """Listen and serve; return the port."""
         control_pb2_grpc.add_BookieServicer_to_server(self._servicer, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -89,7 +90,7 @@ class GrpcServer:
         return port
 
     async def stop(self, drain_timeout_ms: int) -> None:
-        """Refuse new calls, wait for open ones within the time, then cancel them."""
+        """Refuse new calls, wait for open calls at most this time, then cancel the open calls."""
         await self._announce(health_pb2.HealthCheckResponse.NOT_SERVING)
         self._servicer.end_streams()
         await self._server.stop(drain_timeout_ms / 1_000)

@@ -51,11 +51,11 @@ from ledgerlog_spark.wire.opcodes import number_of
 
 BATCH_COUNT_MAX: Final = 65_536  # entries in one batch, as in the v2 protocol
 WATCHED_SIZE_BYTES_MAX: Final = 1 << 20
-"""Size of the entries in one message of a watch, whatever the client requests."""
+"""Maximum size of the entries in one message of a watch, even if the client requests more."""
 
 T = TypeVar("T", bound="Message")
 Context = Any
-"""grpc.aio.ServicerContext, which cannot be named with its parameters at run time."""
+"""grpc.aio.ServicerContext. Its type parameters cannot be written at run time."""
 AppendStream = ReplyStream[pb.AppendRequest, pb.AppendReply]
 ReadStream = ReplyStream[pb.ReadRequest, pb.ReadReply]
 WriteLacStream = ReplyStream[pb.WriteLacRequest, pb.WriteLacReply]
@@ -93,11 +93,14 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         self._stopping = asyncio.Event()
 
     def serve_on(self, port: int) -> None:
-        """Set the port whose connections are those of the clients."""
+        """Set the port to which the connections of clients go."""
         self.stuck_calls.close_connections = partial(close_connections, port)
 
     def end_streams(self) -> None:
-        """Accept no further request on any stream; they end when accepted requests are answered."""
+        """Accept no further request on any stream.
+
+        A stream ends when its accepted requests are answered.
+        """
         self._stopping.set()
         for watch in self._watches:
             watch.set()
@@ -107,7 +110,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def Append(  # noqa: N802 -- the names are those of control.proto
         self, request_iterator: AsyncIterator[pb.AppendRequest], context: Context
     ) -> AsyncIterator[pb.AppendReply]:
-        """Stores runs; each reply is sent when its run is durable or refused."""
+        """Stores runs; sends each reply when its run is durable or refused."""
         host = _host_of(context)
         adds, control = self._lanes.adds.share(host), self._lanes.control.share(host)
 
@@ -127,7 +130,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def Read(  # noqa: N802
         self, request_iterator: AsyncIterator[pb.ReadRequest], context: Context
     ) -> AsyncIterator[pb.ReadReply]:
-        """Reads single entries; fences first if a key is given."""
+        """Reads single entries; fences the ledger first if the request has a key."""
         host = _host_of(context)
         reads, control = self._lanes.reads.share(host), self._lanes.control.share(host)
 
@@ -175,7 +178,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def WriteLac(  # noqa: N802
         self, request_iterator: AsyncIterator[pb.WriteLacRequest], context: Context
     ) -> AsyncIterator[pb.WriteLacReply]:
-        """Stores last adds confirmed; each reply is sent when its own is durable or refused."""
+        """Stores last adds confirmed; sends each reply when its LAC is durable or refused."""
         share = self._lanes.adds.share(_host_of(context))
         stream: WriteLacStream = ReplyStream(
             lambda _request: (share, REQUEST_OVERHEAD_BYTES), self._write_lac
@@ -186,9 +189,9 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def WatchLac(  # noqa: N802
         self, request: pb.WatchLacRequest, context: Context
     ) -> AsyncIterator[pb.LacReply]:
-        """Returns the last add confirmed if it is above `previous`, and then after each increase.
+        """Returns the last add confirmed (LAC) if it is above `previous`, then each larger LAC.
 
-        The head of the answer is sent immediately, as a sign that the watch is set.
+        Sends the head of the answer immediately, as a sign that the watch is set.
         """
         peer, is_ended = context.peer(), asyncio.Event()
         changed = asyncio.Event()
@@ -254,7 +257,10 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def _confirmed(
         self, request: pb.WatchLacRequest, first_entry_id: int, last_entry_id: int, share: Share
     ) -> tuple[Sequence[bytes], Taken]:
-        """Return entries of the range (inclusive), as far as they are wanted and held here."""
+        """Return entries of a range, both ends included, if the watch requested entries.
+
+        Returns no entries if the range is too long or the lane is not ample.
+        """
         size_bytes_max = min(request.entries_size_bytes_max, WATCHED_SIZE_BYTES_MAX)
         count = last_entry_id + 1 - first_entry_id
         if not size_bytes_max or count > RUN_ENTRIES_MAX or not share.budget.is_ample:
@@ -267,7 +273,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def ListEntries(  # noqa: N802
         self, request: pb.ListEntriesRequest, context: Context
     ) -> pb.ListEntriesReply:
-        """Returns the ranges of entries of one ledger that this bookie holds."""
+        """Returns the ranges of a ledger's entries on this bookie."""
         if not _are_ids(request.ledger_id):
             return pb.ListEntriesReply(code=self._counted(Code.BAD_REQUEST))
         share = self._lanes.reads.share(_host_of(context))
@@ -301,7 +307,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def CollectGarbage(  # noqa: N802
         self, request: pb.CollectGarbageRequest, context: object
     ) -> pb.CollectGarbageReply:
-        """Runs a pass of the collector, after the one that runs now."""
+        """Runs a pass of the collector; if a pass runs already, waits for its end first."""
         del request, context
         collected = await self._collector.collect()
         code = Code.OK if collected.is_whole else Code.IO_ERROR
@@ -328,9 +334,9 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             await replies.aclose()  # type: ignore[attr-defined]
 
     def relieve(self, lane: Budget, stuck_seconds: float) -> None:
-        """Make room in a lane: end calls that hold some of it and made no progress in this time.
+        """Make room in a lane: end calls that hold bytes of it without progress for this time.
 
-        If a reply is being sent, the connection is closed; its bytes are given back after that.
+        If a call is sending a reply, its connection is closed before its bytes are given back.
         """
         stuck = self._held.stuck(lane, stuck_seconds)
         for stream in [stream for stream in self._streams if stream.holds(lane)]:
@@ -411,7 +417,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         )
 
     def _counted(self, code: Code) -> Any:
-        """Count `code` as an answer; returns its number."""
+        """Count `code` as an answer, and return the number of the code."""
         self._counters.answers[code] += 1
         return number_of(code)
 

@@ -1,4 +1,4 @@
-"""One gRPC stream: bounded requests, and replies sent as they are ready.
+"""One gRPC stream: limits its open requests, and sends each reply when it is ready.
 
 A large body of an append arrives in parts (`more_size_bytes` of control.proto).
 """
@@ -20,7 +20,7 @@ from ledgerlog_spark.transport.grpc.append_parts import PART_SIZE_BYTES_MIN
 STREAM_REQUESTS_MAX: Final = 1_024
 PART_SECONDS_MAX: Final = 10.0  # time for the next part of a request that has begun
 LARGE_BYTES: Final = 65_536
-"""A reply of this size gets its own turn of the loop: copying and encoding takes milliseconds."""
+"""Between replies of this size or larger, other tasks run, because encoding takes milliseconds."""
 
 Taken = tuple["Share", int]
 Request = TypeVar("Request")
@@ -28,7 +28,7 @@ Reply = TypeVar("Reply")
 
 
 class BadStreamError(Exception):
-    """The requests of a stream are malformed, or do not arrive in time; its call ends."""
+    """A request of a stream is malformed or does not arrive in time. The call ends."""
 
     def __init__(self, message: str, *, is_late: bool = False) -> None:
         super().__init__(message)
@@ -41,9 +41,9 @@ class ReplyStream(Generic[Request, Reply]):
     Invariant: the bytes taken from a lane for a request are given back once, when its reply is
     written or dropped.
 
-    `demand` returns a request's share and its bytes. `accept` is called with each request and the
-    bytes taken for it, and passes these to `answer` once. `complete` waits for further parts of a
-    request, the next messages of the stream.
+    `demand` returns the share of a request and the number of bytes to take. `accept` gets each
+    request and its taken bytes, and passes the bytes to `answer` once. `complete` waits for the
+    other parts of a request, which are the next messages of the stream.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ReplyStream(Generic[Request, Reply]):
         self._room.set()
 
     def end(self) -> None:
-        """Accept no further request; accepted ones are still answered."""
+        """Accept no further request; accepted requests are still answered."""
         self._has_ended = True
         self._changed.set()
         self._room.set()
@@ -96,11 +96,11 @@ class ReplyStream(Generic[Request, Reply]):
         self._writes_since = asyncio.get_running_loop().time()
 
     def is_stuck(self, seconds: float) -> bool:
-        """Return whether its client has not taken a reply in this time."""
+        """Return whether the client of the stream has not taken a reply for `seconds`."""
         return _is_before(self._writes_since, seconds)
 
     def is_unfinished(self, seconds: float) -> bool:
-        """Return whether its client has not sent the next part of a request in this time."""
+        """Return whether the client has not sent the next part of a request for `seconds`."""
         return _is_before(self._parts_since, seconds)
 
     def cancel(self) -> None:
@@ -109,7 +109,7 @@ class ReplyStream(Generic[Request, Reply]):
             self._task.cancel()
 
     async def serve(self, requests: AsyncIterator[Request]) -> AsyncIterator[Reply]:
-        """Yield replies until the client half-closed or `end`, and all accepted are answered."""
+        """Yield replies until the client or `end` ends the requests and all have an answer."""
         self._task = asyncio.current_task()
         pump = asyncio.create_task(self._pump(requests), name="grpc stream")
         try:
@@ -154,7 +154,7 @@ class ReplyStream(Generic[Request, Reply]):
             self.end()
 
     async def _with_rest(self, rest: Awaitable[None], taken: Taken) -> None:
-        """Wait for the rest of a request; the taken bytes are given back if it does not arrive."""
+        """Wait for the rest of a request; if it does not arrive, give the taken bytes back."""
         self._incomplete = taken
         try:
             await rest
@@ -195,14 +195,14 @@ def _is_before(since: float | None, seconds: float) -> bool:
 
 
 async def taken_of(share: Share, size_bytes: int) -> None:
-    """Take bytes of a share, in line if there are too few; takes nothing when cancelled."""
+    """Take bytes of a share; wait in line if too few are free. Takes nothing if cancelled."""
     if share.take(size_bytes):
         return
     granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def grant() -> None:
         if granted.done():
-            # It was cancelled in the same turn as the grant, before the waiter ran.
+            # The waiter was cancelled before it could use the grant.
             share.give_back(size_bytes)
         else:
             granted.set_result(None)
@@ -225,19 +225,19 @@ def give_back(taken: Taken) -> None:
 
 
 class Turns:
-    """Sends large replies one after the other, each in its own turn of the loop."""
+    """Lets large replies be sent one after the other, so that other tasks run between them."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
     async def wait(self, size_bytes: int) -> None:
-        """Wait until a reply of this size may be sent; returns immediately for a small one."""
+        """Wait until a reply of this size may be sent; a small reply does not wait."""
         if size_bytes >= LARGE_BYTES:
             async with self._lock:
                 await asyncio.sleep(0)
 
     async def wait_with(self, taken: Taken) -> None:
-        """Wait as `wait` does; gives the reply's bytes back if the call ends before."""
+        """Wait as `wait` does; if the call ends before, give the bytes of the reply back."""
         try:
             await self.wait(taken[1])
         except BaseException:
@@ -248,7 +248,7 @@ class Turns:
 def size_bytes_of(request: pb.AppendRequest) -> int:
     """Return the size of the body of an append, including parts that have not arrived."""
     if max(len(request.entry_ids), len(request.lengths)) > RUN_ENTRIES_MAX:
-        # Parsed lists take many times their size on the wire.
+        # In memory, parsed lists are many times larger than in the message.
         raise BadStreamError(f"a run has {RUN_ENTRIES_MAX} entries at most")
     size_bytes = len(request.body) + request.more_size_bytes
     if size_bytes > FRAME_SIZE_BYTES_MAX:
@@ -273,8 +273,9 @@ async def complete(request: pb.AppendRequest, parts: AsyncIterator[pb.AppendRequ
             or size_bytes < min(missing, PART_SIZE_BYTES_MIN)
         ):
             raise BadStreamError(
-                f"of request {request.request_id}, {missing} bytes were to come, in parts of "
-                f"{PART_SIZE_BYTES_MIN} at least; got {size_bytes} of request {part.request_id}"
+                f"got a part of request {part.request_id} with {size_bytes} bytes; expected the "
+                f"next part of request {request.request_id}, which lacks {missing} bytes; a part "
+                f"has at least {PART_SIZE_BYTES_MIN} bytes, except the last"
             )
         body.append(part.body)
         missing -= size_bytes

@@ -1,8 +1,8 @@
-"""Ends calls whose replies are not taken, while other calls wait for their bytes or places.
+"""Ends calls if their clients do not take replies, while others wait for their bytes or places.
 
-Their connections are closed first: the library keeps a reply that is being sent until then, even
-if its call was ended. The bytes of such a call stay counted until its connection is closed. The
-library cannot close a single connection, so that is done through its descriptor.
+The connection of such a call is closed first, because the library keeps a reply that is being sent
+until the connection closes, even after the call ended. The bytes of the call stay counted until
+then. The library cannot close a single connection, so its descriptor is shut down.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _logger = get_logger("grpc")
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """A call that blocks others."""
+    """A call that holds bytes or a place that other calls need."""
 
-    peer: str  # as gRPC names it
+    peer: str  # gRPC's name of the peer
     end: Callable[[], None]  # ends the call and gives back its bytes
 
 
 class StuckCalls:
-    """Ends stuck calls, all reported together at a time."""
+    """Ends stuck calls. Calls that are reported at the same time are ended together."""
 
     def __init__(self) -> None:
-        # Closes the sockets of peers, in a thread; None without a server.
+        # Function that closes the sockets of peers, in a thread; None without a server.
         self.close_connections: Callable[[Collection[str]], object] | None = None
         self._closing: set[str] = set()
         self._waiting: list[Stuck] = []
@@ -50,7 +50,7 @@ class StuckCalls:
         return peer in self._closing or any(call.peer == peer for call in self._waiting)
 
     def end(self, calls: Collection[Stuck]) -> None:
-        """Close their connections, then end them."""
+        """Close the connections of `calls`, then end the calls."""
         self._waiting += calls
         if self._waiting and self._task is None:
             self._task = asyncio.create_task(self._run(), name="stuck calls")
@@ -80,7 +80,7 @@ class StuckCalls:
 
 
 def close_connections(local_port: int, peers: Iterable[str]) -> int:
-    """Shut down this process's connections from some peers to a port; returns their number.
+    """Shut down the connections from `peers` to a port of this process; return their number.
 
     Takes milliseconds. gRPC names peers as `ipv4:127.0.0.1:4711`, `ipv6:%5B::1%5D:4711`.
     """
@@ -95,15 +95,15 @@ def close_connections(local_port: int, peers: Iterable[str]) -> int:
 
 
 def address_of(peer: str) -> Address:
-    """Return host and port of a peer, as gRPC names it."""
+    """Return host and port of a peer from its name in gRPC."""
     host, _, port = unquote(peer).partition(":")[2].rpartition(":")
     return _plain(host.strip("[]"), int(port))
 
 
 def _shut_down(descriptor: int, address: Address) -> bool:
-    """Shut a descriptor down; returns whether it was still a connection with this peer."""
+    """Shut a descriptor down; return whether it was still a connection with this peer."""
     try:
-        # The library may have closed it since, and its number may belong to another file now.
+        # The library may have closed the descriptor, and another file may have its number now.
         duplicate = os.dup(descriptor)
     except OSError:
         return False

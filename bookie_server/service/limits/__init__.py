@@ -1,4 +1,4 @@
-"""Bounds of the memory that a bookie holds for its peers.
+"""Limits of the memory that a bookie holds for its peers.
 
-- `budget`: shares a bound of bytes among peers. `lanes`: the budgets: adds, reads, control.
+- `budget`: divides a limited number of bytes among peers. `lanes`: the budgets of a bookie.
 """

@@ -1,7 +1,7 @@
-"""Shares a bound of bytes among peers: the bound holds, and every peer gets bytes in the end.
+"""Divides a limited number of bytes among peers, so that every peer gets bytes after some time.
 
-A `Budget` is the bound of one lane (received bytes, answers to reads, recovery and fencing). A
-`Share` is the part of it that one connection or stream holds. All rules are applied here:
+A `Budget` is the limit of one lane (received bytes, answers to reads, recovery and fencing). A
+`Share` is the part of a budget that one connection or stream holds. The rules:
 
 1. A share has a small reserve of its own. Bytes within it are always granted.
 2. Beyond its reserve, a share may hold half as many bytes as are free. A single share gets a third
@@ -15,11 +15,11 @@ A `Budget` is the bound of one lane (received bytes, answers to reads, recovery 
    its turn. No request overtakes a share that holds nothing yet on a host that has no more than
    its part.
 
-A budget with `is_draining` gets its bytes back soon, whatever peers do. Rules 2 and 3 do not apply
-to it: one share may hold all of it, and the line alone decides.
+A budget with `is_draining` gets its bytes back soon without any action of peers. Rules 2 and 3 do
+not apply to such a budget: one share may hold all its bytes, and only the line decides.
 
-The module is pure: it has no clock and no sockets. A wait ends when other shares give bytes back.
-`sweeper.py` closes peers that never do; a budget calls it when a share begins to wait.
+This module has no clock and no sockets. A wait ends when other shares give bytes back. When a share
+begins to wait, the budget calls `sweeper.py`, which closes peers that never give bytes back.
 """
 
 from __future__ import annotations
@@ -70,17 +70,17 @@ class Budget:
 
     @property
     def waiting_count(self) -> int:
-        """Shares that wait."""
+        """Number of shares that wait."""
         return len(self.waiting)
 
     def share(self, host: str, reserve_bytes: int = 0) -> Share:
-        """Return an empty share for a peer's address; the caller bounds the number of reserves."""
+        """Return an empty share for a peer's address; the caller limits the number of reserves."""
         return Share(self, host, reserve_bytes)
 
     # Called by shares only.
 
     def allowance_of(self, share: Share) -> int:
-        """Maximum number of bytes that a share may add now, without regard to the line."""
+        """Return how many bytes a share may take now if no other share waits."""
         free = self.size_bytes_max - self.shared_bytes
         own = max(0, share.held_bytes - share.reserve_bytes)
         in_reserve = max(0, share.reserve_bytes - share.held_bytes)
@@ -92,7 +92,7 @@ class Budget:
         return in_reserve + max(0, min(max(trusted, others), of_host))
 
     def is_overtaking(self, share: Share, place: int) -> bool:
-        """Whether a share at `place` would overtake one that must not be overtaken."""
+        """Return whether a share at `place` would overtake a share that must stay first."""
         for other in self.waiting:
             if other is share or other.place > place:
                 return False
@@ -101,7 +101,7 @@ class Budget:
         return False
 
     def _is_first(self, share: Share) -> bool:
-        """Whether no later share may overtake this one (rule 4)."""
+        """Return whether no later share may overtake `share` (rule 4)."""
         if share.held_bytes > share.reserve_bytes:
             return False
         hosts = len(self._hosts) + (share.host not in self._hosts)
@@ -160,12 +160,12 @@ class Share:
 
     @property
     def size_bytes_max(self) -> int:
-        """Maximum number of bytes that it can hold while all other shares hold nothing."""
+        """Maximum number of bytes that the share can hold while all other shares hold nothing."""
         return self.budget.size_bytes_max // FREE_PARTS_OF_SHARE
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for a grant."""
+        """Whether the share waits for a grant."""
         return self._granted is not None
 
     @property
@@ -177,11 +177,11 @@ class Share:
         return budget.allowance_of(self)
 
     def trust(self, size_bytes: int) -> None:
-        """Record that it held this many bytes and finished with them."""
+        """Record that the share held `size_bytes` and gave them back."""
         self.trusted_bytes = max(self.trusted_bytes, TRUST_FACTOR * size_bytes)
 
     def take(self, size_bytes: int) -> bool:
-        """Hold this many more bytes, all or nothing; returns whether they were granted."""
+        """Take `size_bytes` more, all or nothing; return whether they were granted."""
         budget = self.budget
         held = self.held_bytes + size_bytes
         if held <= self.reserve_bytes:
@@ -196,7 +196,7 @@ class Share:
         return True
 
     def extend(self, size_bytes: int) -> bool:
-        """Take more bytes ahead of the line, for a granted request that turned out larger."""
+        """Take more bytes without a wait in line, for a granted request larger than expected."""
         if size_bytes > self.budget.allowance_of(self):
             return False
         self.force(size_bytes)
@@ -208,9 +208,10 @@ class Share:
         self.budget.on_pressure()
 
     def force(self, size_bytes: int) -> None:
-        """Hold this many more bytes, which exist already; the caller bounds them.
+        """Take `size_bytes` more, even above the limit, because they are already in memory.
 
-        They reduce the allowance of the host, so a share that waited after it may get its bytes.
+        The caller limits their number. The host may then take less, so another share that waits
+        may get its bytes.
         """
         budget = self.budget
         budget.count(self, size_bytes)
@@ -239,7 +240,7 @@ class Share:
             self.budget.grant_waiting()
 
     def give_back(self, size_bytes: int) -> None:
-        """Hold this many bytes less; shares that wait may be granted theirs within the call."""
+        """Give `size_bytes` back; this call may grant bytes to shares that wait."""
         budget = self.budget
         if self.held_bytes <= self.reserve_bytes:
             self.held_bytes -= size_bytes
@@ -251,7 +252,7 @@ class Share:
             budget.grant_waiting()
 
     def leave_line(self) -> Callable[[], None]:
-        """Stop waiting; returns the callback of a grant."""
+        """Stop waiting; return the callback of a grant."""
         granted = self._granted
         assert granted is not None
         self._granted = None
@@ -260,12 +261,12 @@ class Share:
         return granted
 
     def cost_of(self, size_bytes: int) -> int:
-        """Cost of this many bytes in line."""
+        """Return the cost in line of `size_bytes`."""
         is_trusted = size_bytes <= self.trusted_bytes
         return size_bytes if is_trusted else COST_OF_UNTRUSTED * size_bytes
 
     def _place_for(self, size_bytes: int) -> int:
-        """Place in line for a request of this many bytes that is made now."""
+        """Return the place in line for a new request of `size_bytes`."""
         if self._granted is not None:
             return self.place
         return max(self.budget.virtual_time, self.place) + self.cost_of(size_bytes)

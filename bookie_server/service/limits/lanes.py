@@ -1,12 +1,12 @@
-"""The memory that a bookie holds for its peers, in lanes that each have a bound.
+"""The memory that a bookie holds for its peers, divided into lanes. Each lane has a limit.
 
     adds      received bytes: incomplete frames, and requests without an answer
-    writes    the part of these that storage writes: bounds the backlog of the disk
+    writes    the part of `adds` that storage is writing: limits the queue of the disk
     reads     answers to reads, until the peer has taken them
-    control   the same three for recovery and fencing
+    control   all these bytes of recovery and fencing
 
-A full lane does not stop the others. Adds wait for the disk only, and not for a peer that does not
-take its answers. Recovery and fencing wait for neither.
+A full lane does not stop the other lanes. Adds wait only for the disk, not for a peer that does not
+take its answers. Recovery and fencing do not wait for adds or reads.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ WRITE_COST_BYTES: Final = 4_096
 """Fixed cost of an add in storage, as additional bytes of the lane `writes`."""
 
 QUANTUM_BYTES: Final = 1 << 20
-"""Cost of the requests of one connection that are handled before other connections get their
-turn."""
+"""Cost of the requests of one connection that are handled before those of other connections."""
 
 REQUEST_COST_BYTES: Final = 16_384  # minimum cost of a request, as bytes of a quantum
 
@@ -48,7 +47,7 @@ class Lanes:
 
     @classmethod
     def of(cls, settings: BookieSettings) -> Lanes:
-        """The lanes of a bookie with these settings."""
+        """Return the lanes of a bookie with these settings."""
         return cls(settings.connections_max, settings.in_flight_bytes_max)
 
     @property
@@ -71,11 +70,11 @@ class PeerShares:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether any of them waits for a grant."""
+        """Whether any share of the connection waits for a grant."""
         return self.writes.is_waiting or any(share.is_waiting for share in self.held)
 
     def stop_waiting(self) -> None:
-        """End the waits of all of them."""
+        """End the waits of all shares of the connection."""
         self.writes.stop_waiting()
         for share in self.held:
             share.stop_waiting()
@@ -87,9 +86,10 @@ class PeerShares:
 
 
 class ReadReserve:
-    """Number of bytes that are taken for a read before its answer is known.
+    """The number of bytes that are taken for a read before the size of its answer is known.
 
-    They follow the largest recent answer of one peer: up immediately, down by 1/8 with each read.
+    The number follows the largest recent answer of one peer. It grows immediately, and becomes 1/8
+    smaller with each read.
     """
 
     __slots__ = ("size_bytes",)

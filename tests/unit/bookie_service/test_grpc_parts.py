@@ -84,7 +84,7 @@ async def test_parts_are_small_and_make_the_same_request(count: int, size_bytes:
 )
 async def test_what_is_no_part_ends_the_stream(part: pb.AppendRequest) -> None:
     request = pb.AppendRequest(request_id=3, body=b"x", more_size_bytes=20_000)
-    with pytest.raises(BadStreamError, match="20000 bytes were to come"):
+    with pytest.raises(BadStreamError, match="which lacks 20000 bytes"):
         await complete(request, one_by_one([part]))
 
 
