@@ -698,7 +698,7 @@ def test_fenced_leader_stops_and_says_which_records_are_safe() -> None:
     assert isinstance(last.error, LeaderDeposedError)
     assert (last.error.end_offset, last.error.pending_end_offset) == (6, 16)
     assert not last.error.definite
-    assert "open it with lead=True again" in str(last.error)
+    assert "open the log with lead=True again" in str(last.error)
     assert (last.first_unknown_append, last.first_unsent_append) == (2, 4)
     with pytest.raises(LocalProtocolError):
         old.append()

@@ -232,7 +232,7 @@ async def test_new_leader_deposes_the_old_one_whose_error_says_what_is_safe(
     with pytest.raises(LeaderDeposedError) as caught:
         await pending
     assert (caught.value.end_offset, caught.value.definite) == (10, False)
-    assert "open it with lead=True again" in str(caught.value)
+    assert "open the log with lead=True again" in str(caught.value)
     assert "new ledger" not in str(caught.value), "advice for who writes a single ledger"
     with pytest.raises(LeaderDeposedError) as caught:
         await old.append(b"later")
