@@ -1,9 +1,10 @@
 """Upkeep as a process of its own, until SIGTERM: `ledgerlog upkeep run`.
 
-It writes one JSON object a line on standard output, and only after an event: it started, a log was
-changed or could not be maintained, a pass failed, another process has the lease (once, until that
-changes), ZooKeeper cannot be reached, it ended. Several such processes may run: the lease allows
-one to work. A blocked standard output stops no pass: otherwise no process would do any.
+The process writes one JSON object in each line of standard output, and only after an event. Events
+are its start and its end, a changed log, a log that could not be maintained, a failed pass, and an
+unreachable ZooKeeper. Another event is a lease of another process, which is written once until that
+process loses the lease. Several such processes may run, but the lease allows only one of them to
+work. A pass does not wait for a blocked standard output: otherwise no process would do any work.
 """
 
 from __future__ import annotations

@@ -519,7 +519,7 @@ _STORAGE = [
         "grant_to_a_cancelled_call",
         "bookie_server/service/grpc/stream.py",
         """        if granted.done():
-            # It was cancelled in the same turn as the grant, before the waiter ran.
+            # The waiter was cancelled before it could use the grant.
             share.give_back(size_bytes)
         else:
             granted.set_result(None)

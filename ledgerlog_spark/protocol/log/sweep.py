@@ -1,8 +1,8 @@
 """Deletes pages and ledgers that no version names (LOGS.md#W1-W6).
 
-All machines here follow one rule: first change something that a commit checks, so that every commit
-which could still name the page or ledger fails; then check whether the log names it; only then
-delete it.
+All machines of this module follow one rule. First they change a node that commits check, so that
+each commit that could still name the page or ledger fails. Then they read whether the log names the
+page or ledger. Only then they delete it.
 """
 
 from __future__ import annotations
@@ -148,14 +148,14 @@ class StagedSweep(LogMachine[Deregistered]):
 
 
 class LedgerSweep(LogMachine[tuple[int, ...]]):
-    """Deletes ledgers that were unlisted long enough ago, unless they are listed (LOGS.md#W4).
+    """Deletes ledgers whose marks are old enough, unless the log lists them (LOGS.md#W4).
 
-    A ledger that is listed again, because its writer continued with it, is left alone, with its
-    mark and its registration: it will be unlisted again later. The others are deregistered wherever
-    they are registered, which changes those producer records. Then the list is searched for them
-    once more, and they are sealed and deleted. After that search no commit can list them, so none
-    renews their marks. A ledger with a mark that was renewed before stays. Ends with
-    `Finished(tuple[int, ...])`: the ledgers deleted.
+    A writer may have continued with a marked ledger, so that it is listed again. The sweep does not
+    change such a ledger, its mark or its registration. It deregisters the other ledgers with each
+    producer, which changes the producer records. Then it searches the list for these ledgers once
+    more, seals them and deletes them. After that search no commit can list them, so none of their
+    marks is renewed. A ledger whose mark was renewed before remains. Ends with
+    `Finished(tuple[int, ...])`: the deleted ledgers.
 
     Attributes:
         is_crossed: A producer changed in between, so that nothing was deleted: run it again.

@@ -1,12 +1,12 @@
 """Deletes versions that were replaced long ago, and the items that only they name.
 
-LOGS.md#W5, LOGS.md#Q5. Intervals of versions only move forward, so the items that no retained
-version names are the oldest ones: those that end at or before the start of the oldest retained
-version. They are dropped in steps of 1,000, each one change of the head that also marks their
-ledgers. A step reads only the oldest pages of the two sequences, whatever their length. So it may
-mark a ledger that is also listed much later, as after a restore. The sweeper therefore reads the
-whole list before it deletes marked ledgers, and the step that drops the last item of the ledger
-renews the mark.
+LOGS.md#W5, LOGS.md#Q5. Intervals of versions only move forward. Therefore the items that no
+retained version names are the oldest items: those that end at or before the start of the oldest
+retained version. A step drops at most 1,000 of them in one change of the head, which also marks
+their ledgers. A step reads only the oldest pages of the two sequences, whatever their length. So it
+may mark a ledger that has another item much later in the list, for example after a restore. The
+sweeper therefore reads the whole list before it deletes marked ledgers. The step that drops the
+last item of a ledger renews the mark.
 """
 
 from __future__ import annotations

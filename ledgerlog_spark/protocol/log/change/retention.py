@@ -1,11 +1,11 @@
 """Drops rows because of `retentionMs` and `retentionBytes` (LOGS.md#U8).
 
-Retention drops whole items, oldest first, and only once that frees a ledger: before that it would
-end versions without freeing space. By size it never drops the newest item, so a log always keeps at
-least `retentionBytes`. It reads only the oldest items, about 8,000 a pass, and by size the pages
-whose size it did not count in an earlier pass. If no item of an older list has a time, it continues
-to read. When all items that it read are due, they are dropped even if that frees no ledger.
-Otherwise they would prevent forever that later items are read.
+Retention drops whole items, the oldest first, and only when that frees a ledger: otherwise it would
+end versions without freeing space. Because of the size it never drops the newest item, so a log
+always keeps at least `retentionBytes`. A pass reads only the oldest items, about 8,000. For the
+size, it also reads the pages whose size no earlier pass counted. If the items of an older list have
+no time, the pass continues to read. If all items that a pass read are due, it drops them even when
+that frees no ledger. Otherwise no later pass would read the items after them.
 """
 
 from __future__ import annotations

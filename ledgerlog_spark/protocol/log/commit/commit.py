@@ -1,24 +1,25 @@
 """The transactional commit (LOGS.md#K1-K10).
 
-One transaction replaces the head and the producer record, both at the versions that were read, and
-checks the node of the pages that were written before. So when it succeeds, all conclusions from the
-records still hold.
+One transaction replaces the head and the producer record. It compares the versions of both with
+those that the machine read, and checks the node of the pages that were written before. So when the
+transaction succeeds, all conclusions from the records still hold.
 
 An unknown outcome is settled, never guessed (LOGS.md#K7). After a `Sync`, head and producer are
 read again:
 
-- the token in one of them: it happened;
-- both at the versions that the transaction compares: it may still be in flight, so the same
-  transaction is sent again; when one of the two succeeds, the other cannot;
-- the producer record unchanged, the head changed: it did not happen and cannot happen any more;
-- the producer record changed: every commit sets its last batch id, which never decreases. If it is
-  our batch id or a later one, the batch is committed; if it is an earlier one, it is not.
+- If one of them has the token, the transaction happened.
+- If both have the versions that the transaction compares, it may still be in flight. The machine
+  sends the same transaction again. When one of the two succeeds, the other cannot.
+- If only the head changed, the transaction did not happen, and cannot happen any more.
+- If the producer record changed, its last batch id decides: each commit sets it, and it never
+  decreases. If it is our batch id or a later one, the batch is committed. If it is an earlier one,
+  the batch is not committed.
 
 A producer with consecutive commits need not read its own writes: the machine may start from the
-state that the last commit left (LOGS.md#K11). A commit that was overtaken need not read everything
-either: it reads the new head and plans on it, with the producer record that it has (LOGS.md#K14).
-Only the transaction may be based on such records, because it compares their versions; every other
-result of the machine needs a `Sync` before it.
+state after the last commit (LOGS.md#K11). A commit that was overtaken reads only the new head, and
+plans on it with the producer record that it already has (LOGS.md#K14). Such records may be old.
+That is safe for the transaction, which compares their versions. Before every other result, the
+machine sends a `Sync` and reads the records.
 """
 
 from __future__ import annotations

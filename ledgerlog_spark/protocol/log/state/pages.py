@@ -1,10 +1,11 @@
 """The parts of a log's sequences: records in the head, and records in pages (LOGS.md#G2).
 
-A sequence grows at its end. New records go to the head while they fit there. Otherwise all records
-of the head are *spilled*: into the last page, together with the records of that page, as long as
-one page has room for both, and else into new pages. When the head names too many pages, all but the
-last move into an index page by the same rule. So a commit of one range usually writes the head
-alone, about every fiftieth also writes one page, and no full page is ever rewritten.
+A sequence grows at its end. New records go to the head while they fit there. When they do not fit,
+all records of the head are *spilled* into pages. If the last page has room, a new page with its
+records and those of the head replaces it; otherwise they go into further pages. When the head
+names too many pages, all except the last move into an index page by the same rule. So a commit of
+one range usually writes only the head. About every fiftieth commit also writes one page. A full
+page is never rewritten.
 """
 
 from __future__ import annotations

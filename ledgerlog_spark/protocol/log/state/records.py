@@ -103,8 +103,8 @@ class Item:
         first_offset: Offset of the range's first row.
         schema_id: Id of the schema in the ledger's entry 0.
         statistics: Made by `statistics.encode_statistics`; empty for none.
-        newest_ms: Time of the youngest row, in ms since the epoch: of its commit, or of its append
-            to a leader log. 0 where an older list has no time.
+        newest_ms: Time of the newest row in ms since the epoch: the time of its commit or, in a
+            leader log, of its append. 0 in an older list without times.
     """
 
     ledger_id: int
@@ -134,9 +134,9 @@ class OpenLedger:
     """A ledger of a leader log that is not an item yet, because its end is unknown.
 
     Attributes:
-        first_offset: Of its first record. Exact in the oldest open ledger, where it is the head's
-            `end_offset`; a lower bound in the younger one, which is listed while records are still
-            appended to the older one (LOGS.md#J5).
+        first_offset: Offset of the first record. In the oldest open ledger it is exact, and equal
+            to the head's `end_offset`. In the younger ledger it is a lower bound, because that
+            ledger is listed while records are still appended to the older one (LOGS.md#J5).
         opened_ms: When the leader created it, by the store's clock, ms since the epoch.
     """
 
@@ -158,8 +158,8 @@ class VersionInterval:
         start_offset: Inclusive; never decreases from version to version.
         end_offset: Exclusive; never decreases from version to version.
         commit_time_ms: By the store's clock, ms since the epoch; rises from version to version.
-        token: Time of the commit that created the version.
-        schema_id: The log's schema as of this version.
+        token: Token of the commit that created the version.
+        schema_id: Id of the log's schema in this version.
         operation: The operation of the commit.
     """
 
@@ -212,7 +212,8 @@ class Paged(Generic[T]):
     """A sequence in rising order of key: index pages, then pages, then records in the head.
 
     Attributes:
-        index: References to index pages, each a page of references to pages. The oldest records.
+        index: References to index pages, which lead to the oldest records. An index page contains
+            references to pages.
         pages: References to pages that no index page names yet.
     """
 
@@ -239,7 +240,7 @@ class LogHead:
         start_offset: First offset of the newest version, inclusive.
         end_offset: End of the newest version, exclusive; the next row's offset.
         schema_id: Id of the current schema, NO_SCHEMA before the first rows.
-        commit_time_ms: Of the newest version.
+        commit_time_ms: Time of the commit of the newest version, ms since the epoch.
         token: Token of the last change of this head, whether it created a version or not.
         oldest_version: The oldest retained version.
         oldest_offset: Start of that version; an item that ends at or before it is not listed.
@@ -309,8 +310,8 @@ class ProducerRecord:
     """The state of one producer in a log.
 
     Attributes:
-        epoch: Incremented by each query run that took over; 0 before the first.
-        runs: Query runs in the order in which they took over, the newest last; the last 64.
+        epoch: Incremented by each run that takes over the producer; 0 before the first run.
+        runs: The last 64 runs in the order in which they took over, the newest last.
         last_batch_id: The last committed batch, NO_BATCH for none.
         token: Token of the last change of this record that was a commit, empty for none.
         time_ms: Time of the last change, by the store's clock.
@@ -335,8 +336,8 @@ class LogSnapshot:
     Attributes:
         interval: The version.
         items: All items that overlap the interval, by offset; the first may begin before it.
-        schemas: By id: every schema of an item, and the version's own.
-        properties: As stored.
+        schemas: Every schema of an item, and the schema of the version, by id.
+        properties: The stored properties, by name.
         kind: Kind of the writers; determines how entries are decoded.
         open_ledgers: In a leader log, the open ledgers that are not among `items`.
     """
