@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from operator import attrgetter
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
@@ -50,6 +51,10 @@ def _call_of(
     def call(log: Log, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return method(part(log), *args, **kwargs)
 
+    signature = inspect.signature(method)
+    _, *parameters = signature.parameters.values()
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    vars(call)["__signature__"] = signature.replace(parameters=[own, *parameters])
     return call
 
 
@@ -102,7 +107,6 @@ class Log:
 
         Raises:
             LogNotFoundError: The log was deleted.
-            LogKindError: The log is a leader log.
             MetadataFormatError: A later release of ledgerlog wrote the log.
         """
         return await self.host.run(StateMachine(self.name, is_fresh=is_fresh))

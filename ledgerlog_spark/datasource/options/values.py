@@ -8,7 +8,6 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import Annotated, Any, get_type_hints
 
 from ledgerlog_spark.datasource.options.starting_offsets import (
@@ -109,11 +108,11 @@ class SourceOptions:
     columns: Annotated[tuple[str, ...] | None, Option(Use.READ, names,
         "names of the columns to read, in this order")] = None
     starting_offsets: Annotated[Offsets, Option(
-        Use.READ, partial(parse_offsets, "startingOffsets"),
+        Use.READ, parse_offsets,
         "first row: earliest, latest (the default of streams), a row number, or JSON with a value "
         "for each log", "rows")] = EARLIEST
     ending_offsets: Annotated[Offsets, Option(
-        Use.BATCH, partial(parse_offsets, "endingOffsets"),
+        Use.BATCH, parse_offsets,
         "offset after the last row (same forms as startingOffsets)", "rows")] = LATEST
     starting_timestamp: Annotated[int | None, Option(Use.READ, parse_moment,
         "reads rows that were committed at this time or later: ms since 1970, ISO 8601 (UTC by "

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 async def read_range(
     host: LogHost,
+    /,
     ledger_id: int,
     first_entry_id: int,
     last_entry_id: int,

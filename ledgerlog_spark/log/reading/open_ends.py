@@ -45,6 +45,7 @@ T = TypeVar("T")
 
 async def view(
     host: LogHost,
+    /,
     first_offset: int = 0,
     *,
     seen_offset: int = 0,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ledgerlog_spark.errors import LogNotFoundError
+from ledgerlog_spark.log.blocking.logs import BlockingLog
+from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.model import Versioned
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log import messages as m
@@ -146,3 +149,10 @@ def test_a_missing_page_makes_a_view_that_may_be_old_synchronise() -> None:
         assert not isinstance(effect, m.Failed), effect.error
         (effect,) = machine.handle(log.reply(effect))
     assert effect.result.end_offset == log.head.value.end_offset
+
+
+def test_calls_of_the_parts_of_a_log_are_shown_as_calls_of_the_log() -> None:
+    for kind in (Log, BlockingLog):
+        assert next(iter(inspect.signature(kind.view).parameters)) == "self"
+        assert "host" not in inspect.signature(kind.view).parameters
+    assert "host" not in inspect.signature(Log.read_range).parameters
