@@ -88,7 +88,7 @@ def admit_read(request: StoredRead | StoredBatchRead) -> Code | None:
 
 
 def admit_fence(key: bytes, state: HeldLedger | None, health: Health) -> Code | None:
-    """Decide a fence: None accepts the fence, a code refuses it.
+    """Decide whether to fence: return None to accept the fence, or the code of a refusal.
 
     The fence of a ledger that is already fenced needs no room.
     """

@@ -1,4 +1,4 @@
-"""Ends calls if their clients do not take replies, while others wait for their bytes or places.
+"""Ends a call whose client takes no replies, if other calls wait for its memory or its place.
 
 The connection of such a call is closed first, because the library keeps a reply that is being sent
 until the connection closes, even after the call ended. The bytes of the call stay counted until

@@ -65,7 +65,7 @@ class Budget:
 
     @property
     def is_ample(self) -> bool:
-        """Whether at least half is free and no share waits: bytes may be held ahead of use."""
+        """Whether a share may take bytes before it needs them: half is free, and no share waits."""
         return not self.waiting and 2 * self.shared_bytes <= self.size_bytes_max
 
     @property

@@ -22,8 +22,8 @@ class PeerWatch:
 
     opened_at: float  # seconds on the loop's clock, as all times here
     received_at: float = field(init=False)  # bytes of the peer were noticed
-    took_at: float = field(init=False)  # it took answers, or had none to take
-    sent_at: float = field(init=False)  # it sent part of a frame, or owed none
+    took_at: float = field(init=False)  # the peer last took answers, or none waited
+    sent_at: float = field(init=False)  # the peer last sent a part, or no frame was open
     frame_began_at: float | None = field(default=None, init=False)  # of an incomplete frame
     _received_bytes: int = field(default=0, init=False)
     _received_bytes_moved: int = field(default=0, init=False)

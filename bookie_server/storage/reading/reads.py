@@ -288,8 +288,8 @@ class Reader:
     async def held(self, ledger_id: int, count_max: int = RANGES_MAX) -> Spans:
         """Return the stretches of a ledger's stored entries, in ascending order.
 
-        Raises TooManyRangesError if there are more stretches than `count_max`, and StorageError if
-        a damaged file may hold other entries.
+        Raises TooManyRangesError if there are more than `count_max` runs of consecutive
+        entries, and StorageError if a damaged file may have more entries of the ledger.
         """
         if not may_say_absent(self._states.get(ledger_id), self._health):
             raise StorageError(

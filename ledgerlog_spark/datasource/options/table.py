@@ -52,7 +52,7 @@ class Option:
 
     @property
     def name(self) -> str:
-        """The name as users write it. Spark passes names in any case."""
+        """The name as users write it. Spark may pass them in lower case."""
         return option_of(self.attribute)
 
     def value_of(self, text: str) -> Any:

@@ -128,7 +128,7 @@ class Leader:
 
     @property
     def records_pending(self) -> int:
-        """Number of unacknowledged records or rows. Unsent rows are counted in pieces."""
+        """Number of unacknowledged records or rows. A batch of unsent rows counts as one."""
         return self.queue.entries + self._sent.records
 
     async def open(self) -> None:

@@ -36,9 +36,9 @@ class LeaderLedger:
 
     ledger_id: int
     first_offset: int = 0
-    """Offset of the ledger's first record; valid after an append was ordered into the ledger."""
+    """Offset of the ledger's first record; valid after the first append to the ledger."""
     entries: int = 0
-    """Number of appends that were ordered into the ledger; also the id of the next entry."""
+    """Number of appends to the ledger that the leader requested; also the id of the next entry."""
     size_bytes: int = 0
     """Size of the appends that were ordered into the ledger."""
     last_confirmed: int = NO_ENTRY

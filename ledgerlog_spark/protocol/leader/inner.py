@@ -52,7 +52,7 @@ class InnerMachine:
     def take_refusal(self, reply: Any) -> HeadTransaction[Any] | None:
         """The machine, if this reply shows that its only write failed for certain; otherwise None.
 
-        The machine can then change the head no more.
+        After that, the machine can no longer change the head.
         """
         machine = self.machine
         if reply.request != self.request or not isinstance(machine, HeadTransaction):

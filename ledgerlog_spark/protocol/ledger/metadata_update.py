@@ -77,7 +77,10 @@ def is_same_record(left: LedgerMetadata, right: LedgerMetadata) -> bool:
 
 @dataclass(slots=True, eq=False)
 class MetadataUpdate:
-    """The loop for one change. Its owner calls `begin` once, and `handle` for each reply to it."""
+    """Repeats one change of the ledger metadata until its outcome is known.
+
+    The owner calls `begin` once, and `handle` for each reply.
+    """
 
     current: Versioned[LedgerMetadata]
     decide: Decide

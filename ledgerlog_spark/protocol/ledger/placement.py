@@ -51,7 +51,7 @@ def replace_failed(
     candidates: Sequence[str],
     failures: Mapping[str, int],  # number for each bookie in this ledger; 0 if missing
 ) -> Replacements:
-    """The ensemble with a new bookie at each failed index, until no candidate is left.
+    """Replace the bookie at each failed index, as long as there are candidates.
 
     Candidates with the fewest failures in this ledger are chosen first. A bookie of the ensemble,
     failed or not, is never chosen for another index.
