@@ -297,7 +297,7 @@ class PositionNotAvailableError(LogError):
 
 
 class DataLossError(LogError):
-    """Some rows that the log lists are on no bookie. The message names the ledger and the entries."""
+    """Some rows that the log lists are on no bookie. The message names ledger and entries."""
 
 
 class InternalError(LedgerLogError):

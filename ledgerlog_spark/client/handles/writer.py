@@ -189,8 +189,8 @@ class WriteHandle:
 
         Pending appends may take up to twice `add_quorum_timeout_ms`. The metadata store must
         then answer within `close_timeout_ms` (30 s by default). Otherwise the call raises
-        MetadataUnavailableError, and the close continues in the background. It also continues if the waiting call is cancelled or
-        interrupted, until the client is closed.
+        MetadataUnavailableError, and the close continues in the background. It also continues if
+        the waiting call is cancelled or interrupted, until the client is closed.
 
         Raises:
             LedgerFencedError: Another client is recovering the ledger, and will close it.
