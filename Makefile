@@ -19,7 +19,7 @@ PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 PYTEST_ARGS ?=
 # COVERAGE=1 prints which lines of both packages the tests of `check`, `pytest` and `fuzz` reach.
 COVERAGE ?=
-FAST := tests/unit tests/transcripts tests/architecture
+FAST := tests/unit tests/transcripts tests/architecture tests/docs/test_tutorials.py
 PYTEST := $(BIN)/python -m pytest $(if $(filter 1,$(COVERAGE)),--cov --cov-report=term) $(PYTEST_ARGS)
 # What `make soak` runs, the short ones first.
 SOAK ?= fuzz ack-audit kill-test many-ledgers abuse-test metadata-size leader-stream differential \

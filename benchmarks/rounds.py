@@ -20,12 +20,26 @@ from benchmarks.spark_session import generated, session
 
 Rounds = dict[str, Callable[[], float]]
 """The figure of one round, by its name; more is better. What takes time counts by 1/s."""
+LOG_LINES_SHOWN = 20
+
+
+@contextmanager
+def cluster_with_logs() -> Iterator[ll.Cluster]:
+    """Three bookies. If a round fails, the last lines of their logs are printed."""
+    with ll.local_cluster(bookies=3) as cluster:
+        try:
+            yield cluster
+        except BaseException:
+            for log in sorted(cluster.directory.glob("bookie-*.log")):
+                lines = log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
+                print(f"{log.name}:", *lines, sep="\n  ", file=sys.stderr)
+            raise
 
 
 @contextmanager
 def of_append(seconds: float) -> Iterator[Rounds]:
     """Every case of `append`."""
-    with ll.local_cluster(bookies=3) as cluster, ll.connect(cluster.metadata_service_uri) as client:
+    with cluster_with_logs() as cluster, ll.connect(cluster.metadata_service_uri) as client:
 
         def one(case: append.Case) -> float:
             value = append.measure(client, case, seconds)
@@ -37,7 +51,7 @@ def of_append(seconds: float) -> Iterator[Rounds]:
 @contextmanager
 def of_read(_seconds: float) -> Iterator[Rounds]:
     """Every case of `read`, each over a ledger that is filled once."""
-    with ll.local_cluster(bookies=3) as cluster, ll.connect(cluster.metadata_service_uri) as client:
+    with cluster_with_logs() as cluster, ll.connect(cluster.metadata_service_uri) as client:
         yield {
             case.name: partial(read.read, client, read.fill(client, case), case)
             for case in read.CASES
@@ -47,14 +61,14 @@ def of_read(_seconds: float) -> Iterator[Rounds]:
 @contextmanager
 def of_recovery(_seconds: float) -> Iterator[Rounds]:
     """One seal a round."""
-    with ll.local_cluster(bookies=3) as cluster, ll.connect(cluster.metadata_service_uri) as client:
+    with cluster_with_logs() as cluster, ll.connect(cluster.metadata_service_uri) as client:
         yield {"seal": lambda: 1e3 / recovery.seal_ms(client, cluster.metadata_service_uri)}
 
 
 @contextmanager
 def of_spark_write(_seconds: float) -> Iterator[Rounds]:
     """M rows/s."""
-    with ll.local_cluster(bookies=3), session() as spark:
+    with cluster_with_logs(), session() as spark:
         rows = generated(spark, spark_write.ROWS)
 
         def write() -> float:
@@ -68,7 +82,7 @@ def of_spark_write(_seconds: float) -> Iterator[Rounds]:
 @contextmanager
 def of_spark_read(_seconds: float) -> Iterator[Rounds]:
     """M rows/s."""
-    with ll.local_cluster(bookies=3), session() as spark:
+    with cluster_with_logs(), session() as spark:
         generated(spark, spark_read.ROWS).write.format("ledger").mode("overwrite").save("read")
         log = spark.read.format("ledger").load("read")
 

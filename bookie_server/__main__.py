@@ -1,6 +1,6 @@
 """`python -m bookie_server --directory DIR --port N --metadata-service-uri zk://host:port/ledgers`.
 
-When the bookie serves, it prints one JSON line on standard output: bookie_id, port, grpc_port, pid.
+When the bookie is ready, it prints one line of JSON: bookie_id, port, grpc_port and pid.
 Logs go to standard error. SIGTERM and SIGINT stop the bookie cleanly.
 Exit codes: `bookie_server.errors.ExitCode`.
 """
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(error, ExitCode.BAD_CONFIGURATION)
     # The C core of grpc writes to standard error from the event loop and would block on a pipe.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # Storage, grpc and kazoo are imported only now: to report a wrong setting needs none of them.
+    # Storage, grpc and kazoo are imported here, because reports of wrong settings do not need them.
     from bookie_server.service.lifecycle import run_bookie
     from bookie_server.service.logging import configure_logging
 
@@ -69,7 +69,7 @@ def _refuse(error: Exception, exit_code: ExitCode) -> int:
 def _open_closed_standard_streams() -> None:
     """Open the standard streams that are closed.
 
-    Otherwise a data file would get the number of such a stream, and log lines would go to the file.
+    Without this, a data file would get the number of a closed stream, and receive its log lines.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STANDARD_ERROR:
         pass
@@ -89,7 +89,7 @@ def _runner() -> Callable[[Coroutine[Any, Any, Any]], Any]:
 
 
 def settings_parser() -> argparse.ArgumentParser:
-    """Return a parser with one option for each setting; the settings check the values."""
+    """Return a parser with one option for each setting. `BookieSettings` checks the values."""
     parser = argparse.ArgumentParser(
         prog="python -m bookie_server",
         description="One bookie. Settings: options over LEDGERLOG_... over the file over defaults.",

@@ -1,9 +1,9 @@
 """Settings of a bookie process.
 
-The command line overrides the environment, the environment the TOML file, the file the defaults.
-Every key is checked before anything is opened. The error names the key, the value and a correct
-value. An unknown key in the file or on the command line is an error. An environment variable has
-the prefix `LEDGERLOG_` and the key in capitals. Lists in the environment are JSON
+The command line overrides the environment. The environment overrides the TOML file. All settings
+are checked before a file or a port is opened, and the error contains the key, the value and a
+correct value. An unknown key in the file or on the command line is an error. An environment
+variable has the prefix `LEDGERLOG_` and the key in capitals. Lists in the environment are JSON
 (`LEDGERLOG_DIRECTORIES='["/data/b1"]'`).
 """
 
@@ -34,12 +34,12 @@ MEBIBYTE = 1 << 20
 ADDS_RESERVE_BYTES = 64 * KIBIBYTE
 ANSWERS_RESERVE_BYTES = 32 * KIBIBYTE
 CONNECTION_RESERVE_BYTES = ADDS_RESERVE_BYTES + 2 * ANSWERS_RESERVE_BYTES
-"""Memory that only one connection can use, however much the other connections hold. It has three
-parts: for adds, for answers to reads, and for recovery and fencing."""
+"""Memory reserved for each connection. The reserve has three parts: for adds, for answers to reads,
+and for recovery and fencing."""
 
 FRAMES_IN_SHARED_MIN = 18
-"""The shared memory has room for at least this number of the largest frames. An eighth of the
-shared memory is for recovery and fencing, and one connection gets at most half of that eighth."""
+"""The shared memory has room for this number of frames of the maximum size. One eighth of it is for
+recovery and fencing, and one connection gets at most half of this eighth."""
 
 BOOKIE_ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
@@ -52,7 +52,7 @@ class BookieSettings(BaseSettings):
     """All settings of one bookie; immutable.
 
     Attributes:
-        directories: Where entries are stored; created if missing. This release takes only one.
+        directories: Directory for entries, created if missing. This release accepts only one.
         bookie_id: Stable name; defaults to `advertised_address:port`.
         port: TCP port of the data plane; 0 selects a free port and requires `bookie_id`.
         grpc_port: Port of the control service; 0 selects a free port, which is registered.
@@ -201,10 +201,10 @@ def load_settings(
 
     Args:
         config: TOML file with the keys of `BookieSettings` at its top level.
-        overrides: Values from the command line; they take precedence over everything.
+        overrides: Values from the command line, which override all other values.
 
     Raises:
-        ConfigurationError: A setting is wrong. The error names its key, value and a correct value.
+        ConfigurationError: A setting is wrong. The error has the key, value and a correct value.
     """
     from_file = {} if config is None else _read_toml(config)
     try:

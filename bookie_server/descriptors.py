@@ -1,4 +1,4 @@
-"""Limits of a bookie's open files and connections: its share of RLIMIT_NOFILE."""
+"""Divides RLIMIT_NOFILE, the limit of open files, among the bookie's files and connections."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ FILES_MAX: Final = 4_096
 FILES_MIN: Final = 16
 CALLERS_MAX: Final = 256
 CALLERS_PART: Final = 8
-RESERVED: Final = 96  # for the metadata store, metrics, logs, pipes and libraries
+RESERVED: Final = 96  # descriptors for the metadata store, metrics, logs, pipes and libraries
 LIMIT_MIN: Final = 128
 LIMIT_ADVISED: Final = 2_048
 """With this limit or more, a bookie with default settings accepts all its connections. The command
 `doctor` checks the limit."""
-LIMIT_UNLIMITED: Final = 1 << 20  # used as the limit if the system sets none
+LIMIT_UNLIMITED: Final = 1 << 20  # used as the limit if the system sets no limit
 
 
 @dataclass(frozen=True, slots=True)

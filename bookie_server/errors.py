@@ -11,7 +11,7 @@ REPLACEMENT_ADVICE: Final = (
     "If the data is lost, start a bookie with another bookie_id and a new directory instead; never "
     "start this bookie_id on an empty directory: it would deny entries that it acknowledged"
 )
-"""Ends each message about missing or damaged data."""
+"""The end of each message about missing or damaged data."""
 
 
 class BookieServerError(LedgerLogError):
@@ -45,7 +45,7 @@ class MissingFileError(StorageError):
 
 
 class DiskFullError(StorageError):
-    """The device has no room; data stored before is unchanged."""
+    """The device has no room. Data that was stored earlier is unchanged."""
 
     retriable = True
 
@@ -64,7 +64,7 @@ class TooManyRangesError(StorageError):
 
 
 class SyncFailedError(StorageError):
-    """A write or sync failed: its data may be lost and is never acknowledged."""
+    """A write or sync failed. The data may be lost, and is never acknowledged."""
 
 
 class CookieMismatchError(StartupError):
@@ -84,7 +84,7 @@ class DamagedDirectoryError(StartupError):
 
 
 class PortInUseError(StartupError):
-    """The address is taken by another process; has `address`."""
+    """Another process uses the address; has `address`."""
 
 
 class ExitCode(enum.IntEnum):

@@ -3,8 +3,8 @@
 Everything that does I/O is awaitable, so the same storage code (`bookie_server/storage`) runs under
 asyncio and under the deterministic simulator. For asyncio, the interfaces are implemented in
 storage/device/filesystem.py and storage/device/runtime.py; for the simulator, in tests/sim/disk.py
-and tests/sim/runtime.py. At every await, the computer may lose power. No interface names a thread,
-an event loop or an absolute path.
+and tests/sim/runtime.py. At every await, the computer may lose power. The interfaces do not contain
+threads, event loops or absolute paths.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class File(Protocol):
         """The name of the file in the directory."""
 
     async def read(self, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
-        """Return `size` bytes from `offset`; fewer only where the file ends.
+        """Return `size` bytes from `offset`, or fewer bytes if the file ends before.
 
         Raises:
-            StorageError: The device cannot read the bytes; they may still exist.
+            StorageError: The device cannot read the bytes. The bytes may still exist.
         """
 
     def read_now(self, offset: int, size: int) -> bytes | None:
         """Read without waiting if all bytes are in the page cache, else return None."""
 
     async def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        """Write all buffers consecutively from `offset`; not durable on return.
+        """Write all buffers consecutively from `offset`. The bytes are not durable on return.
 
         Raises:
             DiskFullError: Some of the bytes may have been written.
@@ -50,11 +50,11 @@ class File(Protocol):
         """
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        """Write all buffers and sync the data: durable on return. Uses one thread hop for both.
+        """Write and sync all buffers in one call of a thread. The data is durable on return.
 
-        Journal records are written with it, and no other work of this directory delays it. The
-        calls of one directory run and end in order: a call writes nothing before the data of
-        earlier calls is synced. After a call fails for a file, nothing more is written to the file.
+        The journal uses this method, and no other work of the directory delays the method. Calls
+        in one directory run and end in order: a call writes nothing before the data of earlier
+        calls is synced. After a call fails for a file, nothing more is written to the file.
 
         Raises:
             DiskFullError: Some of the bytes may have been written.
@@ -70,12 +70,12 @@ class File(Protocol):
         """
 
     async def allocate(self, size: int) -> None:
-        """Make the file `size` bytes long, and reserve its blocks so that writes need no new ones.
+        """Make the file `size` bytes long, and reserve its blocks, so writes need no new blocks.
 
         If the file system cannot reserve blocks, only the size is set. Writes then allocate blocks.
 
         Raises:
-            DiskFullError: The size of the file is then undefined.
+            DiskFullError: After this error, the size of the file is undefined.
         """
 
     async def truncate(self, size: int) -> None:
@@ -85,10 +85,10 @@ class File(Protocol):
         """Return the length of the file in bytes."""
 
     async def data_end(self) -> int:
-        """Return the offset from which on the file holds only zeros that were never written.
+        """Return an offset from which on no byte of the file was ever written.
 
-        The result is exact only before the file is read: pages that were read ahead count as
-        written.
+        The result is exact only before the file is read, because pages that were read ahead count
+        as written.
         """
 
     async def close(self) -> None:
@@ -99,7 +99,7 @@ class FileSystem(Protocol):
     """The files of one directory. Names have no path."""
 
     async def lock(self) -> None:
-        """Create the directory if missing and lock it for this process.
+        """Create the directory if it does not exist, and lock the directory for this process.
 
         Raises:
             DirectoryLockedError: Another process has locked the directory.
@@ -116,10 +116,10 @@ class FileSystem(Protocol):
         """
 
     async def rename(self, source: str, target: str) -> None:
-        """Replace `target` by `source` atomically; durable after `sync_directory`."""
+        """Replace `target` by `source` atomically. The change is durable after `sync_directory`."""
 
     async def remove(self, name: str) -> None:
-        """Remove a name; durable after `sync_directory`."""
+        """Remove a name. The removal is durable after `sync_directory`."""
 
     async def names(self) -> list[str]:
         """Return the names of all files, sorted."""
@@ -135,7 +135,7 @@ class FileSystem(Protocol):
         """Return the number of bytes that new files can still take."""
 
     def random_bytes(self, size: int) -> bytes:
-        """Return bytes that were never returned before, for salts."""
+        """Return random bytes for a salt, different in each call."""
 
 
 class Clock(Protocol):
@@ -204,14 +204,14 @@ class LedgerListing(Protocol):
     """The part of the metadata store that garbage collection needs."""
 
     async def unlisted(self, ledger_ids: Sequence[int]) -> Sequence[int] | None:
-        """Return the ids of `ledger_ids` that a listing begun after this call lacks, ascending.
+        """List the ledgers, and return the ids of `ledger_ids` that are not listed, ascending.
 
-        The listing may be old, so a ledger that it lacks may still exist. Returns None when no
+        The listing may be old, so a ledger that is not listed may still exist. Returns None when no
         complete listing is available.
         """
 
     async def deleted(self, ledger_ids: Sequence[int]) -> Sequence[int]:
-        """Return the ids of `ledger_ids` that have no metadata. Each is looked up after a sync.
+        """Return the ids of `ledger_ids` without metadata. Each id is looked up after a sync.
 
         A ledger is omitted if its state cannot be determined, so it is not deleted.
         """

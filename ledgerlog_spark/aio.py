@@ -15,8 +15,9 @@ async def connect(uri: str | None = None, *, settings: ClientSettings | None = N
     The caller closes the client, or uses it in an `async with` statement.
 
     Args:
-        uri: For example `zk://127.0.0.1:2181/ledgers`. None means the value of the environment
-            variable `LEDGERLOG_METADATA_SERVICE_URI`, or `zk://localhost:2181/ledgers` without it.
+        uri: For example `zk://127.0.0.1:2181/ledgers`. The default is the value of the environment
+            variable `LEDGERLOG_METADATA_SERVICE_URI`, or without this variable
+            `zk://localhost:2181/ledgers`.
         settings: Time-outs and limits; None means the defaults.
 
     Raises:

@@ -21,7 +21,7 @@ def notify(callback: Callable[..., object], *arguments: Any) -> None:
     """
     try:
         callback(*arguments)
-    except Exception as error:  # noqa: BLE001 - a callback may raise anything; its owner has to handle it
+    except Exception as error:  # noqa: BLE001 - a callback may raise any exception
         asyncio.get_running_loop().call_exception_handler(
             {"message": f"the callback {callback!r} failed", "exception": error}
         )

@@ -10,7 +10,7 @@ from random import Random
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
-from ledgerlog_spark.metadata.bookies.registration import Registration
+from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.metadata.service_uri import parse_service_uri
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.model import SERVICE_URI_DEFAULT, SERVICE_URI_VARIABLE
@@ -18,7 +18,7 @@ from ledgerlog_spark.transport.v2.transport import V2Transport
 
 
 def service_uri(*given: str | None) -> str:
-    """Return the first URI in `given`; without one, the URI in the environment, or the default.
+    """Return the first URI in `given`; without a URI, return the environment's or the default.
 
     Only the environment of this process is used. Spark's Python processes do not have a variable
     that was set after the JVM started.
@@ -58,8 +58,9 @@ def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -
     The caller closes the client, or uses it in a `with` statement.
 
     Args:
-        uri: For example `zk://127.0.0.1:2181/ledgers`. None means the value of the environment
-            variable `LEDGERLOG_METADATA_SERVICE_URI`, or `zk://localhost:2181/ledgers` without it.
+        uri: For example `zk://127.0.0.1:2181/ledgers`. The default is the value of the environment
+            variable `LEDGERLOG_METADATA_SERVICE_URI`, or without this variable
+            `zk://localhost:2181/ledgers`.
         settings: Time-outs and limits; None means the defaults.
 
     Raises:
@@ -73,7 +74,7 @@ def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -
 
 @contextlib.asynccontextmanager
 async def registration(uri: str | None = None) -> AsyncIterator[Registration]:
-    """The registration of the cluster at `uri`. It is closed at the end of the `async with`."""
+    """Yield the registration of the cluster at `uri`, and close it after the `async with`."""
     stores = await _open_stores(uri, ClientSettings())
     try:
         yield stores.registration

@@ -37,10 +37,10 @@
     │   ├── DataLossError
     └── InternalError                  a bug of ledgerlog
 
-`retriable`: the same call may succeed later, unchanged. `definite`: the operation certainly did
-not happen. If `definite` is false, the operation may have happened or may still happen. Both are
-class attributes that an instance may override. All errors can be pickled, because Spark sends them
-between processes.
+`retriable`: the same call may succeed later, unchanged. `definite`: the operation certainly did not
+happen. If `definite` is false, the operation may have happened or may still happen. `retriable` and
+`definite` are class attributes that an instance may override. All errors can be pickled, because
+Spark sends them between processes.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class LocalProtocolError(LedgerLogError):
 
 
 class RemoteProtocolError(LedgerLogError):
-    """A bookie or the metadata store sent something impossible."""
+    """A bookie or the metadata store sent data that the protocol does not allow."""
 
 
 class WireFormatError(RemoteProtocolError, ValueError):
@@ -116,7 +116,7 @@ class WireFormatError(RemoteProtocolError, ValueError):
 
 
 class LedgerError(LedgerLogError):
-    """An error of one ledger; has `ledger_id`."""
+    """An error of one ledger, with the field `ledger_id`."""
 
 
 class LedgerNotFoundError(LedgerError):
@@ -128,11 +128,11 @@ class LedgerExistsError(LedgerError):
 
 
 class LedgerClosedError(LedgerError):
-    """The ledger is closed. Unless `definite` is false, the refused append was not stored."""
+    """The ledger is closed. If `definite` is true, the refused append was not stored."""
 
 
 class LedgerFencedError(LedgerError):
-    """Another client is recovering the ledger, which may or may not keep the pending appends."""
+    """Another client recovers the ledger. Pending appends may or may not stay in the ledger."""
 
     definite = False
 
@@ -144,15 +144,15 @@ class LedgerRecoveryError(LedgerError):
 
 
 class NeedsOperatorError(LedgerError):
-    """Closing now could cut off entries that were acknowledged; an operator has to decide."""
+    """To close the ledger now could cut off acknowledged entries, so an operator has to decide."""
 
 
 class UnauthorizedError(LedgerError):
-    """The password is not the one that the ledger was created with."""
+    """The password differs from the password with which the ledger was created."""
 
 
 class EntryError(LedgerLogError):
-    """An error of one entry; has `ledger_id` and `entry_id`."""
+    """An error of one entry, with the fields `ledger_id` and `entry_id`."""
 
 
 class EntryNotFoundError(EntryError):
@@ -160,13 +160,13 @@ class EntryNotFoundError(EntryError):
 
 
 class EntryUnknownError(EntryError):
-    """The entry may exist: no replica that answered had the entry, and some did not answer."""
+    """No replica returned the entry, but some replicas gave no answer, so the entry may exist."""
 
     retriable = True
 
 
 class DigestMismatchError(EntryError):
-    """No replica had the entry with a matching digest; has `bookie_ids`."""
+    """No replica had the entry with a matching digest. The error has the field `bookie_ids`."""
 
 
 class QuorumError(LedgerLogError):
@@ -174,13 +174,13 @@ class QuorumError(LedgerLogError):
 
 
 class NotEnoughBookiesError(QuorumError):
-    """There are fewer bookies than the ensemble needs; has `wanted` and `available`."""
+    """The number of bookies (`available`) is smaller than the ensemble needs (`wanted`)."""
 
     retriable = True
 
 
 class AddTimeoutError(QuorumError):
-    """An append did not reach its ack quorum in time. Its entry may still appear in the ledger."""
+    """An append did not reach its ack quorum in time. The entry may still appear in the ledger."""
 
     definite = False
 
@@ -213,7 +213,7 @@ class MetadataUnknownError(MetadataError):
 
 
 class BookieError(LedgerLogError):
-    """An error of one bookie; has `bookie_id`."""
+    """An error of one bookie, with the field `bookie_id`."""
 
 
 class BookieUnavailableError(BookieError):
@@ -228,7 +228,7 @@ class StartupError(BookieError):
 
 
 class LogError(LedgerLogError):
-    """An error of one log; has `log`."""
+    """An error of one log, with the field `log`."""
 
 
 class LogNotFoundError(LogError):
@@ -259,7 +259,7 @@ class ProducerFencedError(LogError):
 
 
 class LeaderTimeoutError(LogError):
-    """A leader log was not taken over, or not rolled, in time."""
+    """This client did not become the leader of a log in time, or did not roll the log in time."""
 
     retriable = True
 
@@ -267,7 +267,7 @@ class LeaderTimeoutError(LogError):
 class LogTimeoutError(LogError):
     """A log was not changed in time. The call that failed makes no more changes.
 
-    Unless `definite` is false, nothing was changed. A commit that may have succeeded raises
+    If `definite` is true, nothing was changed. A commit that may have succeeded raises
     `CommitUnknownError` instead.
     """
 
@@ -275,13 +275,13 @@ class LogTimeoutError(LogError):
 
 
 class LeaderDeposedError(LogError):
-    """Another leader took over the log. Records from `end_offset` on may be in the log or not."""
+    """Another leader took over the log. The log may lack the records from `end_offset` on."""
 
     definite = False
 
 
 class StaleCheckpointError(LogError):
-    """The batch id is lower than the log's last one; has `batch_id` and `last_batch_id`."""
+    """The batch `batch_id` is older than the log's last batch, or belongs to another query."""
 
 
 class SchemaMismatchError(LogError):
@@ -289,18 +289,18 @@ class SchemaMismatchError(LogError):
 
 
 class VersionNotAvailableError(LogError):
-    """The version was truncated, or its history expired; has `oldest`, the oldest version."""
+    """The version was truncated or has expired. The field `oldest` has the oldest version."""
 
 
 class PositionNotAvailableError(LogError):
-    """The position was truncated, or does not exist yet; has `oldest_offset`, `end_offset`."""
+    """The position is not between the fields `oldest_offset` and `end_offset` of the error."""
 
 
 class DataLossError(LogError):
-    """Some rows that the log lists are on no bookie. The message names ledger and entries."""
+    """Some rows that the log lists are on no bookie. The message has the ledger and entries."""
 
 
 class InternalError(LedgerLogError):
-    """A bug of ledgerlog. Please report it with the events in its message."""
+    """A bug of ledgerlog. Please report the bug with the events in the error's message."""
 
     definite = False

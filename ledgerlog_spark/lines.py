@@ -30,8 +30,8 @@ class LogLines(io.TextIOBase):
     lines. A line is also dropped if the pipe has no reader or the disk is full.
 
     Args:
-        descriptor: The file descriptor that lines are written to, blocking or non-blocking. It is
-            never closed.
+        descriptor: The file descriptor that lines are written to, blocking or non-blocking.
+            `LogLines` never closes this descriptor.
         report: Creates the line with the number of dropped lines.
 
     Attributes:
@@ -68,7 +68,7 @@ class LogLines(io.TextIOBase):
         return len(text)
 
     def writable(self) -> bool:
-        """True."""
+        """Return True."""
         return True
 
     def fileno(self) -> int:
@@ -76,7 +76,7 @@ class LogLines(io.TextIOBase):
         return self._descriptor
 
     def drain(self, timeout_seconds: float | None = DRAIN_SECONDS) -> bool:
-        """Wait until all lines are written. Returns False after the timeout; None is no limit."""
+        """Wait until all lines are written. Returns False after the timeout, if there is one."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: not self._waiting and not self._is_writing, timeout_seconds

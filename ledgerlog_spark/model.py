@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NO_ENTRY = -1
-"""Used in place of an entry id: the last entry of an empty ledger, or a LAC before the first add.
+"""Value in place of an entry id, for the last entry of an empty ledger, or a LAC before any add.
 """
 
 SERVICE_URI_VARIABLE = "LEDGERLOG_METADATA_SERVICE_URI"
-"""The environment variable that names a cluster's ZooKeeper."""
+"""The environment variable with the URI of a cluster's ZooKeeper."""
 
 SERVICE_URI_DEFAULT = "zk://localhost:2181/ledgers"
 
@@ -67,7 +67,7 @@ class Code(Enum):
 
 
 class DigestType(IntEnum):
-    """Digest of an entry. The numbers are the ones in BookKeeper's ledger metadata."""
+    """Type of an entry's digest. BookKeeper's ledger metadata has the same numbers."""
 
     CRC32 = 1
     HMAC = 2
@@ -76,7 +76,7 @@ class DigestType(IntEnum):
 
 
 class LedgerState(IntEnum):
-    """State of a ledger in its metadata. It only changes from a lower to a higher number."""
+    """State of a ledger in its metadata. The state only changes to a higher number."""
 
     OPEN = 1
     IN_RECOVERY = 2
@@ -87,7 +87,7 @@ def check_type(name: str, value: object, kind: type) -> None:
     """Raise an error if `value` is not of the type `kind`. A bool does not count as an int.
 
     Raises:
-        ConfigurationError: The type is another one. The message has the name and the value.
+        ConfigurationError: The type is wrong. The message has the name and the value.
     """
     if not isinstance(value, kind) or isinstance(value, bool):
         raise ConfigurationError(
@@ -146,7 +146,7 @@ class LedgerMetadata:
         length: Payload bytes of the whole ledger; 0 if the ledger is not CLOSED.
         password: The password in the clear, as in BookKeeper. It only prevents mistakes.
         created_ms: Time of creation, in ms since 1970.
-        custom: Custom metadata: bytes by name.
+        custom: Custom metadata, which maps names to bytes.
         token: Random number by which a creator recognises the metadata that it wrote.
         format_version: The format that was read. New metadata is always written in format 3.
         unknown_fields: Encoded fields of a newer BookKeeper, which are written back unchanged.
@@ -233,7 +233,7 @@ class Position:
     entry_id: int = field(default=NO_ENTRY, compare=False)
 
     def __lt__(self, other: object) -> bool:
-        """Whether this position is before `other`. Both must belong to the same log."""
+        """Whether this position is before `other`. The logs must be the same."""
         if not isinstance(other, Position) or other.log_id != self.log_id:
             return NotImplemented
         return self.offset < other.offset
@@ -248,7 +248,7 @@ class Version:
 
     Attributes:
         incarnation: Id of the transaction that created the node in ZooKeeper.
-        number: Number of writes since that creation.
+        number: Number of writes since the node was created.
     """
 
     incarnation: int

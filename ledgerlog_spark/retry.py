@@ -35,21 +35,21 @@ class RetryPolicy:
     time_max_ms: float = math.inf
 
     def pause_ms(self, failures: int) -> int:
-        """The delay after this number of failures (at least 1), without the limits of attempts."""
+        """The delay after `failures` failures, without the limits. `failures` is at least 1."""
         return min(self.delay_max_ms, self.first_delay_ms << min(failures - 1, _DOUBLINGS_MAX))
 
     def delay_ms(self, failures: int, elapsed_ms: float = 0) -> int | None:
-        """The delay after this number of failures (at least 1); None if a limit is reached."""
+        """The same delay as `pause_ms`; None if the limit of attempts or of time is reached."""
         pause_ms = self.pause_ms(failures)
         is_last = failures >= self.attempts_max or elapsed_ms + pause_ms > self.time_max_ms
         return None if is_last else pause_ms
 
     def spread_ms(self, failures: int, uniform: Callable[[float, float], float]) -> float:
-        """A random delay from 0 to the delay after this number of failures (at least 1)."""
+        """A random delay between 0 and `pause_ms(failures)`. `failures` is at least 1."""
         return uniform(0, self.pause_ms(failures))
 
     def pauses_ms(self) -> Iterator[int]:
-        """Yield the delay after the first failure, then after the second one, without an end."""
+        """Yield the delay after the first failure, after the second failure, and so on."""
         failures = 1
         while True:
             yield self.pause_ms(failures)

@@ -1,10 +1,9 @@
 """Waits of hosts: each has a deadline, or a reason why the wait ends without a deadline.
 
 If a wait never ends, the program hangs, and no error shows the place. So the code of hosts never
-awaits a future, an event or a queue directly. It passes a deadline to `within` or `Deadline`, or
-the reason why the wait ends to `forever`. A `TimeoutError` of another source, such as a socket, is
-not mistaken for the deadline.
-tests/architecture/test_waits.py finds violations.
+awaits a future, an event or a queue directly. Instead, this code passes a deadline to `within` or
+`Deadline`, or the reason why the wait ends to `forever`. A `TimeoutError` of another source, such
+as a socket, is not mistaken for the deadline. tests/architecture/test_waits.py finds violations.
 """
 
 from __future__ import annotations

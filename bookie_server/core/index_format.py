@@ -10,8 +10,8 @@
                         ledger id i64, last entry id i64, first entry id i64, origin sequence u64,
                         record offset / 512 u32, place in the record u32
 
-Pieces are sorted by (ledger, last id) and do not overlap. All numbers are big-endian. All checksums
-are seeded with the file's identity; the checksum of a block also with the block's number.
+Pieces are sorted by ledger id and last entry id, and do not overlap. All numbers are big-endian.
+The file's identity seeds all checksums. The block's number also seeds the checksum of a block.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class LedgerTotal(NamedTuple):
     ledger_id: int
     first_entry_id: int  # inclusive
     last_entry_id: int  # inclusive
-    size_bytes: int  # bytes of the stored entries that the index points at
-    origin_newest: int  # largest origin sequence of its pieces
+    size_bytes: int  # size of the ledger's stored entries that the index refers to
+    origin_newest: int  # largest origin sequence of the ledger's pieces
     pieces: int
 
 
 class Totals(Sequence[LedgerTotal]):
-    """The totals of an index, sorted by ledger; kept as bytes because an index may have 100,000."""
+    """The totals of an index by ledger. Kept as bytes, because there may be 100,000 totals."""
 
     __slots__ = ("_data", "_found")
 
@@ -104,7 +104,7 @@ class Totals(Sequence[LedgerTotal]):
 class IndexHead:
     """The parts of an index before its blocks: directory and totals."""
 
-    keys: tuple[tuple[int, int], ...]  # per block, (ledger id, last entry id) of its last piece
+    keys: tuple[tuple[int, int], ...]  # (ledger id, last entry id) of the last piece of each block
     totals: Totals
     pieces: int
     blocks_start: int  # offset of the first block in the body
@@ -131,7 +131,7 @@ class IndexEncoder:
         self._pieces = 0
 
     def add(self, ledger_id: int, piece: Piece[Any], record_offset: int) -> None:
-        """Add the next piece. Pieces must be added in ascending order of ledger and last id."""
+        """Add the next piece. Pieces must be in ascending order of ledger id and last entry id."""
         first, last, origin, _, place = piece
         self._block.append(
             _piece.pack(ledger_id, last, first, origin, record_offset // UNIT, place)
@@ -171,13 +171,13 @@ class IndexEncoder:
 
 
 def index_head_size(data: Buffer, identity: FileIdentity) -> int:
-    """Return the size of head, directory and totals; `data` is the first `HEAD_SIZE` bytes."""
+    """Return the size of head, directory and totals. `data` has the first `HEAD_SIZE` bytes."""
     _, _, _, blocks, ledgers, _, _ = _checked_head(data, identity)
     return HEAD_SIZE + blocks * _key.size + ledgers * _total.size
 
 
 def decode_index_head(data: Buffer, identity: FileIdentity) -> IndexHead:
-    """Decode an index without its blocks: its first `index_head_size` bytes."""
+    """Decode the first `index_head_size` bytes of an index, which are all parts but the blocks."""
     _, _, _, blocks, ledgers, pieces, checksum = _checked_head(data, identity)
     size = HEAD_SIZE + blocks * _key.size + ledgers * _total.size
     tables = bytes(data[HEAD_SIZE:size])
@@ -189,12 +189,11 @@ def decode_index_head(data: Buffer, identity: FileIdentity) -> IndexHead:
 
 
 class IndexBlock:
-    """One verified block, kept as bytes and searched in place."""
+    """One verified block of an index. Searches decode only the pieces that they need."""
 
     __slots__ = ("_count", "_data")
 
     def __init__(self, data: bytes, number: int, identity: FileIdentity) -> None:
-        """Verify the length and the checksum of a block."""
         if len(data) != BLOCK_SIZE:
             raise _damage(identity, f"index block {number} is cut off")
         checksum, count, _ = _block_head.unpack_from(data)
@@ -211,7 +210,7 @@ class IndexBlock:
         return key
 
     def piece_at(self, number: int) -> tuple[int, Piece[int]]:
-        """Return a ledger id and a piece; the piece's target is the offset of its record."""
+        """Return a ledger id and a piece. The piece's target is the offset of a record."""
         ledger, last, first, origin, unit, place = _piece.unpack_from(
             self._data, _block_head.size + number * _piece.size
         )

@@ -1,6 +1,6 @@
-"""Admission: accepts, refuses or defers requests, and decides when absence may be reported.
+"""Decides on requests, and on answers that an entry or a ledger does not exist.
 
-The functions only decide, without I/O; the storage performs the decisions.
+The functions do no I/O. The storage carries out the decisions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ledgerlog_spark.model import MASTER_KEY_SIZE_BYTES, NO_ENTRY, Code
 
 
 class Wait(Enum):
-    """Why the decision on an add is deferred."""
+    """The reason why the decision on an add is deferred."""
 
     METADATA_CHECK = "metadata_check"
 
@@ -24,21 +24,21 @@ class Wait(Enum):
 class Health:
     """What the whole storage can do at the moment."""
 
-    has_failed: bool = False  # a write or sync failed: nothing is stored, no absence is reported
+    has_failed: bool = False  # after a failed write or sync, adds and fences are refused
     is_writable: bool = True  # there is room for regular adds
-    has_room: bool = True  # there is room for recovery and control records
+    has_room: bool = True  # there is room for recovery adds and control records
     check_epoch: int = 0  # a ledger verified in an earlier epoch needs a new metadata check
-    # files that are damaged, or for which the index is being rebuilt
+    # ids of the files that are damaged, or of which the index is being rebuilt
     files_in_doubt: set[int] = field(default_factory=set)
-    highest_dropped_ledger_id: int = -1  # up to this id, a fence of an unknown ledger may be lost
-    is_closing: bool = False  # adds that are not accepted yet are answered IO_ERROR
-    in_flight_bytes: int = 0  # bytes of unanswered adds, accepted or deferred
+    highest_dropped_ledger_id: int = -1  # fences of unknown ledgers up to this id may be lost
+    is_closing: bool = False  # adds that are not yet accepted get the answer IO_ERROR
+    in_flight_bytes: int = 0  # bytes of accepted and deferred adds that have no answer yet
 
 
 def admit_add(  # noqa: PLR0911 - one line for each reason, in the order they are checked
     request: StoredAdd, state: HeldLedger | None, health: Health, free_bytes: int
 ) -> Code | Wait | None:
-    """Decide one well-formed add: None accepts the add, a code refuses, a `Wait` defers it."""
+    """Decide on a well-formed add: return None to accept, a code to refuse, a `Wait` to defer."""
     if health.has_failed:
         return Code.IO_ERROR
     if state is not None and not key_fits(state, request.master_key):
@@ -65,8 +65,8 @@ def needs_check(ledger_id: int, state: HeldLedger | None, health: Health) -> boo
 def may_forget(state: HeldLedger, *, now_s: int, keep_s: int, durable_ticket: int) -> bool:
     """Return whether a ledger's tombstone is old enough and no record of the ledger is in flight.
 
-    The caller also checks that no file holds records of the ledger, live or deleted. Without the
-    tombstone, such records would come back. A wrong clock only changes how long memory keeps the
+    The caller also checks that no file holds records of the ledger, because without the tombstone,
+    deleted entries could be read again. A wrong clock only changes how long memory keeps the
     tombstone, because the first add of a forgotten ledger waits for the metadata check.
     """
     is_settled = state.last_ticket <= durable_ticket
@@ -74,7 +74,7 @@ def may_forget(state: HeldLedger, *, now_s: int, keep_s: int, durable_ticket: in
 
 
 def admit_read(request: StoredRead | StoredBatchRead) -> Code | None:
-    """Check the ids and the key of a read: None accepts the read, a code refuses it."""
+    """Check the ids and the key of a read: return None to accept, or a code to refuse."""
     if isinstance(request, StoredRead):
         entry_id, lowest = request.entry_id, NO_ENTRY
     else:
@@ -88,10 +88,7 @@ def admit_read(request: StoredRead | StoredBatchRead) -> Code | None:
 
 
 def admit_fence(key: bytes, state: HeldLedger | None, health: Health) -> Code | None:
-    """Decide whether to fence: return None to accept the fence, or the code of a refusal.
-
-    The fence of a ledger that is already fenced needs no room.
-    """
+    """Return None to accept a fence, or a code to refuse it. A second fence needs no disk space."""
     if state is not None and not key_fits(state, key):
         return Code.UNAUTHORIZED
     if health.has_failed:
@@ -104,9 +101,9 @@ def admit_fence(key: bytes, state: HeldLedger | None, health: Health) -> Code | 
 def barrier_of(state: HeldLedger) -> int:
     """Return the ticket after which a fence or a recovery read of the ledger is answered.
 
-    Both requests wait until every add that the ledger accepted earlier is durable, so the answer
-    includes all these adds (PROTOCOL.md#F2). In contrast, an add or a control record is answered
-    after the sync of the group that holds its record (`on_done` of a `JournalRecord`).
+    A fence or recovery read waits until all adds accepted earlier for the ledger are durable, so
+    the answer includes these adds (PROTOCOL.md#F2). In contrast, an add or a control record is
+    answered after the sync of the group that holds the record (`on_done` of a `JournalRecord`).
     """
     return state.last_ticket
 
@@ -117,10 +114,10 @@ def key_fits(state: HeldLedger, key: bytes) -> bool:
 
 
 def may_say_absent(state: HeldLedger | None, health: Health) -> bool:
-    """Return whether NO_ENTRY, NO_LEDGER or a LAC may be answered; decided only here.
+    """Return whether the bookie may answer NO_ENTRY, NO_LEDGER or a LAC.
 
-    Returns False while the ledger is in limbo, after a failed write or sync, and while any file is
-    in doubt, because the file may hold entries of any ledger. Replay ends before the first request.
+    Returns False while the ledger is in limbo, and after a failed write or sync. Also returns False
+    while any file is in doubt, because the file may hold entries of any ledger.
     """
     if health.has_failed or health.files_in_doubt:
         return False

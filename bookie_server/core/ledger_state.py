@@ -10,8 +10,9 @@ bytes, and zeros fill the rest up to the next block. All numbers are big-endian.
                         2 limbo, 4 has a key, 8 unverified, 16 forgotten), master key 20, dropped
                         (seconds since the epoch, 0 without a tombstone) u32, LAC bound + 1 u64
 
-The last record of a ledger counts; a forgotten ledger has no state. A file of version 1 has one
-such head, and its records have 64 bytes, without the last field.
+If a ledger has several records, the last one is valid. If that record has the flag `forgotten`, the
+bookie has no state for the ledger. A file of version 1 has one head, and records of 64 bytes
+without the LAC bound.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from struct import Struct
+from typing import Any
 
 from bookie_server.core.record import NO_KEY
 from bookie_server.core.record_codec import aligned
@@ -47,20 +49,20 @@ class HeldLedger:
     ledger_id: int
     _: KW_ONLY
     check_epoch: int = 0  # epoch of the last metadata check
-    directory: int = 0  # number of the directory that holds its entries
+    directory: int = 0  # number of the directory that holds the ledger's entries
     master_key: bytes | None = None  # set by the first add or fence, never changed
     is_fenced: bool = False  # regular adds are refused
-    in_limbo: bool = False  # state may have been lost; no absence may be reported
-    last_add_confirmed: int = -1  # the largest LAC in any entry so far, -1 for none
-    explicit_lac: int = -1  # the largest explicit LAC so far, -1 for none
-    lac_bound: int = -1  # a damaged entry may have carried a LAC up to this one, -1 for none
-    tombstone: int = 0  # entries with a smaller origin sequence are deleted, 0 for none
+    in_limbo: bool = False  # state may be lost: no answer may deny that an entry exists
+    last_add_confirmed: int = -1  # the largest LAC in any entry so far; -1 without a LAC
+    explicit_lac: int = -1  # the largest explicit LAC so far; -1 without an explicit LAC
+    lac_bound: int = -1  # damaged entries had at most this LAC; -1 without damaged entries
+    tombstone: int = 0  # entries with a smaller origin sequence are deleted; 0: no tombstone
     dropped_s: int = 0  # time of the tombstone, in seconds since the Unix epoch
-    is_unverified: bool = False  # a fence may be forgotten: the next add waits for the check
-    last_entry_id: int = -1  # largest stored entry id, -1 for none. Derived from the files
-    last_accepted_id: int = -1  # largest accepted entry id, durable or not, -1 for none
-    last_ticket: int = 0  # ticket of its last accepted record, 0 for none. Lost at a restart
-    drop_ticket: int = 0  # ticket of its last tombstone, 0 for none. Lost at a restart
+    is_unverified: bool = False  # a fence may be lost, so the next add waits for a metadata check
+    last_entry_id: int = -1  # largest stored entry id, from the files; -1 without entries
+    last_accepted_id: int = -1  # largest accepted entry id, durable or not; -1 without adds
+    last_ticket: int = 0  # ticket of the ledger's last accepted record since the start; or 0
+    drop_ticket: int = 0  # ticket of the ledger's last tombstone since the start; or 0
 
     @property
     def lac(self) -> int:
@@ -69,7 +71,7 @@ class HeldLedger:
 
     @property
     def is_lac_known(self) -> bool:
-        """Whether certainly no damaged entry had a larger LAC than `lac`."""
+        """Whether it is certain that no damaged entry had a larger LAC than `lac`."""
         return self.lac >= self.lac_bound
 
     @property
@@ -85,9 +87,9 @@ class HeldLedger:
 
 
 class HeldLedgers(dict[int, HeldLedger]):
-    """The states of all ledgers by id.
+    """A map from ledger ids to the states of the ledgers.
 
-    Code that changes or removes a state adds its id to `changed` before the next await.
+    Code that changes or removes a state adds the ledger id to `changed` before the next await.
     """
 
     __slots__ = ("changed",)
@@ -103,10 +105,7 @@ class HeldLedgers(dict[int, HeldLedger]):
 
 
 def encode_states(generation: int, states: Mapping[int, HeldLedger], ids: Iterable[int]) -> bytes:
-    """Return one block with the states of the ledgers `ids`.
-
-    A ledger that has no state in `states` gets a record with the flag "forgotten".
-    """
+    """Return a block with the states of `ids`. An id without a state gets the flag "forgotten"."""
     records = []
     for ledger_id in ids:
         state = states.get(ledger_id)
@@ -147,7 +146,7 @@ def decode_states(data: bytes, path: str) -> HeldLedgers:
             if fields[6] & FLAG_FORGOTTEN:
                 states.pop(fields[0], None)
             else:
-                states[fields[0]] = _state(*fields)
+                states[fields[0]] = _state(fields)
         end = offset + HEAD_SIZE + count * _record.size
         offset = aligned(end)
         if any(data[end:offset]):
@@ -160,13 +159,13 @@ def decode_states(data: bytes, path: str) -> HeldLedgers:
 
 
 def decode_states_of_version_1(data: bytes, path: str) -> HeldLedgers:
-    """Decode a ledger-state file of version 1, as a MANIFEST of version 1 or 2 names it."""
+    """Decode a ledger-state file of version 1, which a MANIFEST of version 1 or 2 refers to."""
     states = HeldLedgers()
     count, body = _checked_block(data, 0, path, 1, _record_v1.size)
     if len(data) != HEAD_SIZE + count * _record_v1.size:
         raise _damage(path, "its length does not match")
     for fields in _record_v1.iter_unpack(body):
-        states[fields[0]] = _state(*fields)
+        states[fields[0]] = _state(fields)
     return states
 
 
@@ -189,22 +188,12 @@ def _checked_block(
     return count, body
 
 
-def _state(
-    ledger_id: int,
-    lac: int,
-    explicit: int,
-    tombstone: int,
-    epoch: int,
-    directory: int,
-    flags: int,
-    key: bytes,
-    dropped_s: int,
-    lac_bound_and_1: int = 0,
-) -> HeldLedger:
+def _state(fields: tuple[Any, ...]) -> HeldLedger:
+    ledger_id, lac, explicit, tombstone, epoch, directory, flags, key, dropped_s, *rest = fields
     state = HeldLedger(ledger_id, check_epoch=epoch, directory=directory)
     state.last_add_confirmed, state.explicit_lac, state.tombstone = lac, explicit, tombstone
     state.dropped_s = dropped_s
-    state.lac_bound = lac_bound_and_1 - 1
+    state.lac_bound = rest[0] - 1 if rest else -1  # version 1 has no LAC bound
     state.is_fenced = bool(flags & FLAG_FENCED)
     state.is_unverified = bool(flags & FLAG_UNVERIFIED)
     state.in_limbo = bool(flags & FLAG_LIMBO)

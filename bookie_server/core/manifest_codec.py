@@ -45,34 +45,34 @@ class FileEntry:
     salt: str  # 32 hex digits
     state: FileState
     size_bytes: int  # allocated bytes
-    first_sequence: int = 0  # sequence of its first record; 0 for a file without records
-    last_sequence: int = 0  # sequence of its last valid record; 0 while open
-    data_end: int = 0  # first byte after its last valid record; 0 while open
-    finish_offset: int = 0  # offset of the finish record; 0 while open
-    live_bytes: int = 0  # bytes of stored entries that its index points at
-    has_damage: bool = False  # it has a damaged record of an unknown ledger
+    first_sequence: int = 0  # sequence of the first record; 0 for a file without records
+    last_sequence: int = 0  # sequence of the last valid record; 0 while the file is open
+    data_end: int = 0  # first byte after the last valid record; 0 while the file is open
+    finish_offset: int = 0  # offset of the finish record; 0 while the file is open
+    live_bytes: int = 0  # size of the stored entries that the file's index refers to
+    has_damage: bool = False  # the file has a damaged record of an unknown ledger
 
     @property
     def identity(self) -> FileIdentity:
-        """The identity of the file. It seeds all checksums in the file."""
+        """The identity of the file, which seeds all checksums in the file."""
         return FileIdentity(self.slot, self.file_id, bytes.fromhex(self.salt))
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The list of a directory's files, and its counters. A change counts once this is written."""
+    """The list of a directory's files, with counters. A change is valid after it is written."""
 
     generation: int = 0
-    next_file_id: int = 1  # an id that was never used before
+    next_file_id: int = 1  # a file id that was never used before
     durable_upto: int = 0  # all records up to this sequence are known to be synced
     state_file: str = ""  # name of the ledger-state file; empty before the first one
     check_epoch: int = 0  # number of times that state may have been lost
-    mark: int = 0  # all records with a smaller sequence are in synced files; 0 without a journal
+    mark: int = 0  # records with smaller sequences are all in synced files; 0 without a journal
     files: tuple[FileEntry, ...] = ()  # in ascending order of id
-    free_slots: tuple[str, ...] = ()  # slots without any used data
+    free_slots: tuple[str, ...] = ()  # slots that hold no used data
     directory: int = 0  # number of this directory among the bookie's directories
-    highest_dropped_ledger_id: int = -1  # largest id with a forgotten tombstone; -1 for none
-    state_bytes: int = 0  # committed bytes of `state_file`; 0, the whole file, before version 3
+    highest_dropped_ledger_id: int = -1  # largest ledger id with a forgotten tombstone, or -1
+    state_bytes: int = 0  # committed bytes of `state_file`; 0 (whole file) before version 3
 
     def with_file(self, entry: FileEntry) -> Manifest:
         """Return a copy of the manifest in which `entry` is added or replaces its older entry."""
@@ -82,7 +82,7 @@ class Manifest:
 
 
 def manifest_encoding(manifest: Manifest, files_per_part: int) -> Generator[None, None, bytes]:
-    """Encode the whole MANIFEST file; yields between parts of `files_per_part` files."""
+    """Encode the whole MANIFEST; the generator yields after each part of `files_per_part` files."""
     texts: list[str] = []
     for start in range(0, len(manifest.files), files_per_part):
         if start:
@@ -98,10 +98,7 @@ def manifest_encoding(manifest: Manifest, files_per_part: int) -> Generator[None
 
 
 def _file_text(file: FileEntry) -> str:
-    """Return the JSON of one file with sorted keys.
-
-    This code is faster than `json.dumps`, and a MANIFEST may list thousands of files.
-    """
+    """Return the JSON of one file with sorted keys, faster than `json.dumps`."""
     damage = "true" if file.has_damage else "false"
     return (
         f'{{"data_end":{file.data_end},"file_id":{file.file_id},'

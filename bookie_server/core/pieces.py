@@ -1,8 +1,7 @@
 """Places of the entries of one ledger: pieces of consecutive ids, which do not overlap.
 
-Where a new piece overlaps older pieces, it replaces their ids. Where it overlaps newer pieces, they
-keep their ids. The newer of two pieces is the piece with the larger origin sequence, so the result
-does not depend on the order of inserts.
+If two pieces contain the same id, only the newer piece keeps the id. The newer piece is the piece
+with the larger origin sequence, so the result does not depend on the order of inserts.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ class Piece(NamedTuple, Generic[T]):
 
     first: int  # inclusive
     last: int  # inclusive
-    origin: int  # origin sequence of the record
-    target: T  # the record, or its offset
-    place: int  # index of `first` among the record's entries
+    origin: int  # sequence of the record, or in a copy the sequence of the original record
+    target: T  # the record, or the offset of the record
+    place: int  # index of the entry `first` in the record
 
 
 def consecutive(ids: EntryIds) -> Iterator[tuple[int, int, int]]:
-    """Yield the longest stretches of consecutive ids, as (first, last, place of first)."""
+    """Yield each stretch of consecutive ids as (first id, last id, index of the first id)."""
     if type(ids) is range and ids.step == 1:
         yield ids[0], ids[-1], 0
         return
@@ -42,12 +41,12 @@ def consecutive(ids: EntryIds) -> Iterator[tuple[int, int, int]]:
 
 
 def stretches_at_most(ids: EntryIds) -> int:
-    """Return an upper bound of the number of consecutive stretches, without reading each id."""
+    """Return an upper limit for the number of stretches in `ids`, without reading each id."""
     return 1 if type(ids) is range and ids.step == 1 else len(ids)
 
 
 class Pieces(Generic[T]):
-    """The pieces of one ledger in ascending order; no two overlap."""
+    """The pieces of one ledger in ascending order, without overlaps."""
 
     __slots__ = ("_lasts", "_pieces")
 
@@ -63,7 +62,7 @@ class Pieces(Generic[T]):
 
     @property
     def last_entry_id(self) -> int:
-        """The largest entry id in the pieces, -1 without pieces."""
+        """The largest entry id in the pieces, or -1 without pieces."""
         return self._lasts[-1] if self._lasts else -1
 
     def find(self, entry_id: int) -> Piece[T] | None:
@@ -83,7 +82,7 @@ class Pieces(Generic[T]):
         return self._pieces[start:end]
 
     def insert(self, ids: EntryIds, origin: int, target: T) -> int:
-        """Add the entries of a record; return by how much the number of pieces grew."""
+        """Add the entries of a record, and return how many pieces more there are now."""
         before = len(self._pieces)
         for first, last, place in consecutive(ids):
             if not self._lasts or first > self._lasts[-1]:
@@ -97,7 +96,7 @@ class Pieces(Generic[T]):
         start = bisect_left(self._lasts, new.first)
         old = self.overlapping(new.first, new.last)
         result: list[Piece[T]] = []
-        at = new.first  # below this id, `new` is already placed, or a newer piece keeps the ids
+        at = new.first  # every id of `new` below this id is placed, or belongs to a newer piece
         for piece in old:
             if piece.origin > new.origin:
                 if at < piece.first:

@@ -1,4 +1,4 @@
-"""One record of the journal: its content, and its place in a file after it is written."""
+"""One record of the journal: the content, and the place in a file after the write."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _seed_of_place = Struct(">Q")
 
 
 class JournalRecordKind(IntEnum):
-    """The kind of a record. All these numbers are reserved since the first release."""
+    """The kind of a record. The first release reserved all these numbers."""
 
     RUN = 1
     FENCE = 2
@@ -30,28 +30,17 @@ class JournalRecordKind(IntEnum):
     COMPACTION_COPY = 8
 
 
-KINDS_READ = frozenset(
-    (
-        JournalRecordKind.RUN,
-        JournalRecordKind.FENCE,
-        JournalRecordKind.LAC,
-        JournalRecordKind.TOMBSTONE,
-        JournalRecordKind.FINISH,
-        JournalRecordKind.WATERMARK,
-    )
-)
-"""Kinds that this release writes. A later release wrote a file with other kinds."""
+_KINDS_RESERVED = (JournalRecordKind.LIMBO, JournalRecordKind.COMPACTION_COPY)
+KINDS_READ = frozenset(JournalRecordKind) - frozenset(_KINDS_RESERVED)
+"""Kinds that this release writes. A file with a record of another kind is from a later release."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """Identifies the file in a slot.
-
-    The identity seeds all checksums of the file, so data of an earlier file never passes.
-    """
+    """Identifies a file, and seeds its checksums, so data of an earlier file is not accepted."""
 
     name: str  # of the slot
-    file_id: int  # increases over the life of the directory
+    file_id: int  # larger than the ids of all earlier files of the directory
     salt: bytes  # 16 random bytes
     seed: int = field(init=False)
 
@@ -68,24 +57,24 @@ class JournalRecord:
     """A record in memory: queued, written, or read back."""
 
     kind: JournalRecordKind
-    ledger_id: int = 0  # 0 if the kind does not concern a ledger
+    ledger_id: int = 0  # 0 for a kind of record without a ledger
     _: KW_ONLY
     entry_ids: EntryIds = ()  # empty for control records
     lengths: tuple[int, ...] = ()  # bytes of each stored entry
-    body: Buffer | None = None  # the stored entries; None when only the file has them
+    body: Buffer | None = None  # the stored entries; None if the bytes are only in the file
     body_size: int = field(init=False)
     master_key: bytes = NO_KEY
     flags: int = 0
-    value: int = 0  # a LAC; the time of a tombstone (seconds since the epoch)
-    ticket: int = 0  # number of the submission, for which answers wait; 0 for records read back
-    sequence: int = 0  # number of the record in the journal; 0 until it is written
-    origin_sequence: int = 0  # sequence of the original record; overlaps are decided by it
+    value: int = 0  # a LAC, or the time of a tombstone in seconds since the Unix epoch
+    ticket: int = 0  # number of the submission that answers wait for; 0 for a record from a file
+    sequence: int = 0  # number of the record in the journal; 0 until the record is written
+    origin_sequence: int = 0  # sequence of the original record; if records overlap, the larger wins
     durable_upto: int = 0  # last sequence known to be synced when the record was written
-    identity: FileIdentity | None = None  # the file of the record; None until it is written
-    offset: int = -1  # offset of its header in its file; a multiple of 512
-    header_size: int = 0  # bytes; the body follows immediately
+    identity: FileIdentity | None = None  # the file that has the record; None before the write
+    offset: int = -1  # offset of the header in the file; a multiple of 512 bytes
+    header_size: int = 0  # bytes of the header; the body follows immediately
     chunk_checksums: tuple[int, ...] = ()  # CRC32C of each 64 KiB of the body
-    last_add_confirmed: int = -1  # the largest LAC of its entries, -1 for none
+    last_add_confirmed: int = -1  # the largest LAC of the record's entries; -1 without entries
     on_done: Callable[[Code], None] | None = None
 
     def __post_init__(self) -> None:
@@ -102,7 +91,7 @@ class JournalRecord:
         return bool(self.flags & FLAG_RECOVERY_ADD)
 
     def span_of(self, place: int, count: int = 1) -> tuple[int, int]:
-        """Return the first byte and the end byte, in the body, of `count` entries from `place`."""
+        """Return where `count` entries from index `place` begin and end in the body, in bytes."""
         lengths = self.lengths
         start = sum(lengths[:place])
         return start, start + sum(lengths[place : place + count])

@@ -23,7 +23,7 @@
              4*n  lengths, when listed
              4*m  CRC32C of each 64 KiB of the body, seeded with the place
 
-The body follows the header immediately; the next record starts at the next multiple of 512.
+The body follows the header immediately. The next record starts at the next multiple of 512 bytes.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def size_at_most(record: JournalRecord) -> int:
 
 
 def encode_header(record: JournalRecord) -> bytes:
-    """Return the header of a record for its place in a file; also sets its `chunk_checksums`."""
+    """Return the header of a record that has a place; also set the record's `chunk_checksums`."""
     identity, body = record.identity, record.body
     assert identity is not None
     seed = identity.seed_at(record.offset)
@@ -128,7 +128,7 @@ def chunk_checksums(body: Buffer, seed: int) -> tuple[int, ...]:
 
 
 def header_size_at(data: Buffer, identity: FileIdentity, offset: int) -> int:
-    """Return the header size from the start of `data`, after a check of its range."""
+    """Return the header size that `data` contains; raises CorruptRecordError if it is not valid."""
     if len(data) < FIXED_SIZE:
         raise damage_at(identity, offset, "the file ends within a record header")
     if bytes(data[:4]) != MAGIC:
@@ -190,7 +190,7 @@ def decode_header(data: Buffer, identity: FileIdentity, offset: int) -> JournalR
 
 
 def check_chunks(record: JournalRecord, first_chunk: int, data: Buffer) -> None:
-    """Verify `data`: whole chunks of the body, the first of them with the number `first_chunk`."""
+    """Verify `data`, which contains whole chunks of the body from the chunk `first_chunk` on."""
     identity = record.identity
     assert identity is not None
     seed = identity.seed_at(record.offset)

@@ -1,8 +1,8 @@
-"""Classifies the scanned records as torn or damaged at boot (FORMATS.md#torn-or-damaged).
+"""Decides at boot which scanned records are torn or damaged (FORMATS.md#torn-or-damaged).
 
 A bad record counts as damaged if other data proves that it was synced: `durable_upto` of any valid
 record, the MANIFEST, or a finish record. Otherwise the bad record is a torn tail. A valid record
-after it does not prove that it was synced, because the system writes pages back in any order.
+later in the file is no proof of a sync, because the system writes pages back in any order.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ class Gap:
 
     offset: int
     sequence: int  # expected sequence of the first record in the gap
-    record: JournalRecord | None = None  # the header of the record, if only its body is damaged
+    record: JournalRecord | None = None  # the record's header, if only the body is damaged
     is_blank: bool = False  # zeros, or the start of a record of an earlier file in the slot
 
 
 @dataclass(slots=True)
 class FileScan:
-    """All records of one file and the gaps between them, in order of offset."""
+    """All records of one file and the gaps between the records, in order of offset."""
 
     records_start: int
-    next_sequence: int  # the sequence after that of the last record
+    next_sequence: int  # the sequence after the last record's sequence
     records: list[JournalRecord] = field(default_factory=list)  # verified, without bodies
-    gaps: list[Gap] = field(default_factory=list)  # in an unfinished file, the last is its end
+    gaps: list[Gap] = field(default_factory=list)  # without a finish record, the file ends in a gap
 
     @property
     def is_finished(self) -> bool:
@@ -41,13 +41,13 @@ class FileScan:
 class FileVerdict:
     """The decision on the records of one file."""
 
-    kept: list[JournalRecord]  # synced; without finish and watermark records
-    unreadable: list[JournalRecord]  # synced, but the body is damaged: known to exist, never served
-    rewritten: list[JournalRecord]  # valid, not proved to be synced: copied to a new file
+    kept: list[JournalRecord]  # synced records, except finish and watermark records
+    unreadable: list[JournalRecord]  # synced records with a damaged body, which cannot be read
+    rewritten: list[JournalRecord]  # valid records without proof of a sync; copied to a new file
     was_cut: bool  # bytes that may have been a record are discarded
     has_damage: bool  # a synced record is lost, and its ledger is unknown
     last_sequence: int  # sequence of the last valid record, 0 when there is none
-    next_sequence: int  # sequence of the first record that is neither valid nor copied
+    next_sequence: int  # the sequence after all kept, unreadable and rewritten records
     data_end: int  # first byte after the last valid record
     write_from: int  # first byte without valid data
 
@@ -67,10 +67,7 @@ def largest_sequence(scans: list[FileScan], durable_upto: int) -> int:
 def judge(
     scan: FileScan, synced: int, *, previous: FileScan | None, following: FileScan | None
 ) -> FileVerdict:
-    """Decide on the records of one file.
-
-    `previous` is None for the first file of the journal, and `following` is None for the last.
-    """
+    """Decide on one file. `previous` is None for the first file, and `following` for the last."""
     was_reached = bool(scan.records) or previous is None or previous.is_finished
     counted = [r for r in scan.records if r.kind is not JournalRecordKind.FINISH]
     kept = [r for r in counted if r.sequence <= synced]
@@ -102,11 +99,11 @@ def judge(
 
 
 def _hides_a_record(gap: Gap, scan: FileScan, synced: int, following: FileScan | None) -> bool:
-    """Return whether the gap contains a synced record of which nothing is known.
+    """Return whether a synced record in the gap is lost, and its ledger is unknown.
 
-    A gap in which only the finish record is missing does not count, because the other records of
-    the file have all its information. In this case, the following file starts at most one sequence
-    after the sequence that is expected in the gap.
+    If only the finish record is missing in the gap, the result is False, because the other records
+    of the file contain the same information. In this case, the following file starts at most one
+    sequence after the sequence that is expected in the gap.
     """
     if gap.record is not None or gap.sequence > synced:
         return False

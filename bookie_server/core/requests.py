@@ -36,7 +36,7 @@ class StoredAdd:
     lengths: tuple[int, ...]  # bytes of each stored entry
     body: Buffer  # the stored entries in order; each has a header (32 bytes), digest and payload
     master_key: bytes  # 20 bytes
-    is_recovery: bool = False  # accepted even if the ledger is fenced or the bookie read-only
+    is_recovery: bool = False  # accepted even if the ledger is fenced or the bookie is read-only
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class StoredRead:
 
     ledger_id: int
     entry_id: int  # -1 means the last stored entry
-    fence_key: bytes | None = None  # master key of a fencing read; None: the read does not fence
+    fence_key: bytes | None = None  # master key of a fencing read; None for other reads
     is_recovery: bool = False  # the answer waits until all earlier adds of the ledger are durable
 
 
@@ -55,8 +55,8 @@ class StoredBatchRead:
 
     ledger_id: int
     first_entry_id: int
-    count_max: int  # 0 or less means as many as fit
-    size_bytes_max: int  # of the answer frame; the first entry is returned even if it is larger
+    count_max: int  # maximum number of entries; 0 or less means no maximum
+    size_bytes_max: int  # maximum size of the answer frame; the first entry may exceed it
     fence_key: bytes | None = None  # same meaning as in `StoredRead`
 
 
@@ -73,7 +73,7 @@ class EntryStorage(Protocol):
         """Read one stored entry; fences the ledger first if the request has a key."""
 
     def read_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
-        """Read consecutive stored entries; ends before the first missing entry."""
+        """Read consecutive stored entries. The answer ends before the first missing entry."""
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
         """Notify watches of a LAC. The LAC need not be durable."""
@@ -86,10 +86,7 @@ def entry_head(body: Buffer, offset: int) -> tuple[int, int, int]:
 
 
 def evenly_spaced(ids: tuple[int, ...]) -> EntryIds:
-    """Return `ids` as a `range` if they are evenly spaced, else `ids` itself.
-
-    A `range` takes no memory for each id.
-    """
+    """Return evenly spaced `ids` as a `range`, which takes little memory, else unchanged."""
     if len(ids) <= 1:
         return ids
     first, last, step = ids[0], ids[-1], ids[1] - ids[0]
@@ -100,10 +97,10 @@ def evenly_spaced(ids: tuple[int, ...]) -> EntryIds:
 
 
 def inspect_add(request: StoredAdd) -> int | None:
-    """Check an add; return the larger LAC of its first and last entry, or None if it is malformed.
+    """Return the larger LAC of the first and the last entry of an add, or None for a malformed add.
 
     Checks the counts, the sum of the lengths and the order of the ids. Also checks that the first
-    and the last entry carry the ledger id and entry ids of the request. Does not read the payload.
+    and the last entry have the ids of the request. Does not read the payload.
     """
     ids, lengths, ledger_id = request.entry_ids, request.lengths, request.ledger_id
     count, size = len(ids), len(request.body)

@@ -14,25 +14,25 @@ MAY_BE_0 = ("free_bytes_min", "pool_files_max")
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """Settings of the storage; for the settings of an operator, `config.py` has the defaults."""
+    """Settings of the storage. Defaults of the settings for operators are in `config.py`."""
 
     file_size_bytes: int  # size of each entry-log file, allocated ahead
-    in_flight_bytes_max: int  # bytes of unanswered adds; a further add is refused BUSY
-    free_bytes_min: int  # with less free space, no file is allocated: the bookie is read-only
-    open_files_max: int  # open entry-log files; another file is opened when it is read
-    pieces_max: int = 100_000  # of an index; a file is finished before its index has more
-    lists_bytes_max: int = 64 * MEBIBYTE  # ids and lengths of a file's runs in memory
-    group_bytes_max: int = 8 * MEBIBYTE  # written and synced together; never above 1/8 of a file
-    recent_bytes_max: int = 16 * MEBIBYTE  # newest bodies, kept in memory for fast reads
+    in_flight_bytes_max: int  # maximum size of all adds without an answer; other adds get BUSY
+    free_bytes_min: int  # with less free space, the bookie allocates no file and is read-only
+    open_files_max: int  # maximum number of open entry-log files; other files open for each read
+    pieces_max: int = 100_000  # maximum number of pieces in the index of a file
+    lists_bytes_max: int = 64 * MEBIBYTE  # maximum memory for ids and lengths of a file's runs
+    group_bytes_max: int = 8 * MEBIBYTE  # maximum size of a group; at most 1/8 of a file is used
+    recent_bytes_max: int = 16 * MEBIBYTE  # maximum size of the newest bodies in memory, for reads
     idle_watermark_ms: int = 50  # idle time before a watermark record
-    metadata_check_ms: int = 5_000  # longest wait of an add for the metadata check
+    metadata_check_ms: int = 5_000  # maximum time that an add waits for the metadata check
     allocation_retry_ms: int = 5_000  # pause between two attempts to allocate on a full disk
     pool_files_max: int = 4  # freed files kept for reuse
-    state_deltas_bytes_min: int = 16 * KIBIBYTE  # appended to the state file before it is rewritten
-    tombstone_keep_s: int = 7 * 24 * 3_600  # shortest time for which a dropped ledger is remembered
+    state_deltas_bytes_min: int = 16 * KIBIBYTE  # a state file grows at least by this before a new
+    tombstone_keep_s: int = 7 * 24 * 3_600  # minimum time for which a tombstone is kept
 
     def __post_init__(self) -> None:
-        # Before this, `BookieSettings` and `descriptors` report the wrong value to an operator.
+        # `BookieSettings` and `descriptors` have already reported wrong values to the operator.
         sizes = {name: getattr(self, name) for name in self.__slots__}
         assert all(size >= (name not in MAY_BE_0) for name, size in sizes.items()), sizes
         assert self.open_files_max >= OPEN_FILES_MIN

@@ -2,13 +2,13 @@
 
 A ledger is dropped only if three conditions are met, in this order:
 
-1. The bookie had the ledger before the listing began. A ledger that is created later is not in the
-   listing, although it exists.
+1. The bookie had the ledger before the listing began. A ledger that is created later exists, but is
+   not in the listing.
 2. The listing does not contain the ledger.
 3. A lookup of the ledger by its id, after a sync, finds no metadata. An old listing alone could
    delete a new ledger. A ledger with an unknown state stays until the next pass (PROTOCOL.md#F6).
 
-A ledger whose metadata no longer names this bookie keeps its entries here.
+If a ledger's metadata no longer contains this bookie, the bookie still keeps the entries.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ BATCH_LEDGERS = 256  # number of ledgers that are looked up after one sync and d
 class Collected:
     """The result of one pass."""
 
-    is_whole: bool  # False: the metadata store did not answer, and nothing was dropped
+    is_whole: bool  # False if the metadata store did not answer, so nothing was dropped
     ledgers_held: int = 0  # number of ledgers before the pass, without dropped ledgers
     ledgers_dropped: int = 0  # number of ledgers that the pass dropped durably
 
 
 class Collector:
-    """Runs passes at an interval and on request, one after the other."""
+    """Runs passes of garbage collection at an interval and on request, one after the other."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class Collector:
         self._waiting: list[Future[Collected]] = []
 
     def start(self) -> None:
-        """Start the passes; the first one runs after an interval, or on request."""
+        """Start the passes. The first pass runs after an interval, or on request."""
         self._tasks.spawn("collector", self._run())
         self._tasks.spawn("collector's clock", self._tick())
 
     def stop(self) -> None:
-        """Drop no further ledger; a running pass ends at its next step."""
+        """Drop no further ledger. A running pass ends at its next step."""
         self._is_stopped = True
         self._wake()
 

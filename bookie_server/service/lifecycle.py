@@ -1,9 +1,9 @@
 """The life of a bookie process, from its settings to its exit code.
 
-Start: lock the directory, claim the ports, reach the metadata store, check the cookie, open
-storage (which replays), serve, register, print one line on standard output. Stop on SIGTERM or
-SIGINT: withdraw the registration, accept no further request, answer accepted ones (bounded), close
-storage. When storage fails permanently, the same happens with another exit code.
+A start locks the directory, binds the ports, connects to the metadata store, checks the cookie,
+opens and replays storage, serves, registers, and prints one line. After SIGTERM or SIGINT, the
+bookie withdraws the registration, accepts no more requests, answers accepted requests for a limited
+time, and closes storage. A permanent failure of storage has the same steps and another exit code.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ from bookie_server.service.metrics.loop_lag import LoopLag
 from bookie_server.service.metrics.server import MetricsServer
 from bookie_server.service.port_claim import claim
 from bookie_server.service.v2.server import V2Server, listen
+from bookie_server.service.v2.shared import V2Shared
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, BookieInfo
@@ -56,7 +58,7 @@ _logger = get_logger("lifecycle")
 
 
 class Bookie:
-    """One bookie process: starts its parts in order and stops them."""
+    """One bookie process: starts its parts in order and stops them. Needs a running event loop."""
 
     def __init__(
         self,
@@ -66,19 +68,15 @@ class Bookie:
         before_serving: Callable[[], None] = lambda: None,
         log_lines_dropped: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Store the settings; must run on the event loop.
-
-        `start` calls `before_serving` after the replay.
-        """
         self._log_lines_dropped = log_lines_dropped
-        self._before_serving = before_serving
+        self._before_serving = before_serving  # called after the replay
         self.settings = settings
         self._open_files_max = open_files_max
         self._callers_max = callers_max
         self.bookie_id = settings.bookie_id or f"{settings.host}:{settings.port}"
         self.port = settings.port
         self.grpc_port = settings.grpc_port
-        self.failed = asyncio.Event()  # set when storage failed permanently or crashed
+        self.failed = asyncio.Event()  # set after a permanent failure or a crash of storage
         self.crash: BaseException | None = None  # an unexpected exception, which is a bug
         self._counters = ServiceCounters()
         self._lanes = Lanes.of(settings)
@@ -89,11 +87,11 @@ class Bookie:
 
     @property
     def failure(self) -> Exception | None:
-        """The error that ended storage, None while storage works."""
+        """The error that ended storage, or None while storage works."""
         return None if self._storage is None else self._storage.failure
 
     async def start(self) -> None:
-        """Start all parts; returns when the bookie serves and is registered."""
+        """Start all parts. Returns after the bookie serves and is registered."""
         settings, closers = self.settings, self._closers
         try:
             files = OsFileSystem(
@@ -125,7 +123,7 @@ class Bookie:
         await self._closers.aclose()
 
     def _claim_other_ports(self) -> None:
-        """Bind the ports of the servers that start last, before the permanent cookie."""
+        """Bind the ports of the servers that start last, before the cookie is written."""
         settings = self.settings
         for setting in ("grpc_port", "metrics_port"):
             port: int | None = getattr(settings, setting)
@@ -164,16 +162,11 @@ class Bookie:
             file_size_bytes=self.settings.file_size_bytes,
             free_bytes_min=self.settings.free_bytes_min,
             open_files_max=self._open_files_max,
-            # The lanes reach their limits first and make peers wait. Storage would answer BUSY.
+            # The lanes reach their limits first, so peers wait. At its limit, storage answers BUSY.
             in_flight_bytes_max=self.settings.in_flight_bytes_max,
         )
-        return await LedgerStorage.open(
-            files=files,
-            clock=OsClock(),
-            tasks=tasks,
-            settings=limits,
-            metadata=StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms),
-        )
+        metadata = StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms)
+        return await LedgerStorage.open(Shared(files, OsClock(), tasks, limits, metadata))
 
     def _make_collector(self, storage: LedgerStorage, stores: MetadataStores) -> Collector:
         collector = Collector(
@@ -193,12 +186,12 @@ class Bookie:
     async def _serve(
         self, listener: socket.socket, storage: LedgerStorage, collector: Collector
     ) -> None:
-        # To import grpc takes 0.2 s. A refused start does not wait for the import.
+        # The import of grpc takes 0.2 s. A refused start does not wait for the import.
         from bookie_server.service.grpc.server import GrpcServer
         from bookie_server.service.grpc.service import BookieServicer
 
         settings = self.settings
-        v2 = V2Server(settings, storage, self._lanes, self._counters)
+        v2 = V2Server(settings, V2Shared(settings, storage, self._lanes, self._counters))
         await v2.start(listener)
         self._closers.push_async_callback(v2.stop, settings.drain_timeout_ms)
         servicer = BookieServicer(
@@ -211,7 +204,7 @@ class Bookie:
             settings.watches_max,
             min(settings.frame_size_bytes_max, FRAME_SIZE_BYTES_MAX),
         )
-        v2.relieve_also(servicer.relieve)
+        v2.sweeper.others.append(servicer.relieve)
         grpc = GrpcServer(settings, servicer, self._callers_max)
         self._claims.close()
         self.grpc_port = await grpc.start()
@@ -276,7 +269,7 @@ def bookie_gauges(
     lanes: Lanes,
     log_lines_dropped: Callable[[], int],
 ) -> dict[str, Callable[[], float]]:
-    """Return, for each name of a gauge without its prefix, the function that returns its value."""
+    """Return a map from gauge names without prefix to the functions that return the values."""
     return {
         "connections": lambda: v2.connections_count,
         "ledgers": lambda: storage.ledgers_count,
@@ -295,7 +288,7 @@ def bookie_gauges(
 async def run_bookie(
     settings: BookieSettings, log_lines_dropped: Callable[[], int] = lambda: 0
 ) -> ExitCode:
-    """Serve until a signal or a failure; everything is closed on return. Exit codes: `ExitCode`."""
+    """Serve until a signal or a failure. Everything is closed on return. Returns the exit code."""
     keep_freed_memory(arenas_max=MALLOC_ARENAS_MAX)
     stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -352,8 +345,8 @@ def _tune_garbage_collector() -> None:
     """Collect young objects often and old objects almost never, because requests make no cycles.
 
     After a start with 100,000 ledgers, a collection of all objects takes 0.2 s, so it is done
-    before any client is served. Measured with adds of 1 KiB: with the default, the collector
-    scanned all pieces of the active file five times in 8 s and stopped the bookie for up to 287 ms.
+    before any client is served. With default thresholds and adds of 1 KiB, the Python collector
+    scanned the pieces of the active file five times in 8 s, and stopped the bookie for 287 ms.
     """
     gc.collect()
     gc.freeze()

@@ -1,8 +1,8 @@
 """Structured logs of a bookie: one JSON object per line on stderr, without secrets.
 
-Standard output has only the ready line, so that the program that starts the bookie can parse it.
-Records of libraries have the same form and the same limits. No caller waits for standard error
-(`ledgerlog_spark/lines.py`).
+Standard output has only the ready line, so that the program that starts the bookie can parse the
+output. Log records of libraries have the same form and the same limits. No caller waits for
+standard error (`ledgerlog_spark/lines.py`).
 """
 
 from __future__ import annotations
@@ -25,20 +25,18 @@ from ledgerlog_spark.lines import LogLines
 SECRET_WORDS = ("password", "key", "secret", "token")
 RECORDS_IN_WINDOW_MAX = 50
 WINDOW_SECONDS = 10.0  # at most RECORDS_IN_WINDOW_MAX records of one event in this time
-LIBRARY_TEXT_MAX = 4_000  # characters of a library's record, traceback included
+LIBRARY_TEXT_MAX = 4_000  # maximum characters of a library's log record and its traceback
+STANDARD_ERROR = 2
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 Logger = structlog.typing.FilteringBoundLogger
 
 
-STANDARD_ERROR = 2
-
-
 def configure_logging(level: str) -> LogLines:
-    """Send records of `level` and above to stderr; must run once, before the first record.
+    """Send log records of `level` and above to stderr. Must run once, before the first log record.
 
-    From now on, all other text for `sys.stderr`, such as tracebacks, goes through the same queue,
-    so no writer waits. At its end, the process waits a limited time until the queue is written.
+    After this call, all other text for `sys.stderr`, such as tracebacks, uses the same queue, so no
+    writer waits. At its end, the process waits a limited time until the queue is written.
     """
     sys.stderr = lines = LogLines(STANDARD_ERROR, _dropped)
     atexit.register(lines.drain)
@@ -47,7 +45,7 @@ def configure_logging(level: str) -> LogLines:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            # Without local variables, which include keys, passwords and users' payloads.
+            # Logs must not contain local variables, which include keys, passwords and payloads.
             structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
             black_out_secrets,
             RateLimit(time.monotonic),
@@ -64,17 +62,17 @@ def configure_logging(level: str) -> LogLines:
 
 
 class LineLogger:
-    """Writes records as lines, without a lock.
+    """Writes log records as lines, without a lock.
 
-    While a line is written, a finalizer may run and log, for example for a future with an error
-    that was not retrieved. The lock of structlog's own logger would then deadlock.
+    A finalizer may run and log during the write of a line, for example the finalizer of a future
+    with an error that was not retrieved. Then the lock of structlog's own logger would deadlock.
     """
 
     def __init__(self, lines: LogLines) -> None:
         self._lines = lines
 
     def msg(self, text: str) -> None:
-        """Queue a record for writing."""
+        """Queue a log record for writing."""
         self._lines.write(text + "\n")
 
     debug = info = warning = error = msg
@@ -92,14 +90,10 @@ def _dropped(count: int) -> str:
 
 
 class LibraryHandler(logging.Handler):
-    """Writes records of libraries as warnings.
-
-    Warnings are limited in number. Errors of libraries must be limited, too, because peers can
-    cause them.
-    """
+    """Writes log records of libraries as warnings, because peers may cause many of them."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record. All records have one event name, so that `RateLimit` limits them."""
+        """Write a log record. All libraries share one event name, and so one `RateLimit`."""
         try:
             text = self.format(record)[:LIBRARY_TEXT_MAX]
             get_logger(record.name).warning(
@@ -113,9 +107,9 @@ class LibraryHandler(logging.Handler):
 
 
 class RateLimit:
-    """Drops records of an event that is too frequent: peers must not fill a disk with lines.
+    """Drops log records of an event that is too frequent: peers must not fill a disk with lines.
 
-    The first record after dropped records has their number as `suppressed`. Errors always pass.
+    The first log record after dropped ones has their number as `suppressed`. Errors always pass.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -125,7 +119,7 @@ class RateLimit:
     def __call__(
         self, _logger: object, method: str, record: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
-        """Return the record, unless it exceeds the limit."""
+        """Return the log record, or raise DropEvent if the limit is reached."""
         if method not in ("warning", "info", "debug"):
             return record
         now = self._clock()
@@ -155,10 +149,7 @@ class _Window:
 def black_out_secrets(
     _logger: object, _method: str, record: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Replace all raw bytes, and the value of every field with the name of a secret.
-
-    Bytes in a bookie are keys, passwords or users' payloads, which must not be logged.
-    """
+    """Hide raw bytes (keys, passwords, payloads) and fields with the name of a secret."""
     for name, value in record.items():
         if isinstance(value, (bytes, bytearray, memoryview)):
             record[name] = f"<{len(value)} bytes>"
@@ -168,6 +159,6 @@ def black_out_secrets(
 
 
 def get_logger(subject: str) -> Logger:
-    """Return a logger whose records have `subject`."""
+    """Return a logger that writes `subject` into each log record."""
     logger: Logger = structlog.get_logger(subject=subject)
     return logger

@@ -6,6 +6,6 @@
 - `journal`: writes records in order and syncs them in groups. `files`: the files of the journal.
 - `boot`, `replay`: read the files of the directory and repair them when the bookie starts.
 - `device`: implements the ports for a real directory and asyncio; only `device` does I/O.
-- `spans`: stretches of consecutive entry ids. `wake_ups`: wakes waiting coroutines.
+- `spans`: ranges of consecutive entry ids. `wake_ups`: wakes waiting coroutines.
   `slices`: divides long work, so that other tasks can run.
 """

@@ -1,4 +1,4 @@
-"""Handles adds, from the request to the journal: admission, repeated adds, the metadata check."""
+"""Handles adds from the request to the journal, with repeated adds and the metadata check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import guarded, resolve
 from ledgerlog_spark.model import Code
 
-COMPARED_BYTES = 32_768  # in a comparison of adds, this many bytes count as one more entry
+COMPARED_BYTES = 32_768  # comparing these bytes takes as long as comparing one more entry
 
 
 class AddPath:
@@ -38,7 +38,7 @@ class AddPath:
         self._checks: dict[int, list[Callable[[Standing], None]]] = {}
 
     def add(self, request: StoredAdd, on_done: OnAdd) -> None:
-        """Store all entries of a run, or none; its buffers must not change until the answer.
+        """Store all entries of a run, or none. The buffers of `request` must not change until then.
 
         OK: the run, or the stored copy of a repeated run, is durable. FENCED, UNAUTHORIZED,
         READ_ONLY, BUSY and BAD_REQUEST: nothing changed. IO_ERROR: the result is unknown.
@@ -52,7 +52,7 @@ class AddPath:
     def _admit(
         self, request: StoredAdd, lac: int, on_done: OnAdd, *, is_compared: bool = False
     ) -> None:
-        """Decide on an add; called again after every wait, because a fence may have been set."""
+        """Decide on an add. Runs again after each wait, because a fence may have been set."""
         health = self._health
         state = self._states.get(request.ledger_id)
         size = len(request.body)
@@ -103,7 +103,7 @@ class AddPath:
     # Repeats and overlaps.
 
     async def _compare_first(self, request: StoredAdd, lac: int, on_done: OnAdd) -> None:
-        """Compare a run with the stored entries: answer OK if they are the same, else store it."""
+        """Answer OK if the stored entries are the same as the run. Otherwise store the run."""
         state = self._shared.state_of(request.ledger_id)
         durable: Future[Code] = self._tasks.future()
         # Queued copies of the entries are visible only after they are durable.
@@ -133,7 +133,7 @@ class AddPath:
         self._admit(request, lac, on_done, is_compared=True)
 
     def _answer_repeated(self, request: StoredAdd, lac: int, on_done: OnAdd) -> None:
-        """Answer OK from the durable stored copy, unless the ledger is fenced."""
+        """Answer OK because a durable copy of the add exists, unless the ledger is fenced."""
         state = self._states.get(request.ledger_id)
         verdict = admit_add(request, state, self._health, self._free_bytes)
         if verdict is None or verdict in (Code.READ_ONLY, Code.BUSY):
@@ -145,19 +145,16 @@ class AddPath:
             self._health.in_flight_bytes += len(request.body)
             self._check_first(request, lac, on_done)
 
-    # The metadata check after state may have been lost.
+    # Metadata checks, which are needed after a possible loss of state.
 
     def _check_first(self, request: StoredAdd, lac: int, on_done: OnAdd) -> None:
-        """Start a metadata check, or join the check of the ledger that already runs.
-
-        The caller has already counted the in-flight bytes.
-        """
+        """Start or join a metadata check. The caller has already added to `in_flight_bytes`."""
 
         def decided(standing: Standing) -> None:
             self._health.in_flight_bytes -= len(request.body)
             if self._health.is_closing or standing in (Standing.UNKNOWN, Standing.OPEN_WITHOUT_ME):
-                # If another bookie has replaced this bookie, the add is late. Refuse it without a
-                # fence, because the writer may use this bookie again.
+                # If another bookie has replaced this bookie, refuse the late add without a fence,
+                # because the writer may use this bookie again.
                 on_done(Code.IO_ERROR)
             else:
                 self._admit(request, lac, on_done)

@@ -1,11 +1,11 @@
 """Reads and repairs the files of a directory when the bookie starts.
 
-A boot never appends to a file that it replayed. Records that are proved to be synced stay in place,
-and the boot finishes the file after them. Other valid records are copied to a new file and synced,
-because the replay may have read them only from the page cache.
+A boot adds no new records to a replayed file. Records that are proved to be synced stay in place,
+and the boot finishes the file after these records. Other valid records are copied to a new file and
+synced, because the replay may have read them only from the page cache.
 
-The boot first commits which records are lost, so a second crash cannot forget the loss. Then it
-syncs the copies and finishes the replayed files, and one MANIFEST commits everything.
+The boot first commits which files lost records, so a second crash cannot hide the loss. Then the
+boot syncs the copies and finishes the replayed files, and one MANIFEST commits everything.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class Replayed:
 
 @dataclass(slots=True)
 class Boot:
-    """Boots a directory once. After that, the fields are the initial state of the storage."""
+    """Boots a directory once. After the boot, the fields are the initial state of the storage."""
 
     shared: Shared
     slots: Slots = field(init=False)
     finished: list[FinishedFile] = field(default_factory=list)
-    # Files that do not exist. The MANIFEST keeps their entries, and they stay in doubt.
+    # Files that do not exist. The MANIFEST still lists these files, and they stay in doubt.
     missing: list[FileEntry] = field(default_factory=list)
     freed: list[str] = field(default_factory=list)  # slots of replayed files without data
     was_unclean: bool = False  # the last process did not stop cleanly
@@ -80,7 +80,7 @@ class Boot:
 
         The caller commits with `active` and `spare`, then marks the directory unclean.
         """
-        # A killed process may have left a renamed MANIFEST only in the page cache.
+        # After a process was killed, a renamed MANIFEST may be only in the page cache.
         await self.shared.files.sync_directory()
         names = await self.shared.files.names()
         self.was_unclean = UNCLEAN_NAME in names
@@ -124,20 +124,16 @@ class Boot:
         self.finished.append(file)
 
     async def _check_header(self, handle: File, entry: FileEntry) -> None:
-        """Count a damaged header. Records need no header: the MANIFEST has the file's identity."""
+        """Count a damaged header. The boot works without it: the MANIFEST has the identity."""
         if not await is_intact(handle, entry):
             self.shared.counters.boot_damaged_headers += 1
 
     def _is_live(self, record: JournalRecord) -> bool:
-        """Return whether a record is a run that no tombstone deletes.
-
-        Valid only after all tombstones are applied.
-        """
+        """Return whether a record is a run that no tombstone deletes. Needs all tombstones."""
         state = self.shared.state_of(record.ledger_id)
         return record.kind is JournalRecordKind.RUN and record.origin_sequence > state.tombstone
 
     async def _find_last_entries(self) -> None:
-        """Find the largest stored entry of each ledger, after all tombstones are known."""
         for file in self.finished:
             try:
                 await self._look_for_last_entries(file)
@@ -178,12 +174,12 @@ class Boot:
                 continue
             size, data_end = await handle.size(), await handle.data_end()
             await self._check_header(handle, entry)
-            # This file may have begun before the finish record of the previous file was durable.
+            # Possibly this file began before the finish record of the previous file was durable.
             is_next = not entry.first_sequence and bool(replayed)
             scan = await Scanner(handle, entry, min(size, data_end)).scan(
                 expected, may_lack_finish=is_next and not replayed[-1].scan.is_finished
             )
-            # A file gets its whole size before the MANIFEST names it, so a shorter file lost data.
+            # A file gets its whole size before the MANIFEST lists it, so a shorter file lost data.
             is_short = size < entry.size_bytes
             replayed.append(Replayed(entry, handle, scan, is_short=is_short))
             expected = scan.next_sequence
@@ -229,7 +225,7 @@ class Boot:
             self.shared.states.changed.add(record.ledger_id)
         for record in verdict.unreadable:
             if record.kind is JournalRecordKind.RUN:
-                # The LAC that the entries carried is unknown, but below the last entry id.
+                # The LAC in the damaged entries is unknown, but smaller than the last entry id.
                 state = self.shared.state_of(record.ledger_id)
                 state.lac_bound = max(state.lac_bound, record.entry_ids[-1] - 1)
 
@@ -237,7 +233,7 @@ class Boot:
         try:
             self.active = await self._prepare()
         except DiskFullError:
-            # If the journal never used the prepared file, its allocated space can be used.
+            # If the journal never used the last file, the space of that file can be used.
             if not replayed or not _was_never_reached(replayed[-1]):
                 self.active = await self._prepare(is_last_resort=True)
                 return
@@ -271,7 +267,7 @@ class Boot:
             self.shared.health.is_writable = False
 
     async def _rewrite(self, replayed: list[Replayed], synced: int) -> None:
-        """Copy the records that are not proved to be synced; durable on return."""
+        """Copy the records that are not proved to be synced. The copies are durable on return."""
         active = self.active
         assert active is not None
         active.first_sequence = self.shared.sequences.next_sequence
@@ -307,7 +303,7 @@ class Boot:
         runs = [r for r in (*verdict.kept, *verdict.unreadable) if r.kind is JournalRecordKind.RUN]
         live = [record for record in runs if self._is_live(record)]
         if not live and not verdict.has_damage:
-            # Only control records are left; the ledger-state file has their contents.
+            # Only control records are left, and the ledger-state file has their contents.
             await handle.close()
             self.freed.append(file.entry.slot)
             return
@@ -342,14 +338,14 @@ class Boot:
 
 
 def _was_never_reached(file: Replayed) -> bool:
-    """Return whether a file certainly has no record: none was found, and none can be lost."""
+    """Return whether a file certainly never had a record: no record was found or can be lost."""
     verdict = file.verdict
     is_doubtful = verdict.has_damage or verdict.was_cut or verdict.unreadable
     return file.handle is not None and not file.scan.records and not is_doubtful
 
 
 def apply(record: JournalRecord, state: HeldLedger) -> None:
-    """Apply a record to the state of its ledger, except the places of entries."""
+    """Update the state of a ledger with a record of the ledger, except the places of entries."""
     if record.kind is JournalRecordKind.RUN:
         if state.master_key is None:
             state.master_key = record.master_key

@@ -1,8 +1,8 @@
-"""Dropped ledgers: writes, applies and forgets the tombstones of deleted ledgers.
+"""Writes, applies and forgets the tombstones of deleted ledgers.
 
 A tombstone deletes the entries with a smaller origin sequence. The ledger stays fenced and keeps
-its key. After that, only recovery adds can store new entries, and the deleted entries do not come
-back (FORMATS.md#dropped-ledgers).
+its key. After the tombstone, only recovery adds can store new entries, and deleted entries cannot
+be read again (FORMATS.md#dropped-ledgers).
 """
 
 from __future__ import annotations
@@ -29,27 +29,23 @@ class Drops:
         self._shared = shared
         self._keeper = keeper
         self._journal = journal
-        self._states = shared.states
 
     async def candidates(self) -> list[int]:
-        """Return the ids of the ledgers that are not dropped, in ascending order.
-
-        Looks at the ledgers that are known at the call. Other tasks run between slices of the work.
-        """
+        """Return the ids of all known ledgers that are not dropped, in ascending order."""
         found: list[int] = []
-        for part in parts(list(self._states.values())):
+        for part in parts(list(self._shared.states.values())):
             found += [state.ledger_id for state in part if not state.is_dropped]
             await self._shared.give_way()
         return sorted(found)
 
     def drop(self, ledger_id: int, on_done: OnAdd) -> None:
-        """Delete all entries that a ledger has accepted so far; the ledger stays fenced.
+        """Fence a ledger, and delete all entries that were accepted for the ledger so far.
 
         The caller has checked that the ledger's metadata is deleted. `LedgerStorage.reclaim` later
-        frees files without live entries. OK: the drop is durable. NO_LEDGER and READ_ONLY: nothing
-        changed. IO_ERROR: the result is unknown.
+        frees files without live entries. OK: the deletion is durable. NO_LEDGER and READ_ONLY:
+        nothing changed. IO_ERROR: the result is unknown.
         """
-        state = self._states.get(ledger_id)
+        state = self._shared.states.get(ledger_id)
         if state is None:
             on_done(Code.NO_LEDGER)
             return
@@ -60,10 +56,10 @@ class Drops:
         if code is not None:
             on_done(code)
             return
-        # Set before any await: records admitted from now on follow the tombstone in the journal.
+        # Change the state before any await: later records follow the tombstone in the journal.
         state.is_fenced = True
         state.last_accepted_id = -1
-        self._states.changed.add(ledger_id)
+        self._shared.states.changed.add(ledger_id)
         record = JournalRecord(
             JournalRecordKind.TOMBSTONE,
             ledger_id,
@@ -74,21 +70,21 @@ class Drops:
         state.last_ticket = state.drop_ticket = self._journal.submit(record)
 
     def on_durable(self, record: JournalRecord) -> None:
-        """Apply a durable tombstone: delete the entries before it in the journal."""
-        state = self._states[record.ledger_id]
+        """Apply a durable tombstone: delete the entries before the tombstone in the journal."""
+        state = self._shared.states[record.ledger_id]
         state.bury(record.origin_sequence, record.value)
-        self._states.changed.add(record.ledger_id)
+        self._shared.states.changed.add(record.ledger_id)
         state.last_entry_id = -1
         self._keeper.drop(record.ledger_id)
         self._shared.counters.drops += 1
 
     async def forget(self) -> int:
-        """Forget old tombstones that no record needs any more; return the number of tombstones.
+        """Forget old tombstones that no record needs any more, and return their number.
 
-        From the next commit on, the MANIFEST stores only the largest forgotten ledger id.
+        From the next commit on, the MANIFEST has only the largest id of the forgotten ledgers.
         """
         candidates: set[int] = set()
-        for part in parts(list(self._states.values())):
+        for part in parts(list(self._shared.states.values())):
             candidates.update(state.ledger_id for state in part if self._may_forget(state))
             await self._shared.give_way()
         looked_at: set[int] = set()
@@ -114,24 +110,21 @@ class Drops:
         )
 
     def _forget_now(self, ledger_ids: Sequence[int], looked_at: set[int]) -> int:
-        """Forget the ledgers of `ledger_ids` that still may be forgotten.
-
-        The files of `looked_at` are already known to hold no records of these ledgers.
-        """
+        """Forget ledgers that still may be forgotten. No file of `looked_at` has their records."""
         keeper, health = self._keeper, self._shared.health
         if keeper.is_in_doubt:
             return 0
         newer = [file for file in keeper.finished if file.entry.file_id not in looked_at]
         forgotten = 0
         for ledger_id in ledger_ids:
-            state = self._states.get(ledger_id)
+            state = self._shared.states.get(ledger_id)
             if state is None or not self._may_forget(state):
                 continue
             is_named = any(ledger_id in file.index for file in keeper.opened)
             if is_named or any(file.has(ledger_id) for file in newer):
                 continue
-            del self._states[ledger_id]
-            self._states.changed.add(ledger_id)
+            del self._shared.states[ledger_id]
+            self._shared.states.changed.add(ledger_id)
             health.highest_dropped_ledger_id = max(health.highest_dropped_ledger_id, ledger_id)
             forgotten += 1
         self._shared.counters.tombstones_forgotten += forgotten

@@ -25,7 +25,7 @@ class Fences:
         self._journal = journal
 
     def fence(self, ledger_id: int, key: bytes, then: Callable[[Code], None]) -> None:
-        """Fence a ledger for a reader; calls `then` after all earlier adds are durable."""
+        """Fence a ledger for a reader, and call `then` after all earlier adds are durable."""
         health = self._shared.health
         health.has_room = self._keeper.has_room_for(CONTROL_RECORD_SIZE)
         code = admit_fence(key, self._shared.states.get(ledger_id), health)
@@ -39,7 +39,7 @@ class Fences:
         self._journal.when_durable(barrier_of(state), then)
 
     async def fence_unwritable(self, ledger_id: int, key: bytes) -> None:
-        """Fence a ledger that is in recovery, closed or deleted: its fence may have been lost."""
+        """Fence a ledger that is in recovery, closed or deleted, because a fence may be lost."""
         state = self._shared.state_of(ledger_id)
         if state.is_fenced or self._shared.health.is_closing:
             return
@@ -49,7 +49,7 @@ class Fences:
         await durable
 
     def _set(self, state: HeldLedger) -> None:
-        """Fence a ledger that has a key. The fence works immediately; its record is queued."""
+        """Fence a ledger that has a key. The fence works before its record is written."""
         if state.is_fenced:
             return
         assert state.master_key is not None

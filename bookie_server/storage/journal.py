@@ -3,11 +3,11 @@
 A group consists of the records that were queued while the previous group was written and synced. If
 no records were queued, the next record is synced immediately and alone. A group is written only
 after the sync of the previous group. Therefore a crash can tear only the last group, and records
-are synced in the order in which they are in the file (FORMATS.md#order-of-durability).
+are synced in the order of the file (FORMATS.md#order-of-durability).
 
-A full group is passed to the file system while the previous group is still being written. The file
-system writes it immediately after the previous sync (`File.write_synced`). Therefore the device is
-not idle while the event loop reports one group and composes the next group.
+A full group is passed to the file system before the end of the previous write. The file system
+writes the full group immediately after the previous sync (`File.write_synced`). Therefore the
+device is busy while the event loop reports one group and composes the next group.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from ledgerlog_spark.model import Code
 
 PADDING = bytes(ALIGNMENT)
 GROUPS_UNDER_WAY_MAX = 2
-GROUP_RECORDS_MAX = 2_000  # records encoded or answered without an await: 10 to 20 ms
+GROUP_RECORDS_MAX = 2_000  # to encode or answer this number of records takes 10 to 20 ms
 GROUP_STRETCHES_MAX = 10_000
-"""Stretches of consecutive ids that are added to the index without an await: up to 10 ms."""
+"""Maximum number of stretches of consecutive ids in a group. Indexing them takes up to 10 ms."""
 JOIN_SIZE_MAX = 8_192
-"""The parts of a record up to this size are joined before the write, because to copy them is faster
-than to write three buffers."""
+"""Up to this size of a record, its parts are joined before the write, because a copy is faster than
+a write of three buffers."""
 
 
 class JournalFiles(Protocol):
@@ -52,7 +52,7 @@ class JournalFiles(Protocol):
         """
 
     async def roll(self) -> None:
-        """Finish the active file durably and make the next one active."""
+        """Finish the active file durably, and make the next file active."""
 
 
 class Journal:
@@ -94,10 +94,7 @@ class Journal:
         self.durable_ticket = 0  # the records of all tickets up to this one are synced
 
     def submit(self, record: JournalRecord) -> int:
-        """Queue a record and return its ticket.
-
-        Later, `on_durable` or `on_failed` is called once for the record.
-        """
+        """Queue a record, return its ticket, and later call `on_durable` or `on_failed` once."""
         assert not self._is_closing
         assert self.failure is None
         self.last_ticket = ticket = self.last_ticket + 1
@@ -108,7 +105,7 @@ class Journal:
         return ticket
 
     def when_durable(self, ticket: int, callback: Callable[[Code], None]) -> None:
-        """Call `callback` with OK when the ticket's record is synced, or IO_ERROR if this fails."""
+        """Call `callback` with OK after the ticket's record is synced, or IO_ERROR on a failure."""
         if self.failure is not None:
             callback(Code.IO_ERROR)
         elif ticket <= self.durable_ticket:
@@ -130,7 +127,7 @@ class Journal:
         await self._ended
 
     def fail(self, error: StorageError) -> None:
-        """Stop all writing; queued records and all waits for tickets fail."""
+        """Stop all writing. Queued records and all waits for tickets fail."""
         if self.failure is not None:
             return
         self.failure = error
@@ -162,8 +159,8 @@ class Journal:
             self.failure = self.failure or error
             self._report_failure(error, group)
         except BaseException:
-            # A bug, or the process ends. The other writer must not write, because a group may be
-            # missing in the file.
+            # There is a bug, or the process ends. The other writer must not write, because a group
+            # may be missing in the file.
             self._is_broken = True
             raise
         finally:
@@ -191,7 +188,7 @@ class Journal:
             self._is_waking = False
 
     async def _roll(self) -> None:
-        """Make the next file active. During this, no group is under way."""
+        """Make the next file active. While this method runs, no group is under way."""
         assert not self._under_way
         self._is_rolling = True
         try:
@@ -201,14 +198,17 @@ class Journal:
 
     @property
     def _is_due(self) -> bool:
-        """Whether to compose a group now. While another group is under way, it must be full."""
+        """Whether to compose a group now: a full group if another group is being written."""
         if self._is_rolling or not self._queue:
             return False
         if not self._under_way:
             return True
         return (
             self._under_way < GROUPS_UNDER_WAY_MAX
-            and self._has_full_group
+            and (
+                self._queued_bytes >= self._settings.group_bytes
+                or len(self._queue) >= GROUP_RECORDS_MAX
+            )
             and not self._must_roll(self._queue[0])
         )
 
@@ -216,11 +216,6 @@ class Journal:
         """Return whether the next group, which begins with `record`, needs the next file."""
         stretches = self._stretches_under_way + stretches_at_most(record.entry_ids)
         return self._files.must_roll(size_at_most(record), stretches)
-
-    @property
-    def _has_full_group(self) -> bool:
-        queue, settings = self._queue, self._settings
-        return self._queued_bytes >= settings.group_bytes or len(queue) >= GROUP_RECORDS_MAX
 
     def _count_busy(self, began_ms: int) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -289,7 +284,7 @@ class Journal:
             call_back(self._tasks, callback, Code.IO_ERROR)
 
     def _write_watermark_when_idle(self) -> None:
-        """Start a task that, after an idle time, writes a watermark record for the last group."""
+        """Start a task that writes a watermark record for the last group after an idle time."""
         if self._watermark_is_due or self._watermark_sequence >= self._sequences.durable_sequence:
             return
         self._watermark_is_due = True
@@ -306,7 +301,7 @@ class Journal:
 
 
 def append_end_mark(file: OpenFile, buffers: list[Buffer]) -> int:
-    """Append the end mark of a recycled file to `buffers`; return the size of the mark.
+    """Append the end mark of a recycled file to `buffers`, and return the size of the mark.
 
     The next group overwrites the mark. Without the mark, a replay could not distinguish the bytes
     of the previous file in the slot from a torn record.
@@ -318,10 +313,7 @@ def append_end_mark(file: OpenFile, buffers: list[Buffer]) -> int:
 
 
 def append_encoded(record: JournalRecord, buffers: list[Buffer]) -> int:
-    """Append the bytes and the padding of a record to `buffers`; return their size.
-
-    The record already has its place in a file.
-    """
+    """Append a record and its padding to `buffers`, and return their size; needs the place."""
     header = encode_header(record)
     body = record.body
     size = len(header) + record.body_size

@@ -27,7 +27,7 @@ class Lacs:
         self._watches: dict[int, dict[object, OnLacChange]] = {}
 
     def read(self, ledger_id: int, on_done: OnLac) -> None:
-        """Answer the largest LAC so far; IO_ERROR if a damaged entry may have had a larger LAC."""
+        """Answer the largest LAC so far, or IO_ERROR if a damaged entry may have a larger LAC."""
         state, health = self._shared.states.get(ledger_id), self._shared.health
         if state is None or not may_say_absent(state, health):
             on_done(absent(state, health), NO_ENTRY)
@@ -37,10 +37,10 @@ class Lacs:
             on_done(Code.OK, state.lac)
 
     def write(self, ledger_id: int, lac: int, master_key: bytes, on_done: OnAdd) -> None:
-        """Store an explicit LAC; durable when answered. A smaller LAC changes nothing.
+        """Store an explicit LAC. The LAC is durable before the answer. A smaller LAC has no effect.
 
-        Watches are called before the LAC is durable, because it is already true: the writer has
-        confirmed it. Only the answer waits for the disk.
+        Watches are called before the LAC is durable, because the writer has already confirmed the
+        adds. Only the answer waits for the disk.
         """
         if (
             not 0 <= ledger_id <= ID_MAX
@@ -64,7 +64,7 @@ class Lacs:
         self._raise(state, lac)
 
     def announce(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Remember a confirmed LAC until the process ends; ignores it if the key is wrong."""
+        """Remember a confirmed LAC until the process ends. Ignores a LAC with a wrong key."""
         state = self._shared.states.get(ledger_id)
         if state is not None and state.master_key is not None and key_fits(state, master_key):
             self._raise(state, lac)
@@ -77,7 +77,7 @@ class Lacs:
         self.changed(state, before)
 
     def watch(self, ledger_id: int, on_change: OnLacChange) -> Callable[[], None]:
-        """Call `on_change` with the LAC whenever the LAC grows; return a function to stop this."""
+        """Call `on_change` whenever the LAC grows. Returns a function that ends the watch."""
         watches = self._watches.setdefault(ledger_id, {})
         watch = object()
         watches[watch] = on_change
@@ -90,7 +90,7 @@ class Lacs:
         return cancel
 
     def changed(self, state: HeldLedger, before: int) -> None:
-        """Call the watches of a ledger if its LAC is larger than `before`."""
+        """Call the watches of a ledger if the ledger's LAC is larger than `before`."""
         lac = state.lac
         if lac > before:
             for on_change in list(self._watches.get(state.ledger_id, {}).values()):

@@ -1,8 +1,8 @@
 """The storage of one bookie: adds, reads, fences, deletions.
 
 All calls are made on one thread, and callbacks get the answers. A callback may run before the call
-returns. Indexes hold only durable entries, so an answer never has an entry that is not durable. An
-answer that depends on records that are not yet durable waits for these records (`barrier_of`).
+returns. Indexes hold only durable entries, so an answer contains only durable entries. An answer
+that depends on queued records waits until these records are durable (`barrier_of`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bookie_server.core.record import JournalRecord, JournalRecordKind
-from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
-from bookie_server.ports import Clock, FileSystem, MetadataCheck, Tasks
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.boot import Boot
 from bookie_server.storage.drops import Drops
@@ -28,7 +26,7 @@ from ledgerlog_spark.model import Code
 
 
 class LedgerStorage:
-    """The ledgers of one directory. Only `open` creates it.
+    """The ledgers of one directory. Only `open` creates a `LedgerStorage`.
 
     Attributes such as `add` and `read` are methods of `AddPath`, `ReadAnswers`, `Lacs`, `Drops` and
     `Reader`.
@@ -59,18 +57,9 @@ class LedgerStorage:
         self.entries_held = self._reader.held
 
     @classmethod
-    async def open(
-        cls,
-        *,
-        files: FileSystem,
-        clock: Clock,
-        tasks: Tasks,
-        settings: StorageSettings,
-        metadata: MetadataCheck,
-    ) -> LedgerStorage:
-        """Replay the directory and return its storage; the unclean marker is then durable."""
-        await files.lock()
-        shared = Shared(files, clock, tasks, settings, metadata)
+    async def open(cls, shared: Shared) -> LedgerStorage:
+        """Replay the directory and return its storage. The unclean marker is durable on return."""
+        await shared.files.lock()
         try:
             boot = Boot(shared)
             await boot.run()
@@ -78,7 +67,7 @@ class LedgerStorage:
             await storage._start()
         except BaseException:
             await shared.files.close_all()
-            await files.unlock()
+            await shared.files.unlock()
             raise
         return storage
 
@@ -99,7 +88,7 @@ class LedgerStorage:
     async def reclaim(self) -> None:
         """Free the finished files without live entries, and forget old tombstones.
 
-        Durable on return, unless the storage failed or the disk has no room for a MANIFEST.
+        The change is durable on return, unless the storage failed or the MANIFEST had no room.
         """
         forgotten = await self._drops.forget()
         if forgotten or self._keeper.finished.dead(self._health.files_in_doubt):
@@ -107,7 +96,7 @@ class LedgerStorage:
 
     @property
     def ledgers_count(self) -> int:
-        """Number of ledgers in memory; a deleted ledger counts until it is forgotten."""
+        """Number of ledgers in memory, including deleted ledgers that are not yet forgotten."""
         return len(self._states)
 
     def is_fenced(self, ledger_id: int) -> bool:
@@ -116,9 +105,9 @@ class LedgerStorage:
         return state is not None and state.is_fenced
 
     async def close(self) -> None:
-        """Stop cleanly: answer accepted requests, finish and sync all files.
+        """Stop cleanly: answer accepted requests, then finish and sync all files.
 
-        After a failure of the storage, nothing more is written, and the next start replays files.
+        After a failure of the storage, nothing is written, and the next start replays the files.
         """
         if self._health.is_closing:
             return
@@ -136,7 +125,7 @@ class LedgerStorage:
             await self._shared.files.close_all()
             await self._shared.files.unlock()
 
-    # What the journal reports.
+    # Reports of the journal.
 
     def _on_durable(self, group: list[JournalRecord]) -> None:
         counters, states, index = self.counters, self._states, self._keeper.active.index

@@ -33,7 +33,7 @@ class FileWindow:
         self.end = end
 
     async def get(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes from `offset`; fewer only where the file ends."""
+        """Return `size` bytes from `offset`, or fewer bytes if the file ends before."""
         size = max(0, min(size, self.end - offset))
         start = offset - self._start
         if start < 0 or start + size > len(self._data):
@@ -55,9 +55,9 @@ class Scanner:
     async def scan(self, first_sequence: int, *, may_lack_finish: bool = False) -> FileScan:
         """Return all records up to a finish record or the end of the file.
 
-        The first record has `first_sequence`. If `may_lack_finish`, the finish record of the
-        previous file may be missing. It used `first_sequence`, so the first record may have the
-        next sequence.
+        The first record has `first_sequence`. If `may_lack_finish` is True, the finish record of
+        the previous file may be missing. That record had `first_sequence`, so the first record of
+        this file may have the next sequence.
         """
         scan = FileScan(records_start=RECORDS_START, next_sequence=first_sequence)
         offset = RECORDS_START
@@ -105,7 +105,7 @@ class Scanner:
             return None
 
     async def _body_is_good(self, record: JournalRecord) -> bool:
-        """Verify the body chunk by chunk, and store the LAC of its entries in the record."""
+        """Verify the body chunk by chunk, and store the LAC of the entries in the record."""
         body = record.offset + record.header_size
         heads = b""
         spans = head_spans(record)
@@ -137,7 +137,7 @@ class Scanner:
             data = await self._window.get(at, WINDOW_SIZE)
             found = data.find(MAGIC)
             while found >= 0:
-                # A recycled slot is full of records of another file. They need no verification.
+                # A recycled slot is full of records of another file, which need no verification.
                 is_mine = data[found + 16 : found + 24] == mine
                 if is_mine and (at + found) % ALIGNMENT == 0:
                     record = await self._header_at(at + found)
@@ -157,7 +157,7 @@ def is_unused(sector: bytes, file_id: int) -> bool:
 
 
 def head_spans(record: JournalRecord) -> list[tuple[int, int]]:
-    """Return where the body has ids and LAC of the first and the last entry, as byte ranges."""
+    """Return the byte ranges of the body with ids and LACs of the first and the last entry."""
     if record.kind is not JournalRecordKind.RUN:
         return []
     spans = [(0, 24)]

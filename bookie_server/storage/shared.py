@@ -40,7 +40,7 @@ class StorageCounters:
     tombstones_forgotten: int = 0
 
     def by_metric(self) -> dict[str, int]:
-        """Return the counts by metric name. Metric names say `log_` instead of `journal_`."""
+        """Return the counts by metric name. Metric names have `log_` in place of `journal_`."""
         return {name.replace("journal_", "log_"): count for name, count in asdict(self).items()}
 
 
@@ -53,7 +53,7 @@ class Sequences:
 
 
 class Shared:
-    """State that the parts of a storage share. Each storage creates it once, before its boot."""
+    """State that the parts of a storage share. Each storage has its own, made before its boot."""
 
     def __init__(
         self,
@@ -75,10 +75,7 @@ class Shared:
         self.counters = StorageCounters()
 
     def state_of(self, ledger_id: int, master_key: bytes | None = None) -> HeldLedger:
-        """Return the state of a ledger; creates the state if it does not exist.
-
-        If the state has no key yet, it gets `master_key`.
-        """
+        """Return the state of a ledger, created if needed. Sets `master_key` if there is no key."""
         state = self.states.get(ledger_id)
         if state is None:
             state = self.states[ledger_id] = HeldLedger(ledger_id)
@@ -90,5 +87,5 @@ class Shared:
         return state
 
     async def give_way(self) -> None:
-        """Let other tasks run between two slices of work."""
+        """Pause between two slices of work, so that other tasks can run."""
         await self.tasks.sleep(0)

@@ -1,4 +1,4 @@
-"""Divides long work into slices, so that other tasks of the event loop can run between them."""
+"""Divides long work into slices, and runs other tasks of the event loop between the slices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 UNITS_PER_TURN = 2_000
-"""Number of states, pieces or ledgers that are processed before other tasks run: 2 to 10 ms."""
+"""Number of states, pieces or ledgers to process before other tasks run; takes 2 to 10 ms."""
 
 
 def parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -20,7 +20,7 @@ def parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
 async def run_in_slices(
     work: Generator[None, None, T], give_way: Callable[[], Awaitable[None]]
 ) -> T:
-    """Run `work` and return its result; other tasks run each time `work` yields."""
+    """Run `work` and return the result. Other tasks run each time `work` yields."""
     while True:
         try:
             next(work)

@@ -1,20 +1,13 @@
-"""Stretches of consecutive entry ids in little memory, because a ledger may have many stretches."""
+"""Ranges of consecutive entry ids, stored in little memory: a ledger may have many ranges."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from typing import Final
-
-RANGES_MAX: Final = 1 << 20
-"""Maximum number of ranges in one list of entries. A caller may set a smaller maximum."""
 
 
 class Spans:
-    """The first and last ids (inclusive) of stretches, in ascending order.
-
-    A stretch takes 16 bytes.
-    """
+    """The first and last ids (inclusive) of ranges, ascending. Each range takes 16 bytes."""
 
     __slots__ = ("_ids",)
 
@@ -23,7 +16,7 @@ class Spans:
         self.extend(spans)
 
     def extend(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Add spans. They must be in ascending order and begin after the spans that exist."""
+        """Add ranges, which must be in ascending order and begin after the existing ranges."""
         ids = self._ids
         for first, last in spans:
             if ids and first <= ids[-1] + 1:
@@ -34,7 +27,7 @@ class Spans:
 
     @property
     def last_id(self) -> int:
-        """The largest id; -1 if empty."""
+        """The largest id, or -1 without ranges."""
         return self._ids[-1] if self._ids else -1
 
     def __iter__(self) -> Iterator[tuple[int, int]]:

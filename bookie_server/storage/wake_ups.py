@@ -19,10 +19,7 @@ def resolve(future: Future[T], value: T) -> None:
 
 
 def settle(futures: list[Future[None]]) -> None:
-    """Wake all coroutines that wait for `futures`, and empty the list.
-
-    A cancelled coroutine is skipped.
-    """
+    """Empty the list, and wake all coroutines that wait for `futures` and are not cancelled."""
     while futures:
         resolve(futures.pop(), None)
 
@@ -30,9 +27,9 @@ def settle(futures: list[Future[None]]) -> None:
 def call_back(
     tasks: Tasks, callback: Callable[P, None], *arguments: P.args, **options: P.kwargs
 ) -> None:
-    """Call `callback`; an exception of the callback is raised later, from the event loop.
+    """Call `callback`. An exception of `callback` is raised later, from the event loop.
 
-    In this way the exception is reported, and the caller can continue with other callbacks.
+    The event loop reports the exception, and the caller can continue with other callbacks.
     """
     try:
         callback(*arguments, **options)
@@ -46,5 +43,5 @@ def call_back(
 
 
 def guarded(tasks: Tasks, callback: Callable[P, None]) -> Callable[P, None]:
-    """Return the callback, wrapped in `call_back`."""
+    """Return a function that calls `callback` through `call_back`."""
     return partial(call_back, tasks, callback)

@@ -2,15 +2,14 @@
 
 Spark 4.3 compares the first batch's schema with its own schema, including nullability at every
 level, and fails on any difference. So columns are matched by name, put in order, and cast if no
-value can change. Columns that an older batch lacks are filled with nulls. Names that differ only in
-case are the same name where Spark compares them so. Elsewhere, such names are an error.
+value can change. Columns that an older batch lacks are filled with nulls. If Spark ignores case,
+names that differ only in case are the same name. Otherwise, such names are an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,8 +18,7 @@ from pyarrow import types
 from ledgerlog_spark.arrow.spark_types import place_of
 from ledgerlog_spark.errors import SchemaMismatchError
 
-if TYPE_CHECKING:
-    Convert = Callable[[pa.Array], pa.Array]
+Convert = Callable[[pa.Array], pa.Array]
 
 
 class Conformer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -19,8 +19,7 @@ from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.protocol.log.state.records import STATISTICS_SIZE_BYTES_MAX
 from ledgerlog_spark.protocol.log.state.statistics import encode_statistics
 
-if TYPE_CHECKING:
-    Encode = Callable[[pa.RecordBatch], bytes]
+Encode = Callable[[pa.RecordBatch], bytes]
 
 _OVERSHOOT = 1.25
 

@@ -49,7 +49,7 @@ class EntryRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaderBatch:
-    """The rows of consecutive entries of a leader log. Their offsets have no gap."""
+    """The rows of consecutive entries of a leader log. The offsets of the rows have no gap."""
 
     batch: pa.RecordBatch
     first_offset: int
@@ -59,7 +59,7 @@ class LeaderBatch:
 def decode_record_bodies(
     bodies: Iterable[tuple[LeaderEntryHeader, memoryview]],
 ) -> Iterator[LeaderBatch]:
-    """Decode entries of a log of records into batches of RECORDS_SCHEMA. Small entries share one.
+    """Decode entries of records into batches of RECORDS_SCHEMA. Small entries share a batch.
 
     The bodies are not compressed. If `bodies` raises a DataLossError, the records before the lost
     entry are yielded first.
@@ -181,7 +181,7 @@ def _add_up(lengths: array[int], size_bytes: int) -> bool:
 
 
 def _binary(lengths: array[int], data: pa.Buffer) -> pa.Array:
-    """An array of values with these lengths, after a leading 0. Their sum is the size of `data`."""
+    """Return an array of values. `lengths` begins with 0, and has the size of `data` as its sum."""
     each = pa.Array.from_buffers(pa.int32(), len(lengths), [None, pa.py_buffer(lengths)])
     offsets = pc.cumulative_sum_checked(each)
     return pa.Array.from_buffers(pa.binary(), len(lengths) - 1, [None, offsets.buffers()[1], data])

@@ -49,8 +49,8 @@ class RowPiece:
     """Consecutive rows of one append: a batch that can share a body, or a body of their own."""
 
     rows: int
-    append_rows: int  # of the whole append
-    size_bytes: int  # counts towards the limit of an entry
+    append_rows: int  # number of rows of the whole append
+    size_bytes: int  # the size that counts towards the limit of an entry
     batch: pa.RecordBatch | None = None
     body: bytes | None = None
 
@@ -60,7 +60,7 @@ class RowPiece:
 
 
 def leader_schema(schema: object) -> bytes:
-    """The stored schema of a leader log for such rows, with the metadata of Spark's fields."""
+    """The stored schema of a leader log for rows of `schema`, with metadata of Spark's fields."""
     if not isinstance(schema, pa.Schema):
         raise ConfigurationError(
             f"the schema of a log must be a pyarrow.Schema, not {type(schema).__name__}: make "

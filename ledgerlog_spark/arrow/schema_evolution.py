@@ -72,7 +72,7 @@ class _Rules:
 def merge(
     log_schema: str, rows_schema: str, *, log: str, add_columns: bool, ignores_case: bool = True
 ) -> str:
-    """The log's schema after rows of `rows_schema` are written; the same text if it is unchanged.
+    """The log's schema after rows of `rows_schema` are written; the same text if nothing changed.
 
     Columns that the rows lack are stored as nulls. With `add_columns`, new columns and new fields
     of structs are added at the end. Known fields keep the log's metadata and spelling. A known

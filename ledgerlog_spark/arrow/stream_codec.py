@@ -105,9 +105,9 @@ class BatchEncoder:
         return self._encode(batch, {})
 
     def encode_index(self, entries: Sequence[IndexedEntry]) -> bytes:
-        """Encode the index entry, which ends a range. It has no rows, only metadata.
+        """Encode the index entry of a range. The index entry has no rows, only metadata.
 
-        The index is a JSON object. Its `format` is 1. Its lists `rows`, `bytes` and `statistics`
+        The index is a JSON object. `format` is 1. The lists `rows`, `bytes` and `statistics`
         (base64) have one value for each entry. `statistics` is omitted if it exceeds 1 MiB.
         """
         index: dict[str, Any] = {
@@ -222,13 +222,7 @@ def decode_index(text: bytes) -> tuple[IndexedEntry, ...]:
 
 
 class _EntrySource:
-    """A file object that passes the entries to Arrow's stream reader without copying them.
-
-    Attributes:
-        count: Number of entries begun up to now, without the schema.
-        failure: The exception of the iterator. Arrow would pass on only the text of the exception.
-        is_exhausted: Whether the iterator has no further entries.
-    """
+    """A file object that passes the entries to Arrow's stream reader without copying them."""
 
     closed = False
 
@@ -236,7 +230,8 @@ class _EntrySource:
         self._current = memoryview(schema_entry)
         self._position = 0
         self._entries = iter(entries)
-        self.count = 0
+        self.count = 0  # entries begun up to now, without the schema
+        # The exception of the iterator. Arrow would pass on only the text of the exception.
         self.failure: BaseException | None = None
         self.is_exhausted = False
 

@@ -1,8 +1,8 @@
 """The `ledgerlog` command, and `python -m ledgerlog_spark.cli`.
 
-An import of the commands takes half a second, and Python also needs a moment to exit. While a
-command runs, it handles Ctrl-C. During the import and the exit, Ctrl-C has the operating system's
-default action: the process ends without output.
+An import of the commands takes half a second, and Python also needs a moment to exit. A running
+command handles Ctrl-C. During the import and the exit, Ctrl-C has the operating system's default
+action: the process ends without output.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Finding:
 
     @classmethod
     def of(cls, what: str, found: str, advice: str, *, is_good: bool) -> Finding:
-        """The state `ok` without advice, or the state `warning` with advice."""
+        """Return a finding: `ok` without advice if `is_good`, otherwise `warning` with advice."""
         return cls(what, "ok", found) if is_good else cls(what, "warning", found, advice)
 
 

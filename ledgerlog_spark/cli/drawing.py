@@ -53,8 +53,8 @@ def draw_ledgers(
     had the entries and was killed. A mark below a column shows an ensemble change: other bookies
     have the later entries.
 
-    If `marks` is None, the picture has block characters, or only ASCII if standard output does not
-    support block characters.
+    If `marks` is None, the picture has block characters. An output that does not support block
+    characters gets ASCII.
     """
     marks = marks or (ASCII if console.options.ascii_only else BLOCKS)
     names = max([len(b) for b in bookies] + [8]) + 2

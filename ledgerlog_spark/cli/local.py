@@ -63,7 +63,7 @@ def up(
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Start ZooKeeper and bookies. They keep the data of earlier starts.
+    """Start ZooKeeper and bookies with the data of earlier starts.
 
     Without --detach, the cluster runs until Ctrl-C, which stops all processes
     and keeps the data. If the cluster already runs, the command starts the
@@ -84,8 +84,8 @@ def up(
             _explain(cluster, started, directory)
         if not detach and ZOOKEEPER in started:
             _serve(cluster, is_silent=as_json)
-        # This must be the last step. After an earlier error or Ctrl-C, the guardian must still stop
-        # the cluster.
+        # `disown` must be the last step. After an earlier error or Ctrl-C, the guardian must still
+        # stop the cluster.
         cluster.disown()
 
 

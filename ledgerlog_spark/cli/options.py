@@ -25,7 +25,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.local.cluster import USUAL_PORT
 from ledgerlog_spark.local.members import ZOOKEEPER, Members
 from ledgerlog_spark.log.clients import BlockingLogClient
-from ledgerlog_spark.metadata.bookies.registration import Registration
+from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.model import SERVICE_URI_DEFAULT, SERVICE_URI_VARIABLE
 
 LOCAL_DIRECTORY = Path(".ledgerlog")
@@ -41,7 +41,7 @@ def group(meaning: str, example: str) -> typer.Typer:
         help=meaning,
         epilog=f"Example: {example}",
         no_args_is_help=True,
-        callback=lambda: None,  # without it, typer replaces a group of one command by that command
+        callback=lambda: None,  # without a callback, typer replaces a group of one command by it
     )
 
 

@@ -21,7 +21,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:
-    """In its block, the first of SIGNALS raises KeyboardInterrupt. Later signals are ignored.
+    """In the `with` block, the first of SIGNALS raises KeyboardInterrupt. Later ones are ignored.
 
     So a second Ctrl-C does not interrupt the stop of processes. SIGTERM and SIGHUP stay ignored if
     they were ignored before (`nohup`). Only the main thread can use this class.
@@ -56,9 +56,9 @@ class StopSignals:
 def ends_with_its_reader() -> Iterator[None]:
     """End the block when standard output is a pipe without a reader.
 
-    A watching thread sends SIGINT to the main thread. The block installs its own handler of
-    SIGINT for two reasons: a background job of a shell ignores SIGINT, and no signal may interrupt
-    the code after the block. Outside the main thread, the block changes nothing.
+    A watching thread sends SIGINT to the main thread. A background job of a shell ignores SIGINT,
+    and no signal may interrupt the code after the block. So the block installs its own handler of
+    SIGINT. Outside the main thread, the block changes nothing.
     """
     output = _pipe_of_output()
     main = threading.main_thread()

@@ -17,6 +17,7 @@ from ledgerlog_spark.client.handles.creation import (
     DrawnIds,
     LedgerSpec,
     check_ledger_password,
+    check_type,
     checked_ledger_id,
     checked_password,
     create_record,
@@ -49,7 +50,7 @@ from ledgerlog_spark.transport.port import ReadEntry
 from ledgerlog_spark.waits import forever
 
 LOADS_AT_ONCE = 100
-"""Ledgers whose metadata `recent_records` reads at the same time."""
+"""Maximum number of ledgers whose metadata `recent_records` reads at the same time."""
 
 
 class LedgerClient:
@@ -136,8 +137,8 @@ class LedgerClient:
             spec: Describes the new ledger.
             ledger_id: An unused id that `new_ledger_ids` returned; None means a new id.
             listener: Receives the progress of the handle; None for callers on the event loop.
-            on_failed: Gets the reason why appends are no longer accepted. It is not called when the
-                handle is closed.
+            on_failed: Gets the reason why appends are no longer accepted. `on_failed` is not called
+                when the handle is closed.
 
         Raises:
             LocalProtocolError: `ledger_id` was not drawn by this client, or was used before.
@@ -199,7 +200,7 @@ class LedgerClient:
             ledger_id: Id of the ledger.
             password: The password that the ledger was created with.
             is_listed: Whether the caller will only read ranges that a durable list contains. The
-                last add confirmed is then not read from bookies. It is NO_ENTRY, or the value that
+                last add confirmed is then not read from bookies, but is NO_ENTRY or the value that
                 this client saw before.
             may_be_outdated: Whether metadata that this client read in the last 60 s may be used. A
                 read that finds the metadata outdated reads it again.
@@ -247,12 +248,13 @@ class LedgerClient:
             ConfigurationError: No ledger can have this id.
             LedgerNotFoundError: The ledger does not exist; this was checked after a sync.
             UnauthorizedError: The password is wrong; no bookie was contacted.
-            LedgerRecoveryError: It is unknown whether an entry exists. The ledger stays
-                IN_RECOVERY, and sealing it again is safe.
+            LedgerRecoveryError: The seal could not find out whether an entry exists. The ledger
+                stays IN_RECOVERY, and a second seal is safe.
             NotEnoughBookiesError: Too few bookies can store recovered entries; retriable.
             NeedsOperatorError: The closed ledger would not contain `floor_entry_id`.
             MetadataUnavailableError: The metadata could not be read or written; retriable.
         """
+        check_type("floor_entry_id", floor_entry_id, int)
         loaded = await self._load_checked(ledger_id, password, sync_first=True)
         if loaded.value.is_closed:
             sealed = loaded.value
@@ -323,6 +325,7 @@ class LedgerClient:
 
     def remember(self, records: Mapping[int, LedgerMetadata]) -> None:
         """Keep metadata that another client read, for handles with `may_be_outdated`."""
+        check_type("records", records, Mapping)
         for ledger_id, record in records.items():
             if self._recent.get(ledger_id) is None:
                 self._recent.put(ledger_id, record)
@@ -381,8 +384,8 @@ class LedgerClient:
     async def aclose(self) -> None:
         """End all connections. Ledgers that are being written stay open, and can be sealed later.
 
-        Leaders stop without closing their ledgers. They delete ledgers that they created but did
-        not list, for at most 5 s and at most `close_timeout_ms`. The next leader seals the others.
+        Leaders stop without closing their ledgers. A leader first deletes its unlisted ledgers, for
+        at most 5 s, or `close_timeout_ms` if shorter. The next leader seals the others.
         """
         try:
             await self._users.leave(self.services.settings.close_timeout_ms)

@@ -21,7 +21,8 @@ nothing, so their errors are definite unless stated otherwise.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from ledgerlog_spark import errors
 from ledgerlog_spark.model import Code
@@ -31,9 +32,6 @@ from ledgerlog_spark.protocol.ledger.messages import (
     MetadataOutcome,
     ReadFailed,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class _Entry(NamedTuple):
@@ -138,7 +136,7 @@ def error_from_failure(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLog
 
 
 def error_from_read(ledger_id: int, failed: ReadFailed) -> errors.LedgerLogError:
-    """Return the exception for a failed read; its `codes` has the last answer of each bookie."""
+    """Return the exception for a failed read, with the last answer of each bookie in `codes`."""
     codes = {bookie: code.value if code else "no answer" for bookie, code in failed.codes}
     return _build(
         failed.failure,
@@ -165,7 +163,7 @@ def outcome_of(error: errors.LedgerLogError) -> MetadataOutcome | None:
 
 
 def _answers_of(codes: Mapping[str, str]) -> str:
-    """Return the answers of bookies for a message; of many answers, only the last ones."""
+    """Return the answers of bookies as text for a message. If there are many, omit the first."""
     shown = [f"{bookie_id}: {code}" for bookie_id, code in codes.items()]
     more = ["..."] if len(shown) > BOOKIES_SHOWN_MAX else []
     return f" ({', '.join([*more, *shown[-BOOKIES_SHOWN_MAX:]])})" if shown else ""

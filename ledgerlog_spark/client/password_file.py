@@ -17,7 +17,7 @@ One more byte is read, to detect a larger file."""
 def password_from_file(
     file: str | Path | None, error_of: Callable[[str], ConfigurationError]
 ) -> bytes:
-    """Return the password in a file, without line ends after it. None as the file returns `b""`.
+    """Return the password in `file`, without line ends after it. If `file` is None, return `b""`.
 
     `error_of` creates the error if the file cannot be read, or if its password is empty or too
     long. The argument of `error_of` describes the problem, such as `cannot be read`.

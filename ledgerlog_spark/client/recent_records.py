@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledgerlog_spark.model import LedgerMetadata
+from ledgerlog_spark.model import LedgerMetadata
 
 SIZE_BYTES_MAX = 16 << 20
 """Maximum memory of the kept metadata: about 10,000 ledgers with few fragments."""

@@ -9,12 +9,12 @@ from random import Random
 
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataUnavailableError
-from ledgerlog_spark.metadata.bookies.registration import Registration
 from ledgerlog_spark.metadata.leases import Leases
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.logs.store import LogStore
-from ledgerlog_spark.metadata.ports import Session
+from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.metadata.stores import MetadataStores
+from ledgerlog_spark.metadata.tree import Session
 from ledgerlog_spark.model import LedgerMetadata, Versioned
 from ledgerlog_spark.transport.port import BookieTransport
 from ledgerlog_spark.waits import Deadline
@@ -35,7 +35,7 @@ class WritableBookies:
         self._is_watched = False
 
     async def known(self) -> Sequence[str]:
-        """Return the cached bookie ids, sorted. They are read if the cache is empty."""
+        """Return the cached bookie ids, sorted. If the cache is empty, read the ids first."""
         return await self.refreshed() if self._names is None else self._names
 
     async def refreshed(self) -> Sequence[str]:
@@ -95,7 +95,7 @@ class Services:
         )
 
     async def candidates(self, *, is_fresh: bool = True) -> tuple[str, ...]:
-        """Return the writable bookies in random order. They are cached unless `is_fresh`.
+        """Return the writable bookies in random order, from the cache if `is_fresh` is false.
 
         Raises MetadataUnavailableError if the registration is not read in time.
         """

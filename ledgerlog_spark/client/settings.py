@@ -43,8 +43,9 @@ class ClientSettings:
         linger_ms: How long a small append waits for further appends while `runs_in_flight_min` or
             more runs are in flight. If fewer runs are in flight, the append does not wait.
         runs_in_flight_min: The number of runs in flight from which appends wait for `linger_ms`.
-        entries_in_flight_min: The same number for the entries of a leader log. Large entries make a
-            log fast, and full entries never wait. More entries in flight make each entry slower.
+        entries_in_flight_min: Like `runs_in_flight_min`, for a leader log's entries. Large entries
+            make a log fast, and full entries never wait. More entries in flight make each entry
+            slower.
         close_timeout_ms: How long the close of a ledger waits for the metadata store after all
             appends have ended. The roll of a leader log has the same limit.
         open_timeout_ms: Time limit to become the leader of a log: to seal open ledgers of an
@@ -54,7 +55,7 @@ class ClientSettings:
             each new value immediately.
         backlog_entries_max: Maximum number of accepted appends that are not sent. At this limit the
             blocking API blocks, and `drain` of the asyncio API waits.
-        backlog_size_bytes_max: The same limit in payload bytes.
+        backlog_size_bytes_max: Maximum payload bytes of accepted appends that are not sent.
         writer: Window, retries and the ack quorum's timeout of each ledger's writer.
         reader: Read-ahead, batch sizes and hedging of each range that is read.
         recovery: Read-ahead and retries of each seal.

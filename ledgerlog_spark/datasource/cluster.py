@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import gc
 import threading
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.client.password_file import password_from_file
 from ledgerlog_spark.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.log.blocking.logs import BlockingLogs
-    from ledgerlog_spark.log.clients import BlockingLogClient
+from ledgerlog_spark.log.clients import BlockingLogClient
 
 _clients: dict[str, BlockingLogClient] = {}
 _lock = threading.Lock()
@@ -36,11 +32,6 @@ def client_of(uri: str) -> BlockingLogClient:
             # become garbage, so they are excluded.
             gc.freeze()
         return client
-
-
-def logs_at(uri: str) -> BlockingLogs:
-    """The logs of the cluster at `uri`. Raises the errors of `client_of`."""
-    return client_of(uri).logs
 
 
 def password_in(file: str | None) -> bytes:

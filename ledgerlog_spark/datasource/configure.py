@@ -19,8 +19,8 @@ Configured = TypeVar("Configured")
 _logger = logging.getLogger("ledgerlog_spark")
 
 RUN_TIME = {
-    # With a smaller value than the largest one, Spark computes the size of a batch after every
-    # row, and writes take 2.7 times as long (measured).
+    # With any value below the largest value, Spark computes the size of a batch after every row,
+    # and writes take 2.7 times as long (measured).
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
@@ -33,7 +33,7 @@ FILE_CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 """The class for checkpoints in local files. Spark's default class starts the processes `readlink`
-and `chmod` for every file, which takes 40 % of the time of a small micro-batch (measured: 73 ms
+and `chmod` for every file. These processes take 40 % of a small micro-batch's time (measured: 73 ms
 become 21 ms)."""
 
 PYTHON_VARIABLE = "PYSPARK_PYTHON"
@@ -45,8 +45,8 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
 
     A builder accepts all settings before its session starts. A session accepts the run-time
     settings and the service URI. A log line reports the settings that only a new session can get.
-    A session of Spark Connect accepts the same settings as another session. Its server needs
-    ledgerlog in its Python, and must reach the cluster at the service URI.
+    A session of Spark Connect accepts the same settings as another session. The server of Spark
+    Connect needs ledgerlog in its Python, and must reach the cluster at the service URI.
 
     Args:
         spark: `SparkSession.builder` or a `SparkSession`, also of Spark Connect.

@@ -16,10 +16,9 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
+from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
     from ledgerlog_spark.datasource.options.values import SourceOptions
 
 _NAMES_WHAT_TO_READ = frozenset({"path", "paths", "log", "logs", "logpattern", "ledgerid"})
@@ -28,11 +27,8 @@ _NAMES_WHAT_TO_READ = frozenset({"path", "paths", "log", "logs", "logpattern", "
 class LedgerDataSource(DataSource):
     """Reads and writes logs, and reads single ledgers entry by entry.
 
-    Attributes:
-        configured_service_uri: The service URI that `configure(spark)` set for the session; None
-            without that call.
-        configured_parallelism: Number of tasks that the session can run at the same time, set by
-            `configure(spark)`; 1 without that call.
+    `configure(spark)` sets the class attributes for the session. The parallelism is the number of
+    tasks that the session can run at the same time.
     """
 
     configured_service_uri: ClassVar[str | None] = None
@@ -47,7 +43,7 @@ class LedgerDataSource(DataSource):
         """The columns of a log in its newest or selected version, or of a ledger's entries."""
         from pyspark.sql.types import StructType
 
-        from ledgerlog_spark.datasource.cluster import logs_at
+        from ledgerlog_spark.datasource.cluster import client_of
         from ledgerlog_spark.datasource.options.sql_table import with_table_options
         from ledgerlog_spark.datasource.options.values import table_options
         from ledgerlog_spark.datasource.scan import planning
@@ -62,7 +58,7 @@ class LedgerDataSource(DataSource):
             if read.ledger_id is not None:
                 schema_json = raw_schema(read.columns)
             else:
-                schema_json = planning.schema_of(logs_at(uri), read)
+                schema_json = planning.schema_of(client_of(uri).logs, read)
         except VersionNotAvailableError as error:
             # Spark calls this method for streams too, and a stream cannot select a version.
             named = "timestampAsOf" if "timestamp_as_of" in options.given else "versionAsOf"
@@ -74,9 +70,8 @@ class LedgerDataSource(DataSource):
         return StructType.fromJson(struct)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a batch reader. The snapshot that it reads is fixed when the scan is planned."""
-        from ledgerlog_spark.datasource.scan.raw_reader import RawReader
-        from ledgerlog_spark.datasource.scan.reader import BatchReader
+        """Return a batch reader. The snapshot to read is fixed when the scan is planned."""
+        from ledgerlog_spark.datasource.scan.reader import BatchReader, RawReader
 
         options = self._options(self._with_table_options(schema))
         read = options.for_read()

@@ -53,7 +53,7 @@ class Cluster:
 
     Attributes:
         directory: The absolute path.
-        members: The processes as this object read them last. Other programs may change them.
+        members: The processes as this object last read them from the directory.
     """
 
     def __init__(self, directory: str | Path) -> None:
@@ -303,7 +303,7 @@ class Cluster:
             *("--metadata-service-uri", self.metadata_service_uri),
             *("--directory", str(directory)),
         ]
-        # This does not wait until upkeep serves, because no other process needs upkeep.
+        # The start does not wait until upkeep serves, because no other process needs upkeep.
         with (directory / "upkeep.log").open("ab") as log, interrupts_deferred():
             process = spawn(command, self._environment, stdout=log, stderr=log)
             self._children[UPKEEP] = process
@@ -331,7 +331,7 @@ class Cluster:
             self._ends(member_id)
 
     def _ends(self, member_id: str) -> bool:
-        """Whether the process ends in time. A zombie counts as ended: its parent may be busy."""
+        """Whether the process ends in time. A zombie, whose parent may be busy, counts as ended."""
         deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
         while True:
             is_reaped = self._reap(member_id)
@@ -373,7 +373,7 @@ class Cluster:
 class OwnedCluster(Cluster):
     """A cluster that is stopped when its `with` block ends. A temporary directory is then deleted.
 
-    If this process ends without leaving the block, a guardian process does the same.
+    If this process ends without leaving the block, a guardian process stops the cluster.
     """
 
     def __init__(self, directory: str | Path | None, bookies: int, *, upkeep: bool = True) -> None:

@@ -4,10 +4,10 @@ The owner holds the write end of a pipe, and the guardian reads from its other e
 system closes the pipe when the owner ends, even after SIGKILL, when the kernel of a notebook dies,
 or without a `with` block.
 
-The processes of an owned cluster have a mark in their environment. They have no common process
-group or session, because Linux divides the CPUs among sessions: with large entries, a program that
-had the bookies in its own session wrote at only 0.89 of the speed. Ctrl-C in a terminal does not
-reach the processes.
+The processes of an owned cluster have a mark in their environment. The processes have no common
+process group or session, because Linux divides the CPUs among sessions. With large entries, a
+program that had the bookies in its own session wrote at only 0.89 of the speed. Ctrl-C in a
+terminal does not reach the processes.
 """
 
 from __future__ import annotations

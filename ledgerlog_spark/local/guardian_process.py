@@ -1,8 +1,8 @@
 """The guardian: a process that stops an owned cluster when its owner ends without stopping it.
 
-The guardian waits for the end of its standard input, and then stops the cluster. It kills all other
-processes with the cluster's mark, because `cluster.json` may not list all processes yet. Finally it
-deletes a temporary directory.
+The guardian waits for the end of its standard input, and then stops the cluster. The guardian kills
+all other processes with the cluster's mark, because `cluster.json` may not list all processes yet.
+At the end, the guardian deletes a temporary directory.
 """
 
 from __future__ import annotations

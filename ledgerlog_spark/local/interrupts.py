@@ -24,7 +24,7 @@ def spawn(
     """Start a process in its own session, so that Ctrl-C in a terminal does not reach it.
 
     The call and the assignment of its result must be inside `interrupts_deferred`. `environment`
-    is added to the environment of this process. `options` are those of `Popen`.
+    is added to the environment of this process. `options` are passed to `Popen`.
     """
     options = {"stdin": subprocess.DEVNULL, "text": True, "start_new_session": True, **options}
     variables = os.environ | {"PYTHONUNBUFFERED": "1", **environment}

@@ -1,7 +1,7 @@
 """The directory of a local cluster: its lock, and the file that lists its processes.
 
-`cluster.json` in the cluster's directory contains the pid and the start time of every process. Both
-together identify a process, because the system reuses pids.
+`cluster.json` in the cluster's directory contains the pid and the start time of every process. A
+pid alone does not identify a process, because the system reuses pids.
 """
 
 from __future__ import annotations

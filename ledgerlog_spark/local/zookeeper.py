@@ -1,7 +1,7 @@
 """Runs a real ZooKeeper server as a process of this machine, with the jars inside PySpark.
 
-For laptops, notebooks, demonstrations and tests. It is one server on the loopback interface,
-without an ensemble. A later start in the same data directory finds the data of the earlier start.
+The server is for laptops, notebooks, demonstrations and tests. ZooKeeper runs without an ensemble,
+on the loopback interface. A later start in the same directory finds the data of the earlier start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HEAP_MIB_MAX = 192
 POLL_SECONDS = 0.05
 START_ATTEMPTS_MAX = 5
 
-# Only the jars that a standalone server loads. With all 300 jars, a start takes twice as long.
+# A standalone server needs only these jars. With all 300 jars, a start takes twice as long.
 JAR_PATTERNS = (
     "zookeeper-*.jar",
     "slf4j-api-*.jar",
@@ -146,12 +146,9 @@ def four_letters(port: int, command: str, *, timeout_seconds: float = 0.3) -> st
 
 
 class ZooKeeperProcess:
-    """One ZooKeeper server and its directory.
+    """One ZooKeeper server, on 127.0.0.1, and its directory.
 
-    Attributes:
-        directory: Contains `data/` (files of the server), `zoo.cfg`, `zookeeper.log` and `lock`.
-        port: TCP port on 127.0.0.1. If no port was given, 0 until the first start.
-        log_path: The file with the log lines of the server.
+    The directory contains `data/` (files of the server), `zoo.cfg`, `zookeeper.log` and `lock`.
     """
 
     def __init__(
@@ -172,7 +169,7 @@ class ZooKeeperProcess:
         if port is not None and not 0 < port < 65_536:  # noqa: PLR2004 (TCP ports)
             raise ConfigurationError(f"port must be 1 to 65535, got {port}", port=port)
         self.directory = Path(directory).absolute()
-        self.port = port or 0
+        self.port = port or 0  # without a given port, 0 until the first start
         self.log_path = self.directory / "zookeeper.log"
         self._tick_time_ms = tick_time_ms
         self._start_timeout_seconds = start_timeout_seconds
@@ -392,7 +389,7 @@ class ZooKeeperProcess:
 def port_is_free(port: int) -> bool:
     """Whether a server could now listen on a port of the loopback interface."""
     with socket.socket() as probe:
-        # The server sets this too, so connections of an earlier server in TIME_WAIT do not matter.
+        # The server sets this option too, so an earlier server's connections in TIME_WAIT are fine.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

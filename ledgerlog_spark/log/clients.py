@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, overload
 
 from ledgerlog_spark.client.blocking.client import BlockingClient
@@ -10,8 +11,6 @@ from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pyarrow as pa
 
     from ledgerlog_spark.log.blocking.leader import BlockingLeader

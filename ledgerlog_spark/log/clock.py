@@ -1,4 +1,4 @@
-"""The wall clock of this process. It is only for display, never for decisions (LOGS.md#G12)."""
+"""The wall clock of this process, only for display and never for decisions (LOGS.md#G12)."""
 
 from __future__ import annotations
 

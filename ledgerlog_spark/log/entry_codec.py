@@ -6,8 +6,8 @@ would not be worth the decompression. Layout and limits are in `protocol/leader/
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import lz4.block
 
@@ -21,11 +21,7 @@ from ledgerlog_spark.protocol.leader.entry import (
     encode_records,
     split_records,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.protocol.ledger.messages import Payload
+from ledgerlog_spark.protocol.ledger.messages import Payload
 
 COMPRESSED_SIZE_BYTES_MIN = 256
 """Bodies of entries below this size are not compressed."""
@@ -70,9 +66,8 @@ def encode_body(records: Sequence[Payload]) -> EncodedBody:
 def decode_entry(entry: Payload) -> tuple[LeaderEntryHeader, list[memoryview]]:
     """Header and records of an entry; the records are views that keep the body in memory.
 
-    Raises:
-        WireFormatError: The bytes are not an entry of records.
-        MetadataFormatError: A later release of ledgerlog wrote the entry.
+    Raises WireFormatError if the bytes are not an entry of records, and MetadataFormatError if a
+    later release of ledgerlog wrote the entry.
     """
     header, body = plain_body(entry)
     return header, split_records(body, header.count)

@@ -1,7 +1,7 @@
 """Places where a process can be killed or stopped, for tests of the state after a crash.
 
-`reach(name)` is called between two steps that a crash may separate. It does nothing unless
-the environment variable `LEDGERLOG_FAILPOINT` has the name when the process starts:
+`reach(name)` is called between two steps that a crash may separate. `reach` does nothing unless the
+environment variable `LEDGERLOG_FAILPOINT` has the name when the process starts:
 
 - `commit.before_multi`: SIGKILL of the own process the first time that the place is reached;
 - `commit.before_multi:3`: SIGKILL the third time;

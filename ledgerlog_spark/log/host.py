@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ledgerlog_spark.errors import (
     LedgerLogError,
@@ -21,20 +21,17 @@ from ledgerlog_spark.errors import (
     WireFormatError,
 )
 from ledgerlog_spark.log.failpoints import reach
+from ledgerlog_spark.log.maintenance.sweep_memory import PassClock
+from ledgerlog_spark.log.ports import Ledgers
 from ledgerlog_spark.log.retries import Retries
+from ledgerlog_spark.metadata.logs.store import LogStore
+from ledgerlog_spark.model import Versioned
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.machine import LogMachine
+from ledgerlog_spark.protocol.log.state.pages import Loaded, PageRequest
+from ledgerlog_spark.protocol.log.state.records import ProducerRecord
 from ledgerlog_spark.waits import Deadline
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.log.maintenance.sweep_memory import PassClock
-    from ledgerlog_spark.log.ports import Ledgers
-    from ledgerlog_spark.metadata.logs.store import LogStore
-    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
-    from ledgerlog_spark.model import LedgerMetadata, Versioned
-    from ledgerlog_spark.protocol.log.machine import LogMachine
-    from ledgerlog_spark.protocol.log.state.pages import Loaded, PageRequest
-    from ledgerlog_spark.protocol.log.state.records import ProducerRecord
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -47,19 +44,13 @@ _OUTCOMES: tuple[tuple[type[LedgerLogError], MetadataOutcome], ...] = (
     (MetadataUnknownError, MetadataOutcome.UNKNOWN),
 )
 CHANGE_TIMEOUT_MS = 120_000
-"""Time limit of a change of a log that a caller waits for, with the wait in the queue."""
+"""Time limit of a change of a log for which a caller waits, including the wait in the queue."""
 
 _RETRIED = {MetadataOutcome.CONFLICT, MetadataOutcome.UNAVAILABLE, MetadataOutcome.UNKNOWN}
 
 
 class LogHost:
-    """Runs the machines of one log, and has the objects that all parts of the log need.
-
-    Attributes:
-        ledgers: The client.
-        random: Spreads retries.
-        clock: The store's clock, or the clock of a pass of maintenance.
-    """
+    """Runs the machines of one log, and has the objects that all parts of the log need."""
 
     def __init__(
         self,
@@ -83,7 +74,7 @@ class LogHost:
         self.ledgers = ledgers
         self.random = random or Random()  # noqa: S311 (spreads retries)
         self._kept_pages: Loaded | None = {} if keeps_pages else None
-        self.clock = clock or store
+        self.clock = clock or store  # a pass of maintenance has a clock of its own
         self._carry_out: dict[type[Any], Callable[[Any], Awaitable[m.LogReply]]] = {
             m.Sync: self._sync,
             m.ReadHead: self._read_head,
@@ -141,16 +132,6 @@ class LogHost:
             yield retries
         finally:
             await retries.end()
-
-    async def make_ledger(
-        self, ledger_id: int, metadata: LedgerMetadata
-    ) -> Versioned[LedgerMetadata]:
-        """Implements `LogStore.make_ledger`."""
-        return await self.store.producers.make_ledger(self.log_id, ledger_id, metadata)
-
-    def watch_head(self, on_change: OnChange) -> CancelWatch:
-        """Implements `LogStore.watch_head`."""
-        return self.store.watch_head(self.log_id, on_change)
 
     async def _sync(self, effect: m.Sync) -> m.Synced:
         outcome, _ = await _attempt(self.store.sync())

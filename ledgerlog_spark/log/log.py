@@ -9,15 +9,20 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LedgerNotFoundError
 from ledgerlog_spark.log.committing.commits import LogCommits
+from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.maintenance.log_maintenance import LogMaintenance
 from ledgerlog_spark.log.reading import committed_range, open_ends
 from ledgerlog_spark.log.reading.end_watch import EndWatch
 from ledgerlog_spark.log.records import check_leader_log
+from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
+from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.log.properties import check_has_properties
 from ledgerlog_spark.protocol.log.read.versions import (
     HistoryMachine,
@@ -26,16 +31,10 @@ from ledgerlog_spark.protocol.log.read.versions import (
     StateMachine,
 )
 from ledgerlog_spark.protocol.log.seal import FloorMachine, since_offset
+from ledgerlog_spark.protocol.log.state.records import LogSnapshot, VersionInterval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from ledgerlog_spark.client.settings import ClientSettings
-    from ledgerlog_spark.log.host import LogHost
     from ledgerlog_spark.log.leader.leader import Leader
-    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
-    from ledgerlog_spark.model import LedgerMetadata
-    from ledgerlog_spark.protocol.log.state.records import LogSnapshot, VersionInterval
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -64,7 +63,7 @@ _maintenance: Callable[[Log], LogMaintenance] = attrgetter("maintenance")
 
 
 class Log:
-    """A handle of one log. It has no connection of its own and need not be closed.
+    """A handle of one log, without a connection of its own, so it need not be closed.
 
     Attributes:
         name: The name that the log was opened under.
@@ -114,8 +113,8 @@ class Log:
     async def snapshot(self, version: int | None = None) -> LogSnapshot:
         """One complete version of the log, by default the newest. Raises the errors of `state` too.
 
-        A leader log has no versions. Its snapshot ends with the records that are readable now. Each
-        open ledger is an item that ends at its last add confirmed.
+        A leader log has no versions. The snapshot of a leader log ends with the records that are
+        readable now. Each open ledger is an item that ends at its last add confirmed.
 
         Raises:
             VersionNotAvailableError: The version never existed, was truncated, or expired. The
@@ -136,8 +135,8 @@ class Log:
     def watch_end(self, on_change: OnChange) -> CancelWatch:
         """Watch the log: `on_change` is called when the log may have more rows or other rows.
 
-        It is called on the event loop and must not block. It is also called after a lost session,
-        because changes may have been missed.
+        `on_change` is called on the event loop and must not block. `on_change` is also called after
+        a lost session, because the watch may have missed changes.
 
         Returns a function that ends the watch. The close of the client ends the watch too. The call
         watches the log's head. In a leader log, it also watches, for each open ledger, the ledger
@@ -189,13 +188,13 @@ class Log:
         """Become the leader of this log; an earlier leader can append no more.
 
         Args:
-            settings: They have the linger and backlog of appends.
-            schema: Schema record of the rows to append. It is compared with the log's schema. None
-                for records, or for rows of the log's own schema.
+            settings: Settings with the linger and the backlog of appends.
+            schema: Schema record of the rows to append, which is compared with the log's schema.
+                None for records, or for rows of the log's own schema.
             properties: Required properties of the log, by option name; None requires nothing.
 
         Raises:
-            LogKindError: It is a transactional log, or `schema` is given for a log of records.
+            LogKindError: The log is transactional, or `schema` is given for a log of records.
             ConfigurationError: The log has other properties; nothing was changed.
             SchemaMismatchError: Rows of `schema` do not fit the log; nothing was changed.
             LedgerLogError: The errors of `Leader.open`.

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from random import Random
 
+from ledgerlog_spark.client.client import LedgerClient
+from ledgerlog_spark.client.handles.creation import check_callback, check_type
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LogExistsError,
@@ -12,22 +15,16 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.log import Log
+from ledgerlog_spark.log.maintenance.sweep_memory import PassClock, SweepMemory
 from ledgerlog_spark.log.maintenance.sweeper import Sweeper
+from ledgerlog_spark.log.ports import Ledgers
+from ledgerlog_spark.metadata.logs.store import LogStore
+from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
+from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.log.commit.plan import created
 from ledgerlog_spark.protocol.log.properties import check_log_name, new_properties
 from ledgerlog_spark.protocol.log.seal import LOG_ID_KEY
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogHead, LogKind
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from random import Random
-
-    from ledgerlog_spark.client.client import LedgerClient
-    from ledgerlog_spark.log.maintenance.sweep_memory import PassClock, SweepMemory
-    from ledgerlog_spark.log.ports import Ledgers
-    from ledgerlog_spark.metadata.logs.store import LogStore
-    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
-    from ledgerlog_spark.model import LedgerMetadata
 
 
 class Logs:
@@ -104,7 +101,7 @@ class Logs:
         """Open the log with the name `name`, or create it if it does not exist.
 
         The log is durable when this returns. The arguments have the same meaning as in `create`.
-        An existing log ignores all of them but the name.
+        If the log exists, only the name is used.
 
         Raises:
             ConfigurationError: The name or a property is not valid; nothing was done.
@@ -130,6 +127,8 @@ class Logs:
             name: The name for messages, and for `Log.name`.
             log_id: The `Log.log_id` of the log.
         """
+        check_type("name", name, str)
+        check_type("log_id", log_id, str)
         return self._log(name, log_id)
 
     async def names(self) -> Sequence[str]:
@@ -151,12 +150,14 @@ class Logs:
     def watch_names(self, on_change: OnChange) -> CancelWatch:
         """Watch the names: `on_change` is called when logs may have been created or deleted.
 
-        It is called on the event loop and must not block. Returns a function that ends the watch.
+        `on_change` runs on the event loop and must not block. Returns a function that ends the
+        watch.
         """
+        check_callback(on_change)
         return self.store.watch_names(on_change)
 
     async def delete(self, name: str) -> None:
-        """Delete a log. Its name is free immediately; its ledgers stay for `deletedRetentionMs`.
+        """Delete a log. The name is free immediately; the ledgers stay for `deletedRetentionMs`.
 
         Raises:
             LogNotFoundError: The log does not exist.

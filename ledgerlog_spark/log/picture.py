@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
 
+from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.errors import LedgerNotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-
-    from ledgerlog_spark.client.client import LedgerClient
-    from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.model import Fragment
-    from ledgerlog_spark.protocol.log.state.records import LogSnapshot
+from ledgerlog_spark.log.log import Log
+from ledgerlog_spark.model import Fragment
+from ledgerlog_spark.protocol.log.state.records import LogSnapshot
 
 COLOURS = ("#2a9d8f", "#457b9d", "#8d6a9f", "#bc8034", "#5f7f4e", "#3d6b8c")
 GONE_COLOUR = "#d62828"

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-
-    from ledgerlog_spark.client.append_queue import AppendListener, Waiter
-    from ledgerlog_spark.client.handles.creation import CreateRecord, LedgerSpec
-    from ledgerlog_spark.client.users import EndsFirst
-    from ledgerlog_spark.errors import LedgerLogError
-    from ledgerlog_spark.model import Code, LedgerMetadata
-    from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
+from ledgerlog_spark.client.append_queue import AppendListener, Waiter
+from ledgerlog_spark.client.handles.creation import CreateRecord, LedgerSpec
+from ledgerlog_spark.client.users import EndsFirst
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.model import Code, LedgerMetadata
+from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 
 
 class Appends(Protocol):
@@ -56,7 +54,7 @@ class Follower(Protocol):
 
     @property
     def error(self) -> LedgerLogError | None:
-        """The error that ended the follower; None while it follows, and at the ledger's end."""
+        """The error that ended the follower; None while it runs, or if the ledger was closed."""
 
     def cancel(self) -> None:
         """Stop following."""

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, overload
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, overload
 
 from ledgerlog_spark.client.payloads import check_several, checked_payload
 from ledgerlog_spark.client.settings import PAYLOAD_SIZE_BYTES_MAX
 from ledgerlog_spark.errors import ConfigurationError, LogKindError
 from ledgerlog_spark.model import Position
 from ledgerlog_spark.protocol.leader.entry import HEADER_SIZE_BYTES
+from ledgerlog_spark.protocol.ledger.messages import Payload
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ledgerlog_spark.protocol.ledger.messages import Payload
 
 RECORD_SIZE_BYTES_MAX = PAYLOAD_SIZE_BYTES_MAX - HEADER_SIZE_BYTES - 4
 """Size of the largest record, a little less than 5 MiB."""
@@ -95,7 +91,7 @@ class Positions(Sequence[Position]):
 
 
 def offset_of(place: object, log_id: str, log: str) -> int:
-    """The offset of `place`, a position or an offset that a caller gave."""
+    """The offset of `place`, which is a position or an offset."""
     if isinstance(place, Position):
         if place.log_id != log_id:
             raise ConfigurationError(

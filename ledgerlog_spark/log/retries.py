@@ -3,8 +3,8 @@
 A conflict means that another writer succeeded. After the first conflict the writer pauses for about
 the time of an attempt. After the second conflict the writer waits in the log's queue, where one
 writer commits at a time. The number of requests of a writer then does not depend on the number of
-waiting writers. The queue protects no data. A writer that cannot join it, or waits too long, pauses
-and tries again without it.
+waiting writers. The queue protects no data. A writer that cannot join the queue, or waits too long,
+pauses and tries again without the queue.
 
 The first writer in the queue loses only to new writers, and a new writer joins the queue after two
 conflicts. So for every failed attempt there is a successful commit.
@@ -15,17 +15,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from typing import TYPE_CHECKING
+from random import Random
 
 from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.metadata.logs.store import LogStore
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.retry import RetryPolicy
 from ledgerlog_spark.waits import Deadline
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from ledgerlog_spark.metadata.logs.store import LogStore
 
 PAUSE_MS_MIN = 2
 PAUSE_MS_MAX = 2_000
@@ -50,7 +46,7 @@ WAIT_MS_MAX = 60_000
 
 
 class _OverdueError(Exception):
-    """The wait in the queue took too long."""
+    """Waiting in the queue, or leaving the queue, took too long."""
 
 
 class Retries:

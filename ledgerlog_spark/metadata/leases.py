@@ -1,13 +1,13 @@
 """Leases on a tree of nodes. Each held lease is an ephemeral node.
 
-A lease only prevents double work. It protects no data: versions guard the changes of its holder.
+A lease only prevents double work. The versions of nodes, and not the lease, protect the data.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from ledgerlog_spark.errors import (
     ConfigurationError,
@@ -16,11 +16,7 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
 )
 from ledgerlog_spark.metadata import tree as znodes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
+from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
 
 ATTEMPTS_MAX = 4
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -51,7 +47,7 @@ class Leases:
                 except znodes.NodeMissingError:
                     await znodes.make_persistent(self._tree, self._directory)
                 except znodes.NodeExistsError:
-                    stat = await self._synced_stat(path)
+                    stat = await znodes.synced_stat(self._tree, path)
                     if stat is not None:
                         return stat.owner == self._tree.session_id
                 else:
@@ -64,7 +60,7 @@ class Leases:
         """Give the lease back; does nothing when this session does not hold the lease."""
         path = self._path(name)
         for attempt in range(1, ATTEMPTS_MAX + 1):
-            stat = await self._synced_stat(path)
+            stat = await znodes.synced_stat(self._tree, path)
             if stat is None or stat.owner != self._tree.session_id:
                 return
             try:
@@ -95,10 +91,6 @@ class Leases:
     def watch(self, name: str, on_change: OnChange) -> CancelWatch:
         """Watch a lease: `on_change` is called after the lease was taken, given back or lost."""
         return self._tree.watch(self._path(name), on_change)
-
-    async def _synced_stat(self, path: str) -> znodes.NodeStat | None:
-        await self._tree.sync(path)
-        return await self._tree.stat(path)
 
     def _path(self, name: str) -> str:
         if not _NAME.fullmatch(name) or name in (".", ".."):

@@ -8,10 +8,8 @@ matter. The estimate is never ahead of the store, because an answer arrives afte
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Protocol
 
 
 class EstimatedClock(Protocol):
@@ -41,8 +39,8 @@ class StoreClock:
     def note(self, store_ms: int) -> None:
         """Note the store's time in the answer to a write.
 
-        The newest answer counts, even if its time is lower, because the clock of the store was set
-        back or another server of the store answered.
+        The newest answer counts, even if its time is lower. A lower time means that the store's
+        clock was set back, or that another server of the store answered.
         """
         self._store_ms = store_ms
         self._noted_ns = self._elapsed_ns()

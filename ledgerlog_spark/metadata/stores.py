@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ledgerlog_spark.metadata.bookies.registration import Registration
 from ledgerlog_spark.metadata.leases import Leases
 from ledgerlog_spark.metadata.ledgers.layout import LedgerLayout, read_layout, settled_layout
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.logs.store import LogStore
+from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.metadata.service_uri import ServiceUri, parse_service_uri
+from ledgerlog_spark.metadata.tree import ZnodeTree
 from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.metadata.tree import ZnodeTree
 
 ROOT = "/ledgers"
 
@@ -69,11 +66,8 @@ async def open_metadata(
 ) -> MetadataStores:
     """Open the stores of the cluster at a metadata service URI. The cluster need not exist yet.
 
-    Args:
-        uri: The URI, such as `zk://127.0.0.1:2181/ledgers`.
-        session_timeout_ms: How long ephemeral nodes exist after the process ended.
-        connect_timeout_ms: Time limit of the first connection.
-        request_timeout_ms: Time limit of each request, including the wait for a connection.
+    Ephemeral nodes exist for `session_timeout_ms` after the process ended. `request_timeout_ms`
+    includes the wait for a connection.
 
     Raises:
         ConfigurationError: The URI is wrong, or the cluster has another layout than the URI.

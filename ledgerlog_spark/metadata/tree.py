@@ -11,19 +11,21 @@ Every write ends in one of four ways, on every tree:
 - `MetadataUnavailableError`: definite, nothing was sent;
 - `MetadataUnknownError`: the write was sent, and may have happened or may still happen.
 
+All methods of stores are coroutines on the client's event loop, and stores raise the same errors.
 Reads may be stale until `sync`. A later read of one tree never returns an older state, even after
 its session was replaced. Each server gets the newest transaction id that the tree saw, and refuses
-the session if it does not have that transaction. A read with a lost reply is repeated until the
-tree's own deadline. So it ends with a value or with `MetadataUnavailableError`, and never waits
-forever.
+the session if the server does not have that transaction. A read with a lost reply is repeated until
+the tree's own deadline. So a read ends with a value or with `MetadataUnavailableError`, and never
+waits forever.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ledgerlog_spark.errors import (
     LocalProtocolError,
@@ -31,14 +33,26 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     MetadataUnknownError,
 )
-from ledgerlog_spark.metadata.ports import Session
+from ledgerlog_spark.metadata.store_clock import EstimatedClock
+from ledgerlog_spark.model import Version, Versioned
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+OnChange = Callable[[], None]
+"""Called, without arguments, on the event loop after a watched node has changed."""
 
-    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
-    from ledgerlog_spark.metadata.store_clock import EstimatedClock
-    from ledgerlog_spark.model import Version, Versioned
+CancelWatch = Callable[[], None]
+
+
+class Session(Protocol):
+    """The session with the metadata store. All stores of one client share this session."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether requests are sent immediately. Any thread may call this method."""
+
+    async def is_orphaned(self) -> bool:
+        """Whether the address of this session's store now belongs to another store."""
+        ...
+
 
 NODE_SIZE_BYTES_MAX = 1_000_000
 """Maximum data of one node, and of one transaction. ZooKeeper's own limit is 1 MiB a packet."""
@@ -116,7 +130,7 @@ class CheckNode:
 
 @dataclass(frozen=True, slots=True)
 class CreateNode:
-    """In a transaction: create a node. Its parent exists, or an earlier operation creates it."""
+    """In a transaction: create a node below a parent that exists or that was created earlier."""
 
     path: str
     data: bytes = b""
@@ -207,8 +221,8 @@ class ZnodeTree(Session, Protocol):
         """Replace the data of a node if the node still has `version` (None: any version).
 
         The incarnation in the version is compared too. ZooKeeper itself compares only the number,
-        so its tree reads the incarnation first. This is safe only if a path is never created twice
-        while a client has a version of the path.
+        so the tree in ZooKeeper reads the incarnation first. This read is safe only if a path is
+        never created twice while a client has a version of the path.
 
         Raises:
             MetadataVersionError: The node has another version.
@@ -238,7 +252,7 @@ class ZnodeTree(Session, Protocol):
         """Make later reads at least as new as this moment, even if the session is replaced."""
 
     def watch(self, path: str, on_change: OnChange) -> CancelWatch:
-        """Watch a node: `on_change` is called after a change of it, and after a replaced session.
+        """Watch a node: `on_change` is called after the node changed or the session was replaced.
 
         A change creates or deletes the node, or replaces its data.
 
@@ -251,7 +265,7 @@ class ZnodeTree(Session, Protocol):
         """Watch the names of a node's children, with the promises of `watch`."""
 
     async def until_gone(self, path: str) -> bool:
-        """Wait, with one request, until the node may have changed. No watch is left.
+        """Wait, with one request, until the node may have changed. After that, no watch remains.
 
         The wait has no limit, so callers set a deadline.
 
@@ -264,7 +278,7 @@ class ZnodeTree(Session, Protocol):
         """
 
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
-        """Watch the session: `on_replaced` is called after it was lost and a new one has begun.
+        """Watch the session: `on_replaced` is called when a new session replaced a lost session.
 
         The ephemeral nodes of the lost session are deleted.
         """
@@ -280,6 +294,12 @@ class ZnodeTree(Session, Protocol):
 
     async def close(self) -> None:
         """End the session and its ephemeral nodes. Pending requests fail. May be called twice."""
+
+
+async def synced_stat(tree: ZnodeTree, path: str) -> NodeStat | None:
+    """The metadata of a node, read after a sync."""
+    await tree.sync(path)
+    return await tree.stat(path)
 
 
 def parent_of(path: str) -> str:
@@ -306,12 +326,12 @@ async def make_persistent(tree: ZnodeTree, path: str) -> None:
 class WriteAttempts:
     """The attempts of one write, which is repeated after a lost answer.
 
-    Each attempt is a `with` block. When an answer is lost, its block ends and the next one begins.
+    Each attempt is a `with` block. If an answer is lost, the block ends and the next block begins.
     """
 
     def __init__(self, attempts_max: int, *, settles: bool = True) -> None:
-        """At most `attempts_max` attempts. Without `settles`, a lost answer raises immediately."""
-        # the newest lost answer; if the store is unavailable after it, the outcome is unknown
+        """Allow `attempts_max` attempts. Without `settles`, the first lost answer is an error."""
+        # the newest lost answer; if the store is unavailable afterwards, the outcome is unknown
         self.lost: MetadataUnknownError | None = None
         self._attempts_max = attempts_max
         self._settles = settles
@@ -333,7 +353,7 @@ class WriteAttempts:
 
 
 def checked_path(path: str) -> str:
-    """Check `path`, and return it."""
+    """Check and return `path`."""
     first, *segments = path.split("/")
     if path != "/" and (first or not segments or not all(segments) or {".", ".."} & {*segments}):
         raise LocalProtocolError(f"{path!r} is not an absolute path of a node", path=path)
@@ -341,7 +361,7 @@ def checked_path(path: str) -> str:
 
 
 def checked_size(path: str, size_bytes: int) -> None:
-    """Raise unless data of this size can be stored."""
+    """Raise an error if data of this size cannot be stored."""
     if size_bytes > NODE_SIZE_BYTES_MAX:
         raise LocalProtocolError(
             f"{size_bytes:,} bytes for {path} are more than the {NODE_SIZE_BYTES_MAX:,} that one "

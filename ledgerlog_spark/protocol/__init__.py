@@ -5,18 +5,19 @@ its write set. The writer confirms runs in order, each run when Qa bookies have 
 replace a failed bookie, the writer first writes a new ensemble to the metadata. Then it sends
 entries to the replacement. After a writer has died, `LedgerRecovery` marks the metadata
 IN_RECOVERY. The recovery fences so many bookies of the last ensemble that the writer can confirm
-nothing more. It reads forward from the largest LAC that it found, and writes the entries back to an
-ack quorum. Then it closes the ledger with one compare-and-swap. Several recoveries may run at once,
-because this compare-and-swap makes them agree. `LedgerReader` reads ranges and never fences.
-`LacReader` reads the last add confirmed. Numbered rules are in docs/PROTOCOL.md.
+nothing more. The recovery reads forward from the largest LAC that it found, and writes the entries
+back to an ack quorum. Then the recovery closes the ledger with one compare-and-swap. Several
+recoveries may run at once, because this compare-and-swap makes them agree. `LedgerReader` reads
+ranges and never fences. `LacReader` reads the last add confirmed. Numbered rules are in
+docs/PROTOCOL.md.
 
 - `ledger`: the machines of one ledger. `log`: the machines that read or change a log's state in the
   metadata store, with one pending request at a time. `leader`: the writer of a leader log.
 - `dispatch`: tables of phases and events. `request_numbers`: one sequence of numbers for a machine
   and its parts.
 
-A machine consists of smaller parts that do not depend on it: `AddPipeline` (the runs of one
-ensemble), `MetadataUpdate` (one compare-and-swap loop), `RecoveryTail` (writes back the entries
+A machine consists of smaller parts that do not depend on the machine: `AddPipeline` (the runs of
+one ensemble), `MetadataUpdate` (one compare-and-swap loop), `RecoveryTail` (writes back the entries
 after the LAC). A part returns its results. Each machine has a `phase`. A table below the class of
 the machine maps a phase and an event type to the method that handles the event. If the table has no
 such method, the event is our bug and fails an assertion.

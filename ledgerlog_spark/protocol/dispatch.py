@@ -57,7 +57,7 @@ def on(event: type[E], handler: Callable[[M, E], list[F]]) -> Handled[M, F]:
 def on_each(
     events: Iterable[type[E]], handler: Callable[[M, E], list[F]]
 ) -> tuple[Handled[M, F], ...]:
-    """Pair each of several event types with the one method that handles them."""
+    """Pair several event types with the same method, which handles all of them."""
     return tuple((event, handler) for event in events)
 
 
@@ -83,7 +83,8 @@ class TableMachine(Generic[E, F]):
 
         Raises:
             LocalProtocolError: The phase does not allow this request. Nothing has changed.
-            AssertionError: The event cannot happen in this phase: our bug (contract, clause 9).
+            AssertionError: The event is impossible in this phase, so we have a bug (contract,
+                clause 9).
         """
         handler = self.table[self.phase].get(type(event))
         if handler is IGNORED:

@@ -26,7 +26,7 @@ class MemoryLedger:
 
 
 class MemoryStorage:
-    """The storage of one bookie in memory. It checks master keys and fences like a real bookie.
+    """The storage of one bookie in memory, which checks master keys and fences like a real bookie.
 
     Attributes:
         ledgers: The ledgers by id. A test may remove a ledger, which is then lost.

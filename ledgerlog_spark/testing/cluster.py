@@ -56,7 +56,7 @@ class MemoryCluster:
         await self._session.close()
 
     def client(self, settings: ClientSettings | None = None, *, seed: int = 0) -> LogClient:
-        """Return a client on the event loop of the cluster. It is closed with the cluster.
+        """Return a client on the event loop of the cluster. The client is closed with the cluster.
 
         Args:
             settings: Time-outs and limits; None means the defaults.

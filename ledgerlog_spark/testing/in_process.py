@@ -243,7 +243,7 @@ class _PendingLac(Pending):
 
 
 class _Watch:
-    """One watch of a LAC. It reports each rise in a later turn of the event loop."""
+    """A watch of a ledger's LAC, which reports each rise later, in a callback of the event loop."""
 
     def __init__(
         self,

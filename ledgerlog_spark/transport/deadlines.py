@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
-
-    from ledgerlog_spark.transport.pending import Pending
+from ledgerlog_spark.transport.pending import Pending
 
 REQUESTS_MAX = 32_768
 """Maximum number of watched requests. A transport answers further requests with `Code.BUSY`."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, Code
+from ledgerlog_spark.transport import port
+from ledgerlog_spark.transport.prepared_run import PreparedRun
 from ledgerlog_spark.wire.opcodes import Flag, Opcode
 from ledgerlog_spark.wire.requests import encode_batch_read, encode_read
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ledgerlog_spark.transport import port
-    from ledgerlog_spark.transport.prepared_run import PreparedRun
 
 R = TypeVar("R")
 Key = tuple[int, int, int]

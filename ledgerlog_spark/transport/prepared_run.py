@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
+from ledgerlog_spark.transport.port import AddRun, Buffer
 from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 from ledgerlog_spark.wire.opcodes import Flag
 from ledgerlog_spark.wire.requests import (
@@ -17,11 +19,6 @@ from ledgerlog_spark.wire.requests import (
     encode_add_run_head,
     with_request_id,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.transport.port import AddRun, Buffer
 
 GATHERED_BYTES_MIN: Final = 8_192
 """If buffers have this size on average, it is cheaper to pass them to the kernel than to join them.

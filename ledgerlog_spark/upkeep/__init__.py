@@ -1,8 +1,8 @@
 """The upkeep service: merges, sweeps and applies retention to the logs of a cluster.
 
-- `service`, `background`: the two forms of the service: a process of its own, or a part of another.
+- `service`: upkeep as a separate process. `background`: upkeep in the process of a stream.
 - `upkeep`: one pass over all logs. `merge_plan`: which ranges are worth merging. `merging`: merges
-  them. `rows`: copies rows of ranges, for merges and for restored versions.
+  these ranges. `rows`: copies rows of ranges, for merges and for restored versions.
 
-pyarrow is imported only when it merges.
+pyarrow is imported only for merges.
 """

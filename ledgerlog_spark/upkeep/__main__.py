@@ -1,6 +1,6 @@
-"""`python -m ledgerlog_spark.upkeep`: upkeep beside a local cluster, until SIGTERM.
+"""`python -m ledgerlog_spark.upkeep` maintains the logs of a local cluster until SIGTERM.
 
-The same as `ledgerlog upkeep run`, without the command line and at a low priority.
+It does the same as `ledgerlog upkeep run`, at a low priority, and does not import the commands.
 """
 
 from __future__ import annotations

@@ -13,21 +13,20 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.blocking.client import BlockingClient
 
 COMMITS_BETWEEN = 256
-"""A stream's driver considers upkeep when the log's version is a multiple of this."""
+"""A pass is due when the version of the log is a multiple of this number."""
 
 _LOGGER = logging.getLogger("ledgerlog_spark.upkeep")
-
 
 THREAD_NAME = "ledgerlog-upkeep"
 
 
 def upkeep_after_commit(client: BlockingClient, log: str, version: int | None) -> bool:
-    """Begin a pass over a log if one is due, without waiting; return whether one was begun.
+    """Begin a pass over a log, if a pass is due. Returns without waiting whether it was begun.
 
-    For the process that commits the batches of a stream, whose client stays open while the process
-    lives. The log's version alone determines whether a pass is due; it is None when the commit made
-    none. At most one pass of the process runs at a time, on a thread that ends with the process. It
-    does nothing when another process runs upkeep. An error is logged and left to the next pass.
+    The process that commits the batches of a stream calls this. Its client must stay open until the
+    process ends. `version` is the version that the commit made; None if it made no version. The
+    process runs at most one pass at a time, on a thread that ends with the process. The pass does
+    nothing when another process runs upkeep. An error is logged, and the next pass tries again.
     """
     if not version or version % COMMITS_BETWEEN:
         return False

@@ -1,26 +1,22 @@
 """Which listed ranges are worth merging (LOGS.md#U14). Pure.
 
-A merge copies every byte of its ranges. So the largest range of a background merge is at most a
-quarter of its bytes. Each row is then copied once for every fourfold growth of its range: a few
-times in all, however long the log exists.
+A merge copies every byte of its ranges. So in a background merge, the largest range has at most a
+quarter of all bytes. Each merge then makes the range of a row at least four times as large, so a
+row is copied only a few times, however long the log exists.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.log.state.records import Item
+from ledgerlog_spark.protocol.log.state.records import Item
 
 TARGET_BYTES_DEFAULT = 256 << 20
 BACKGROUND_RANGES_MIN = 64
 RUN_LEDGERS_MAX = 1_000
-"""Maximum number of ledgers that one switch marks; so its transaction is far below the store's 1
-MiB."""
+"""Maximum number of ledgers that one switch marks, so that its transaction is far below 1 MiB."""
 
 RUN_RANGES_MAX = 10_000
 
@@ -30,10 +26,10 @@ class MergePolicy:
     """Limits of the merges that are worth their cost."""
 
     target_bytes: int = TARGET_BYTES_DEFAULT
-    """Most payload bytes of a merged range; ranges of more than half of it are not merged."""
-    ranges_min: int = 2  # shorter runs are not merged; at least 2
+    """Maximum payload bytes of a merged range. Ranges of more than half of this are not merged."""
+    ranges_min: int = 2  # minimum number of ranges in a run, at least 2
     growth: int = 1
-    """A run has at least this many times the bytes of its largest range; 1 for no limit."""
+    """Minimum size of a run, as a multiple of the size of its largest range; 1 for no limit."""
 
     def __post_init__(self) -> None:
         if self.target_bytes < 1 or self.ranges_min < 2 or self.growth < 1:  # noqa: PLR2004
@@ -44,17 +40,15 @@ class MergePolicy:
 
 
 BACKGROUND = MergePolicy(ranges_min=BACKGROUND_RANGES_MIN, growth=4)
-"""The policy of upkeep that no user started."""
+"""The policy of upkeep that was not started by a user."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeableLedger:
-    """The properties of a ledger that decide with which others its ranges can be merged.
+    """The properties of a ledger that decide whether its ranges can be merged.
 
-    Attributes:
-        is_closed: It has no writer any more. A merge removes the ledgers of its ranges, so the
-            next batch must not go into one of them.
-        password: Only ranges with the same password are merged.
+    A merge removes the ledgers of its ranges, so no writer may continue with such a ledger. Only
+    ranges with the same password are merged.
     """
 
     is_closed: bool
@@ -64,9 +58,9 @@ class MergeableLedger:
 def plan_merges(
     items: Sequence[Item], ledgers: Mapping[int, MergeableLedger], policy: MergePolicy
 ) -> list[tuple[Item, ...]]:
-    """Runs of neighbours that each become one range; oldest first.
+    """Runs of neighbouring ranges, oldest first. Each run becomes one range.
 
-    `items` are those of the newest version; ranges of ledgers that are not in `ledgers` are not
+    `items` are the items of the newest version. Ranges of ledgers that are not in `ledgers` are not
     merged.
     """
     found: list[tuple[Item, ...]] = []
@@ -79,7 +73,7 @@ def plan_merges(
 def _stretches(
     items: Sequence[Item], ledgers: Mapping[int, MergeableLedger], policy: MergePolicy
 ) -> Iterator[list[Item]]:
-    """Sequences of neighbours that may be merged with each other, as long as possible."""
+    """The longest sequences of neighbours that may be merged with each other."""
     stretch: list[Item] = []
     fits: tuple[int, bytes] | None = None
     for item in items:
@@ -100,7 +94,7 @@ def _stretches(
 
 
 def _cut(stretch: Sequence[Item], policy: MergePolicy) -> Iterator[list[Item]]:
-    """Runs of a size that one merge can take."""
+    """Runs within the limits of one merge."""
     run: list[Item] = []
     ledger_ids: set[int] = set()
     size_bytes = 0
@@ -117,7 +111,7 @@ def _cut(stretch: Sequence[Item], policy: MergePolicy) -> Iterator[list[Item]]:
 
 
 def _worth_it(run: Sequence[Item], policy: MergePolicy) -> list[tuple[Item, ...]]:
-    """The run, or its parts beside ranges that are large already."""
+    """The run, or its parts before and after ranges that are large already."""
     found: list[tuple[Item, ...]] = []
     waiting = [list(run)]
     while waiting:

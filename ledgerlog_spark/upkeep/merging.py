@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     DataLossError,
@@ -18,6 +19,8 @@ from ledgerlog_spark.errors import (
     UnauthorizedError,
 )
 from ledgerlog_spark.log.committing.job import Job
+from ledgerlog_spark.log.log import Log
+from ledgerlog_spark.log.reading.committed_range import BegunRange
 from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.properties import LogProperties
@@ -34,34 +37,30 @@ from ledgerlog_spark.upkeep.merge_plan import MergeableLedger, MergePolicy, plan
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ledgerlog_spark.client.client import LedgerClient
-    from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.log.reading.committed_range import BegunRange
-
 READ_AHEAD = 16
-"""Ranges whose first entries are read before their turn."""
+"""Number of ranges whose first entries are read ahead."""
 
 METADATA_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The result of merging one log: copied rows, and size and number of the new ledgers."""
+    """The result of merging one log."""
 
     log: str
     ranges_before: int
-    ranges_after: int  # without the ranges that others committed since then
-    rows: int = 0
-    size_bytes: int = 0
-    ledgers: int = 0
+    ranges_after: int  # without the ranges that others committed during the merge
+    rows: int = 0  # copied rows
+    size_bytes: int = 0  # of the new ledgers
+    ledgers: int = 0  # number of new ledgers
     lost: int = 0  # merges that failed because the log's list was changed at the same time
 
 
 @dataclass(frozen=True, slots=True)
 class MergeProgress:
-    """Progress of merging one log: ranges copied, and all ranges to copy."""
+    """Progress of merging one log."""
 
-    ranges: int
+    ranges: int  # copied so far
     ranges_total: int
 
 
@@ -94,10 +93,10 @@ class LogMerger:
         seals: bool = False,
         on_progress: Callable[[MergeProgress], None] = lambda _: None,
     ) -> None:
-        """Does nothing yet.
+        """With `seals`, open ledgers are sealed, so that their ranges can be merged.
 
-        `seals` also seals open ledgers, so that their ranges can be merged; a stream that writes
-        one continues in another. `on_progress` is called on the event loop after each range.
+        A stream whose ledger was sealed continues in another ledger. `on_progress` is called on the
+        event loop after each range.
         """
         self._log = log
         self._client = client
@@ -109,9 +108,9 @@ class LogMerger:
         self._ranges_total = 0
 
     async def merge(self) -> Merged:
-        """Merge all runs that are worth it, one after the other; each takes effect immediately.
+        """Merge all runs that are worth it, one after the other. Each takes effect immediately.
 
-        A leader log has no such run: see `check_merged`.
+        In a leader log, nothing is merged (`check_merged`).
         """
         head = (await self._log.state()).head
         if not is_merged(head):
@@ -186,7 +185,7 @@ class LogMerger:
         try:
             begun = await self._log.begin(password=metadata.password)
         except UnauthorizedError:
-            return None  # an older version listed ledgers of two passwords
+            return None  # an older release listed ledgers with two passwords
         job = replace(begun, since_offset=run[0].first_offset)
         try:
             staged = await self._copy(job, snapshot, run)
@@ -208,7 +207,7 @@ class LogMerger:
         return all(listed.get(item.first_offset) == item for item in run)
 
     async def _copy(self, job: Job, snapshot: LogSnapshot, run: Sequence[Item]) -> StagedRange:
-        # Imported here: without merges, upkeep does not need Arrow.
+        # Imported here, because upkeep needs Arrow only for merges.
         from ledgerlog_spark.upkeep.rows import begun, rows_of, write_range
 
         schema = snapshot.schemas[run[0].schema_id]

@@ -10,22 +10,21 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.arrow.entry_cutter import EncodedEntry, EntrySplitter
-from ledgerlog_spark.arrow.stream_codec import DecodedEntry, decode_entries, decode_schema
+from ledgerlog_spark.arrow.stream_codec import decode_entries, decode_schema
+from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.errors import DataLossError, WireFormatError
+from ledgerlog_spark.log.committing.job import Job
+from ledgerlog_spark.log.committing.range_writer import RangeWriter
+from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.reading.committed_range import BegunRange
 from ledgerlog_spark.log.reading.listed_rows import RowCutter
+from ledgerlog_spark.protocol.log.commit.restore import CutRange
+from ledgerlog_spark.protocol.log.commit.result import CommitResult
 from ledgerlog_spark.protocol.log.state.records import Item, StagedRange
 from ledgerlog_spark.waits import forever
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from ledgerlog_spark.client.client import LedgerClient
-    from ledgerlog_spark.log.committing.job import Job
-    from ledgerlog_spark.log.committing.range_writer import RangeWriter
-    from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.protocol.log.commit.restore import CutRange
-    from ledgerlog_spark.protocol.log.commit.result import CommitResult
 
 COMPUTES = "the thread computes: it waits for nothing"
 
@@ -37,10 +36,10 @@ async def write_range(
     *,
     compression: str = "zstd",
 ) -> StagedRange:
-    """The new range with these rows, at least one, on its ack quorum and its ledger closed.
+    """Write these rows, at least one, and close the ledger. Returns the new range.
 
-    Encoding runs on another thread, since other coroutines use the client's event loop. After an
-    error the ledger is left to the sweeper.
+    Encoding runs on another thread, because other coroutines use the client's event loop. After an
+    error, the sweeper deletes the ledger later.
     """
     splitter = EntrySplitter(decode_schema(schema), compression=compression)
 
@@ -74,9 +73,9 @@ async def rows_of(
     start_offset: int | None = None,
     end_offset: int | None = None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The rows of a listed range in order, all of them or those in [start_offset, end_offset).
+    """The rows of a listed range, in order. With offsets, only rows in [start_offset, end_offset).
 
-    It closes `entries`, which are those of the range.
+    `entries` are the entries of the range. They are closed at the end.
     """
     start = item.first_offset if start_offset is None else start_offset
     end = item.end_offset if end_offset is None else end_offset
@@ -84,7 +83,7 @@ async def rows_of(
     async with contextlib.aclosing(entries):
         while (batch := await entries.following()) is not None:
             payloads = [entry.payload for entry in batch]
-            decoding = asyncio.to_thread(_decoded, schema, payloads)
+            decoding = asyncio.to_thread(lambda each: list(decode_entries(schema, each)), payloads)
             for decoded in await forever(decoding, COMPUTES):
                 with _loss_of_other_rows():
                     kept = cutter.take(decoded.first_row, decoded.batch.num_rows)
@@ -96,19 +95,15 @@ async def rows_of(
 
 @contextlib.contextmanager
 def _loss_of_other_rows() -> Iterator[None]:
-    """Rows that differ from the list count as lost for the merge: other ranges are still merged."""
+    """Report rows that differ from the list as a loss of data, so that other ranges are merged."""
     try:
         yield
     except WireFormatError as error:
         raise DataLossError(error.message, **error.fields) from error
 
 
-def _decoded(schema: bytes, payloads: list[bytes]) -> list[DecodedEntry]:
-    return list(decode_entries(schema, payloads))
-
-
 def begun(log: Log, item: Item, password: bytes) -> BegunRange:
-    """The entries of a listed range, whose first read is sent now."""
+    """The entries of a listed range. The first read is sent now."""
     first, last = item.first_entry_id, item.last_entry_id
     return BegunRange(log.read_range(item.ledger_id, first, last, password=password))
 

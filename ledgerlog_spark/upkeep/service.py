@@ -1,10 +1,10 @@
-"""Upkeep as a process of its own, until SIGTERM: `ledgerlog upkeep run`.
+"""Upkeep as a separate process, until SIGTERM: `ledgerlog upkeep run`.
 
-The process writes one JSON object in each line of standard output, and only after an event. Events
-are its start and its end, a changed log, a log that could not be maintained, a failed pass, and an
-unreachable ZooKeeper. Another event is a lease of another process, which is written once until that
-process loses the lease. Several such processes may run, but the lease allows only one of them to
-work. A pass does not wait for a blocked standard output: otherwise no process would do any work.
+After each event, the process writes one JSON object as a line of standard output. Events are its
+start and its end, a changed log, a log that could not be maintained, a failed pass, and an
+unreachable ZooKeeper. If another process has the lease, one line reports this until this process
+gets the lease. Several such processes may run, but only the holder of the lease works. A pass does
+not wait for a blocked standard output, because it holds the lease.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ WriteLine = Callable[[str], object]
 
 @contextlib.contextmanager
 def standard_output(*, drain_seconds: float | None = DRAIN_SECONDS) -> Iterator[WriteLine]:
-    """Writes lines on standard output without waiting: beyond 1 MiB they are dropped.
+    """Writes lines to standard output without waiting. Beyond 1 MiB, lines are dropped.
 
-    Writing raises `BrokenPipeError` after the reader of the pipe has ended. The end of the block
-    waits `drain_seconds` for unwritten lines, or until they are written.
+    Writing raises `BrokenPipeError` after the reader of the pipe has ended. At its end, the block
+    waits up to `drain_seconds` for unwritten lines. None has no limit.
     """
-    if sys.__stdout__ is None:  # it is closed, and another file may have its number by now
+    if sys.__stdout__ is None:  # it is closed, and another file may have its number now
         yield lambda _: None
         return
     lines = LogLines(STANDARD_OUTPUT, lambda count: _line("lines_dropped", count=count))
@@ -70,14 +70,14 @@ class UpkeepService:
     """One process that maintains all logs of a cluster."""
 
     def __init__(self, uri: str | None, write_line: WriteLine) -> None:
-        """Does nothing yet. Without `uri` it takes the URI of the environment."""
+        """Without `uri`, the service uses the URI of the environment."""
         self._uri = uri
         self._write_line = write_line
         self._is_held_by_us: bool | None = None
         self._has_failed = False
 
     async def run_once(self, *, wait_seconds: float = 0) -> int:
-        """One pass; the exit code: 0 done, 1 a log failed, 4 another process works."""
+        """Run one pass. Returns the exit code: 0 done, 1 a log failed, 4 another process works."""
         async with await open_client(self._uri) as client:
             kept = await Upkeep(client, on_log=self._on_log).run(wait_seconds=wait_seconds)
             if kept is None:
@@ -88,7 +88,7 @@ class UpkeepService:
         return FAILED if self._has_failed else DONE
 
     async def run(self, *, interval_seconds: float) -> int:
-        """Pass after pass until SIGTERM or SIGINT; retries while the cluster is away."""
+        """Run passes until SIGTERM or SIGINT. Retries while the cluster cannot be reached."""
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -115,9 +115,9 @@ class UpkeepService:
     async def keep_up(
         self, client: LedgerClient, stop: asyncio.Event, interval_seconds: float
     ) -> None:
-        """Pass after pass, an interval apart, until `stop`, also in the middle of a pass.
+        """Run passes with an interval between them. `stop` ends this, even during a pass.
 
-        Ending a pass is safe. After an error the next pass runs as usual.
+        To end a pass is safe. After an error, the next pass runs as usual.
         """
         upkeep = Upkeep(client, on_log=self._on_log)
         stopped = asyncio.ensure_future(stop.wait())
@@ -166,7 +166,7 @@ def _short(error: LedgerLogError) -> str:
 
 
 async def until_stopped(stopped: asyncio.Future[Any], work: asyncio.Future[T]) -> T | None:
-    """The result of the work; None when it was cancelled because of `stopped`."""
+    """The result of `work`; None if `work` was cancelled because of `stopped`."""
     try:
         ended = asyncio.wait([stopped, work], return_when=asyncio.FIRST_COMPLETED)
         await forever(ended, "the work ends, as each of its requests does, or the service stops")

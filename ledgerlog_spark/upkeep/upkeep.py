@@ -1,7 +1,7 @@
 """One pass of upkeep over the logs of a cluster: retention, merging, sweeping (LOGS.md#U18).
 
-One process at a time runs it, under a lease of the cluster. The lease saves work and protects
-nothing: every step is safe next to any other. The next pass finishes the work of a process that
+One process at a time runs upkeep, because a pass needs a lease of the cluster. The lease only saves
+work: every step is safe beside any other step. The next pass finishes the work of a process that
 died.
 """
 
@@ -13,8 +13,9 @@ import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LedgerLogError,
@@ -37,40 +38,31 @@ from ledgerlog_spark.protocol.log.state.records import LogHead
 from ledgerlog_spark.upkeep.merge_plan import BACKGROUND, MergePolicy
 from ledgerlog_spark.upkeep.merging import LogMerger, Merged
 
-if TYPE_CHECKING:
-    from ledgerlog_spark.client.client import LedgerClient
-
 T = TypeVar("T")
 
 LEASE = "upkeep"
 LEASE_POLL_SECONDS = 0.5
 RELEASE_SECONDS_MAX = 30.0
-"""Time for which the release of the lease is retried; after that, an outage or the session has
-ended."""
+"""Time for which the release of the lease is retried. After an outage of this length, the session
+has ended, and the lease with it."""
 
 RETENTION_STEPS_MAX = 100
-"""Maximum number of steps in a pass over a log, each of about 8,000 ranges; the next pass
-continues."""
+"""Maximum number of steps of about 8,000 ranges in a pass over a log. The next pass continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The result of one pass for one log.
+    """The result of one pass for one log. The result of a step that failed is None.
 
-    Attributes:
-        log: Its name, or the id of a deleted log.
-        truncated: Result of retention; None when that failed, when the log did not exist any more,
-            or when nothing can have been due since the last pass of this process.
-        merged: None if it failed, if no log could be merged, or as for `truncated`.
-        swept: None when that failed.
-        errors: Errors of the failed steps; the others were done.
+    `truncated` and `merged` are also None when the log did not exist any more, and when nothing can
+    have been due since the last pass of this process.
     """
 
-    log: str
-    truncated: Truncated | None = None
-    merged: Merged | None = None
+    log: str  # name of the log, or the id of a deleted log
+    truncated: Truncated | None = None  # result of retention
+    merged: Merged | None = None  # None also if the pass does not merge
     swept: Swept | None = None
-    errors: tuple[LedgerLogError, ...] = ()
+    errors: tuple[LedgerLogError, ...] = ()  # of the failed steps; the other steps were done
 
     def counts(self) -> dict[str, int]:
         """The result of retention and sweeping, as numbers for JSON."""
@@ -85,7 +77,7 @@ class Kept:
 
     @property
     def did_something(self) -> bool:
-        """Whether anything was deleted or merged, or should have been."""
+        """Whether anything was deleted or merged, or a ledger that was due was kept."""
         merged = self.merged is not None and self.merged.ledgers > 0
         pages = self.swept is not None and self.swept.pages_deleted > 0
         return merged or pages or any(self.counts().values())
@@ -103,7 +95,7 @@ class Upkeep:
         on_log: Callable[[Kept], None] = lambda _: None,
         memory: SweepMemory | None = None,
     ) -> None:
-        """With `policy` None nothing is merged. Earlier passes of this process left `memory`."""
+        """With `policy` None, nothing is merged. `memory` is the result of earlier passes."""
         self._client = client
         self._logs = logs_of(client)
         self._policy = policy
@@ -114,10 +106,10 @@ class Upkeep:
     async def run(
         self, names: Iterable[str] | None = None, *, wait_seconds: float = 0
     ) -> list[Kept] | None:
-        """One pass over these logs, or over all, deleted ones included.
+        """Run one pass over these logs, or over all logs, also deleted ones.
 
-        It waits for another process for `wait_seconds`. The result is None when that process still
-        has the lease: nothing was done.
+        Waits up to `wait_seconds` for the lease. The result is None when another process still has
+        the lease, so that nothing was done.
         """
         async with leased(self._client, wait_seconds=wait_seconds) as is_held:
             if not is_held:
@@ -138,7 +130,7 @@ class Upkeep:
             return kept
 
     async def _keep(self, log: Log, clock: PassClock) -> Kept:
-        """One log; when nothing is due, only the head is read."""
+        """Maintain one log. When nothing is due, this only reads the head."""
         errors: list[LedgerLogError] = []
         name, truncated, merged, swept = log.name, None, None, None
         head = await _tried(self._logs.store.read_head(log.log_id), errors)
@@ -154,7 +146,7 @@ class Upkeep:
     async def _keep_rows(
         self, log: Log, head: Versioned[LogHead], clock: PassClock, errors: list[LedgerLogError]
     ) -> tuple[Truncated | None, Merged | None]:
-        """Retention and merging, unless they found nothing to do in this same head."""
+        """Apply retention and merge, unless both already found nothing to do in this same head."""
         due = self._memory.of(log.log_id, head.value)
         now_ms = await _tried(clock.now_ms(log.log_id), errors)
         if now_ms is None:
@@ -178,7 +170,7 @@ class Upkeep:
 
 
 async def _retained(log: Log, due: LogDue, errors: list[LedgerLogError]) -> Truncated | None:
-    """Retention in steps, while more is due; None when there was none."""
+    """Apply retention in steps, while more is due. Returns None when the first step failed."""
     done: Truncated | None = None
     for _ in range(RETENTION_STEPS_MAX):
         retained = log.retain(page_sizes=due.page_sizes, untimed_to=due.untimed_to)
@@ -194,7 +186,7 @@ async def _retained(log: Log, due: LogDue, errors: list[LedgerLogError]) -> Trun
 
 
 async def _tried(step: Awaitable[T], errors: list[LedgerLogError]) -> T | None:
-    """Run a step; its failure does not stop the others, and a deleted log is no failure."""
+    """Run a step, and keep its error, so that other steps run. A deleted log is not an error."""
     try:
         return await step
     except LogNotFoundError:
@@ -206,9 +198,9 @@ async def _tried(step: Awaitable[T], errors: list[LedgerLogError]) -> T | None:
 
 @contextlib.asynccontextmanager
 async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncIterator[bool]:
-    """Whether this process has the lease of upkeep, during the block.
+    """Hold the lease of upkeep during the block, and yield whether this process has the lease.
 
-    It waits for another process for `wait_seconds`.
+    Waits up to `wait_seconds` while another process has the lease.
     """
     leases = _leases_of(client)
     this_process = {"host": socket.gethostname(), "pid": str(os.getpid())}
@@ -219,7 +211,10 @@ async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncItera
             if loop_time() >= deadline:
                 break
             await asyncio.sleep(LEASE_POLL_SECONDS)
-    except (MetadataUnknownError, asyncio.CancelledError) as error:  # this process may have it
+    except (
+        MetadataUnknownError,
+        asyncio.CancelledError,
+    ) as error:  # this process may have the lease
         await _released_after(leases, error)
         raise
     if not is_held:
@@ -240,7 +235,7 @@ async def _released_after(leases: Leases, error: BaseException) -> None:
 
 
 async def _released(leases: Leases, seconds: float = RELEASE_SECONDS_MAX) -> None:
-    """Release the lease, also after a short outage; otherwise it ends with the session."""
+    """Release the lease, also after a short outage. Otherwise it ends with the session."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds
     while True:
@@ -255,7 +250,7 @@ async def _released(leases: Leases, seconds: float = RELEASE_SECONDS_MAX) -> Non
 
 
 async def holder(client: LedgerClient) -> Mapping[str, str] | None:
-    """The process that runs upkeep now (`host`, `pid`), None when none does."""
+    """The process that runs upkeep now (`host`, `pid`); None if no process does."""
     return await _leases_of(client).holder(LEASE)
 
 

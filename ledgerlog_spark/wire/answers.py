@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from struct import Struct, error
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
+from ledgerlog_spark.wire.digests import Buffer
 from ledgerlog_spark.wire.opcodes import (
     VERSION,
     VERSION_MIN,
@@ -31,9 +32,6 @@ from ledgerlog_spark.wire.opcodes import (
 from ledgerlog_spark.wire.requests import AuthMessage, RefusedRequest, check_size
 from ledgerlog_spark.wire.stored_batch import LENGTH_SIZE_BYTES, StoredBatch
 
-if TYPE_CHECKING:
-    from ledgerlog_spark.wire.digests import Buffer
-
 _PLAIN = Struct(">iIiqq")
 _NUMBERED = Struct(">iIiqqq")
 _FIELDS = Struct(">Iiqq")
@@ -42,8 +40,6 @@ _I32 = Struct(">i")
 
 _PLAIN_BODY_SIZE_BYTES = _FIELDS.size
 _NUMBERED_BODY_SIZE_BYTES = _NUMBERED_FIELDS.size
-
-BATCH_ENTRY_OVERHEAD_BYTES = LENGTH_SIZE_BYTES
 
 
 class AddAnswer(NamedTuple):
@@ -132,7 +128,7 @@ def encode_batch_read_answer(
 ) -> list[Buffer]:
     """The buffers of a BATCH_READ answer. Only an OK answer has `entries`, which are not copied."""
     lengths = list(map(len, entries))
-    size_bytes = _NUMBERED_BODY_SIZE_BYTES + BATCH_ENTRY_OVERHEAD_BYTES * len(lengths)
+    size_bytes = _NUMBERED_BODY_SIZE_BYTES + LENGTH_SIZE_BYTES * len(lengths)
     size_bytes += sum(lengths)
     header = packet_header(Opcode.BATCH_READ, 0, version)
     head = _NUMBERED.pack(

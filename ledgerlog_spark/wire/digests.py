@@ -40,11 +40,6 @@ def master_key(password: bytes) -> bytes:
     return hashlib.sha1(b"ledger" + password, usedforsecurity=False).digest()
 
 
-def digest_key(password: bytes) -> bytes:
-    """The 20-byte key of HMAC digests."""
-    return hashlib.sha1(b"mac" + password, usedforsecurity=False).digest()
-
-
 def _crc32c(header: Buffer, payload: Buffer) -> bytes:
     return _pack_crc32c(_crc32c_of(payload, _crc32c_of(header)))
 
@@ -61,7 +56,7 @@ def _none(_header: Buffer, _payload: Buffer) -> bytes:
 def digest_function(digest_type: DigestType, password: bytes) -> DigestFunction:
     """The function that computes a ledger's digests. Only HMAC uses the password."""
     if digest_type is DigestType.HMAC:
-        key = digest_key(password)
+        key = hashlib.sha1(b"mac" + password, usedforsecurity=False).digest()
 
         def keyed(header: Buffer, payload: Buffer) -> bytes:
             mac = hmac.new(key, header, hashlib.sha1)

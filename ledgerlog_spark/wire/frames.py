@@ -152,9 +152,8 @@ class FrameSplitter:
         self._frame_size_max = frame_size_max
         self._obtain = obtain or self._grow_best
         self._chunk_size_bytes = _CHUNK_SIZE_BYTES_MIN
-        self._expected_size_bytes = (
-            _SPACE_BYTES_MIN  # of the next frame: the size of the last frame, if it was large
-        )
+        # of the next frame: the size of the last frame, if that was large
+        self._expected_size_bytes = _SPACE_BYTES_MIN
         self._chunk = _Chunk()
         self._start = 0  # the start of the incomplete frame
         self._end = 0  # the end of the received bytes

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from struct import Struct, error, pack, unpack_from
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ledgerlog_spark.errors import LocalProtocolError, WireFormatError
 from ledgerlog_spark.model import (
@@ -31,10 +31,8 @@ from ledgerlog_spark.model import (
     RUN_ENTRIES_MAX,
     Code,
 )
+from ledgerlog_spark.wire.digests import Buffer
 from ledgerlog_spark.wire.opcodes import VERSION, VERSION_MIN, Flag, Opcode, packet_header
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.wire.digests import Buffer
 
 _HEADER = Struct(">i")
 _IDS = Struct(">qq")

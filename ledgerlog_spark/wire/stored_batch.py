@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 from ledgerlog_spark.errors import WireFormatError
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.wire.digests import Buffer
+from ledgerlog_spark.wire.digests import Buffer
 
 _LENGTH = Struct(">i")
 

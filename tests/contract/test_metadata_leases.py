@@ -14,6 +14,8 @@ from tests.fixtures.metadata_worlds import Signal, World, cluster
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from ledgerlog_spark.model import Version
+
 ME = {"host": "a", "pid": "1"}
 OTHER = {"host": "b", "pid": "2"}
 
@@ -92,6 +94,25 @@ async def test_lost_reply_is_settled_by_whose_the_lease_is(world: World, two: Tw
         await first.leases.release("auditor")
         await second.tree.sync()
         assert await second.leases.holder("auditor") is None
+
+
+async def test_release_that_comes_late_leaves_the_lease_of_the_next_holder(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two tasks of a session release the lease, and another session takes it between them."""
+    first, second = two
+    assert await first.leases.acquire("auditor", ME)
+    delete = first.tree.delete
+
+    async def after_the_other_release(path: str, version: Version | None = None) -> None:
+        await delete(path)
+        assert await second.leases.acquire("auditor", OTHER)
+        await delete(path, version)
+
+    monkeypatch.setattr(first.tree, "delete", after_the_other_release)
+    await first.leases.release("auditor")
+    await second.tree.sync()
+    assert await second.leases.holder("auditor") == OTHER
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "x" * 201, "a b"])

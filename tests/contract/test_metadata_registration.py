@@ -16,7 +16,7 @@ from ledgerlog_spark.errors import (
     MetadataFormatError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.bookies.registration import Registration
+from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.tree import NodeMissingError
 from ledgerlog_spark.model import BookieInfo, Version

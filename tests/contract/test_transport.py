@@ -21,10 +21,12 @@ from bookie_server.service.limits.lanes import Lanes
 from bookie_server.service.membership.ledger_records import StoreLedgerListing
 from bookie_server.service.metrics.counters import ServiceCounters
 from bookie_server.service.v2.server import V2Server, listen
+from bookie_server.service.v2.shared import V2Shared
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import BookieUnavailableError, LocalProtocolError
 from ledgerlog_spark.model import NO_ENTRY, BookieInfo, Code
 from ledgerlog_spark.testing.bookie import MemoryStorage
@@ -94,7 +96,7 @@ async def in_process(storage: Any, tmp_path: Path) -> AsyncIterator[InProcessTra
 @asynccontextmanager
 async def v2_of_ours(storage: Any, tmp_path: Path) -> AsyncIterator[V2Transport]:
     settings = BookieSettings(directories=(tmp_path,), port=0, bookie_id=BOOKIE)
-    server = V2Server(settings, storage, Lanes.of(settings), ServiceCounters())
+    server = V2Server(settings, V2Shared(settings, storage, Lanes.of(settings), ServiceCounters()))
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
     await server.start(listener)
@@ -168,11 +170,13 @@ async def bookie_storage(tmp_path: Path) -> AsyncIterator[Any]:
     await files.lock()
     await initialize_directory(files)
     storage = await LedgerStorage.open(
-        files=files,
-        clock=OsClock(),
-        tasks=tasks,
-        settings=StorageSettings(16 << 20, 64 << 20, free_bytes_min=0, open_files_max=64),
-        metadata=EveryLedgerIsOpen(),
+        Shared(
+            files=files,
+            clock=OsClock(),
+            tasks=tasks,
+            settings=StorageSettings(16 << 20, 64 << 20, free_bytes_min=0, open_files_max=64),
+            metadata=EveryLedgerIsOpen(),
+        )
     )
     try:
         yield storage

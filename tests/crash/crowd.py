@@ -25,6 +25,7 @@ from bookie_server.ports import Standing
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.reading import readings, reads
 from ledgerlog_spark.model import Code
+from tests.crash.machine import RANGES_MAX
 from tests.crash.model import ViolationError
 from tests.crash.requests import Requests
 from tests.crash.run import Run
@@ -35,7 +36,7 @@ R = TypeVar("R")
 RECORDS_PER_TURN = 4
 """So many records are looked at in one turn by readings of one kind."""
 WORK_PER_TURN_MAX = 20
-"""Records begun or gone on with in one turn: of three kinds of readings, and of a group's reads."""
+"""Records begun or continued in one turn: of three kinds of readings, and of a group's reads."""
 CARELESS_PART = 0.05
 GRID_US = 1_000
 ANSWERED_EVENTS_MAX = 60_000
@@ -277,7 +278,7 @@ class Crowd:
     async def listing(self, ledger_id: int) -> None:
         """What is held is told, whoever else gives up."""
         try:
-            await self.machine.serving.entries_held(ledger_id)
+            await self.machine.serving.entries_held(ledger_id, RANGES_MAX)
         except StorageError as error:
             if not self.run.excused:
                 raise ViolationError(f"what is held of {ledger_id} is not told") from error

@@ -16,10 +16,12 @@ from bookie_server.ports import Standing
 from bookie_server.storage.files.entry_log_file import FinishedFile, OpenFile
 from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.shared import Shared
 from ledgerlog_spark.model import Code
 from tests.sim.disk import SimDisk, SimFileSystem
 from tests.sim.runtime import Host, Scheduler
 
+RANGES_MAX = 1 << 20
 KEY = bytes(range(20))
 SMALL = StorageSettings(
     file_size_bytes=1 << 16,
@@ -130,11 +132,13 @@ class Machine:
             await initialize_directory(files)
             self.is_new = False
         return await LedgerStorage.open(
-            files=files,
-            clock=self.host,
-            tasks=self.host,
-            settings=self.settings,
-            metadata=self.metadata,
+            Shared(
+                files=files,
+                clock=self.host,
+                tasks=self.host,
+                settings=self.settings,
+                metadata=self.metadata,
+            )
         )
 
     def lose_power(self) -> None:
@@ -241,6 +245,7 @@ class Machine:
 
     def held(self, ledger_id: int) -> Sequence[tuple[int, int]] | StorageError:
         try:
-            return list(self.scheduler.run(self.serving.entries_held(ledger_id), self.host))
+            listing = self.serving.entries_held(ledger_id, RANGES_MAX)
+            return list(self.scheduler.run(listing, self.host))
         except StorageError as error:
             return error

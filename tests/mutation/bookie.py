@@ -226,12 +226,12 @@ _STORAGE = [
     Mutation(
         "readers_of_an_opening_file_share_a_future",
         f"{STORAGE}/files/pool.py",
-        """                waiting: Future[None] = self._tasks.future()
+        """                waiting: Future[None] = self.tasks.future()
                 file.opening.append(waiting)
                 await waiting
 """,
         """                if not file.opening:
-                    file.opening.append(self._tasks.future())
+                    file.opening.append(self.tasks.future())
                 await file.opening[0]
 """,
         "a list of entries that its client cancels takes the reads of others along",
@@ -315,7 +315,7 @@ _STORAGE = [
     Mutation(
         "lac_bound_is_not_kept",
         f"{CORE}/ledger_state.py",
-        "    state.lac_bound = lac_bound_and_1 - 1\n",
+        "    state.lac_bound = rest[0] - 1 if rest else -1  # version 1 has no LAC bound\n",
         "",
         "the LAC of a ledger falls at the second start after its entry was damaged",
     ),

@@ -53,6 +53,20 @@ _DRIVER = [
         "the mark is not looked at again: a ledger whose grace began anew is deleted",
     ),
     Mutation(
+        "log_host_counts_kept_ledger_as_dropped",
+        f"{LOG}/host.py",
+        "MetadataOutcome.UNAVAILABLE if is_kept else outcome)",
+        "outcome)",
+        "a sweep reports that it deleted a ledger that could not be sealed",
+    ),
+    Mutation(
+        "log_host_pauses_for_each_deleted_page",
+        f"{LOG}/host.py",
+        "outcome = MetadataOutcome.GONE if outcome is MetadataOutcome.CONFLICT else outcome",
+        "pass",
+        "a sweep pauses for each token whose pages another sweep deleted",
+    ),
+    Mutation(
         "log_host_forgets_ledger_that_was_not_sealed",
         f"{LOG}/host.py",
         """        except LedgerLogError:
@@ -265,14 +279,14 @@ _RANGES = [
     ),
     Mutation(
         "staged_ledger_outlives_registration",
-        f"{LOG}/committing/staged_ledger.py",
+        f"{LOG}/committing/range_writer.py",
         "self._roll_ms = min(properties.roll_ms, properties.staging_ttl_ms // 2)",
         "self._roll_ms = properties.roll_ms",
-        "a ledger is gone on with after the sweeper ended its registration",
+        "a ledger is continued after the sweeper ended its registration",
     ),
     Mutation(
         "staged_ledger_of_batch_before_counts",
-        f"{LOG}/committing/staged_ledger.py",
+        f"{LOG}/committing/range_writer.py",
         "is_replaced = self._last_batch_id < batch_id - 1",
         "is_replaced = False",
         "a log in complete mode keeps ledgers of which nothing is listed",
@@ -330,6 +344,27 @@ _WATCHES = [
         "return self._known.pop((log_id, app), None)",
         "return self._known.get((log_id, app))",
         "the commit after a failed one starts from what that one knew",
+    ),
+    Mutation(
+        "commit_from_known_state_has_time_zero",
+        f"{LOG}/committing/commits.py",
+        "now_ms=await self._host.store.recent_ms() if before is not None else 0,",
+        "now_ms=0,",
+        "versions of a stream have the time of its first batch",
+    ),
+    Mutation(
+        "release_stops_after_one_step",
+        f"{LOG}/committing/commits.py",
+        "            if step.is_complete:\n                break\n",
+        "            break\n",
+        "a job with more than 1,000 ledgers keeps its producer",
+    ),
+    Mutation(
+        "release_keeps_young_ledgers",
+        f"{LOG}/committing/commits.py",
+        "staging_ttl_ms=-1)",
+        "staging_ttl_ms=604_800_000)",
+        "the producer of a job that failed stays until its ledgers are old",
     ),
 ]
 

@@ -218,4 +218,14 @@ _STORES = [
     ),
 ]
 
-MUTATIONS = [*_COMMITS, *_LETTING_GO, *_STORES]
+_TRUNCATION = [
+    Mutation(
+        "truncation_keeps_the_token",
+        "ledgerlog_spark/protocol/log/change/truncate.py",
+        "(lambda token, _: (replace(shorter, token=token), ()))",
+        "(lambda _token, _: (shorter, ()))",
+        "a reader takes the shortened head for the one that it read, and reports lost data",
+    ),
+]
+
+MUTATIONS = [*_COMMITS, *_LETTING_GO, *_STORES, *_TRUNCATION]

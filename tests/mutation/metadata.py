@@ -209,14 +209,14 @@ _LOGS = [
     ),
     Mutation(
         "queue_is_in_order_of_tokens",
-        f"{METADATA}/logs/commit_queue.py",
+        f"{METADATA}/logs/nodes.py",
         'return sorted(names, key=lambda name: name.rpartition("-")[2])',
         "return sorted(names)",
         "who came later goes first, and two may wait for each other",
     ),
     Mutation(
         "queue_is_joined_twice",
-        f"{METADATA}/logs/commit_queue.py",
+        f"{METADATA}/logs/nodes.py",
         """                if name.startswith(f"{token}-"):
                     return name
             raise""",
@@ -237,7 +237,7 @@ _LOGS = [
 _REGISTRATION = [
     Mutation(
         "bookie_is_looked_for_twice",
-        f"{METADATA}/bookies/registration.py",
+        f"{METADATA}/registration.py",
         "for directory in (self._available, self._read_only, self._available):",
         "for directory in (self._available, self._read_only):",
         "a bookie that becomes writable between two looks is not registered",

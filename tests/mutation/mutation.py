@@ -127,7 +127,7 @@ SUITES = {
         ("stores", "log", "handles"),
         (("tests/contract/test_metadata_ledgers.py", f"{_UNIT}/client"),),
     ),
-    "ledgerlog_spark/metadata/bookies/": Suite(
+    "ledgerlog_spark/metadata/registration.py": Suite(
         (), (("tests/contract/test_metadata_registration.py",),)
     ),
     "ledgerlog_spark/metadata/leases": Suite(
@@ -151,6 +151,7 @@ SUITES = {
             (f"{_UNIT}/log",),
         ),
     ),
+    "ledgerlog_spark/datasource/options/": Suite((), ((f"{_UNIT}/datasource/test_options.py",),)),
     "ledgerlog_spark/transport/grpc": Suite(
         (), ((f"{_UNIT}/transport", "tests/contract/test_transport.py"),)
     ),

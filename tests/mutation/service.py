@@ -352,8 +352,8 @@ MUTATIONS = [
     Mutation(
         "call_that_is_ended_stays_open",
         f"{SERVICE}/grpc/calls.py",
-        "        if kind is asyncio.CancelledError and not self._context.done():",
-        "        if kind is asyncio.TimeoutError and not self._context.done():",
+        "        if kind is asyncio.CancelledError and not self._call.context.done():",
+        "        if kind is asyncio.TimeoutError and not self._call.context.done():",
         "a call that gave its place to another one goes on to receive a request",
     ),
     Mutation(

@@ -176,6 +176,13 @@ _ORDER = [
         "after a start a ledger that was dropped and forgotten takes adds",
     ),
     Mutation(
+        "highest_dropped_ledger_needs_no_check",
+        f"{STORAGE}/shared.py",
+        "state.is_unverified = ledger_id <= self.health.highest_dropped_ledger_id",
+        "state.is_unverified = ledger_id < self.health.highest_dropped_ledger_id",
+        "the highest ledger that was dropped and forgotten takes adds",
+    ),
+    Mutation(
         "settled_metadata_check_stays",
         f"{STORAGE}/adds.py",
         "for decided in self._checks.pop(ledger_id):",
@@ -194,16 +201,17 @@ _ORDER = [
     Mutation(
         "files_are_cut_before_the_manifest",
         f"{STORAGE}/files/keeper.py",
-        "            await mark_finished(file.handle, file.entry)\n",
-        "            await mark_finished(file.handle, file.entry)\n"
+        "            await write_header(file.handle, file.entry)\n",
+        "            await write_header(file.handle, file.entry)\n"
         "            await self._cut(file)\n",
         "a power loss between the two makes a whole file one in doubt",
     ),
     Mutation(
         "new_slot_has_no_durable_name",
         f"{STORAGE}/files/slots.py",
-        "            await handle.datasync()\n            await self._files.sync_directory()\n",
-        "            await handle.datasync()\n",
+        "            await write_header(handle, entry)\n"
+        "            await self._files.sync_directory()\n",
+        "            await write_header(handle, entry)\n",
         "the MANIFEST names a file that a power loss takes away",
     ),
     Mutation(
@@ -219,7 +227,7 @@ _ORDER = [
         "        await full.handle.datasync()\n        self._shared.counters.journal_syncs += 1\n",
         "        self._shared.counters.journal_syncs += 1\n",
         "a finished file's index is gone after a power loss and has to be rebuilt",
-        equivalent="mark_finished syncs the same file before the commit of the MANIFEST that is "
+        equivalent="write_header syncs the same file before the commit of the MANIFEST that is "
         "the first to call it finished, and a boot believes the MANIFEST alone; the only file that "
         "a roll may go on to before that commit was named in an earlier one",
     ),

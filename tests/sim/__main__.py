@@ -14,9 +14,9 @@ from tests.sim.coverage import Coverage, Wanted, covered
 from tests.sim.mutations import MUTATIONS, applied
 from tests.sim.schedule import Outcome, run_schedule
 from tests.sim.shrink import shrink
-from tests.sim.unreached import CODES, FILES, REASONS, TABLES
+from tests.sim.unreached import CODES, FILES, RARE, REASONS, TABLES
 
-WANTED = Wanted(FILES, REASONS, TABLES, CODES)
+WANTED = Wanted(FILES, REASONS, TABLES, CODES, RARE)
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
@@ -84,7 +84,7 @@ def cover(options: argparse.Namespace) -> int:
     for coverage, broken_there in others:
         whole.add(coverage)
         broken += broken_there
-    wrong = whole.report(sys.stdout, WANTED.reasons, WANTED.codes)
+    wrong = whole.report(sys.stdout, WANTED)
     return 1 if wrong or broken else 0
 
 

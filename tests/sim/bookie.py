@@ -17,6 +17,7 @@ from bookie_server.ports import Standing
 from bookie_server.service.collector import Collector
 from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.shared import Shared
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState
 from tests.sim.checker import require
 from tests.sim.disk import SECTOR, SimDisk, SimFileSystem, tear_tail
@@ -133,11 +134,13 @@ class SimBookie:
                 await initialize_directory(self.files)
                 self.is_new = False
             storage = await LedgerStorage.open(
-                files=self.files,
-                clock=host,
-                tasks=host,
-                settings=self.settings,
-                metadata=MetadataFromStore(self.world, self.name),
+                Shared(
+                    files=self.files,
+                    clock=host,
+                    tasks=host,
+                    settings=self.settings,
+                    metadata=MetadataFromStore(self.world, self.name),
+                )
             )
         except StorageError:
             host.call_later(1_000, lambda: self.world.stop_failed(self.name, host))

@@ -110,12 +110,14 @@ class Wanted:
             reaches them.
         tables: Names of dispatch tables whose transitions count.
         codes: Codes and failures that schedules are to reach.
+        rare: Like `reasons`, for what only some thousands of schedules reach and others do not.
     """
 
     files: Sequence[str]
     reasons: Mapping[str, str]
     tables: Sequence[str] = ()
     codes: Sequence[str] = field(default=())
+    rare: Mapping[str, str] = field(default_factory=dict)
 
 
 class Coverage:
@@ -218,25 +220,24 @@ class Coverage:
             if name not in self.transitions and handler is not REFUSED
         ]
 
-    def report(self, out: TextIO, reasons: Mapping[str, str], wanted: Sequence[str]) -> int:
+    def report(self, out: TextIO, wanted: Wanted) -> int:
         """Print what was reached, and what was not and why; returns how much is wrong.
 
         Args:
             out: To print to.
-            reasons: See `Wanted`.
-            wanted: Codes and failures that schedules are to reach.
+            wanted: What the schedules are to reach.
 
         Returns:
             How many gaps have no reason, and how many reasons are for what is reached.
         """
         self._print_counts(out)
         missing = self.never()
-        missing += [n for n in wanted if n not in self.codes and n not in self.failures]
+        missing += [n for n in wanted.codes if n not in self.codes and n not in self.failures]
         unreached = self.lines.unreached()
         used: set[str] = set()
 
         def reason_of(name: str) -> str | None:
-            for pattern, reason in reasons.items():
+            for pattern, reason in [*wanted.reasons.items(), *wanted.rare.items()]:
                 if fnmatchcase(name, pattern):
                     used.add(pattern)
                     return reason
@@ -250,7 +251,7 @@ class Coverage:
             unexplained += reason is None
             where = f" {_spans(unreached[name])}" if name in unreached else ""
             out.write(f"  {name}{where}: {reason or 'NO REASON'}\n")
-        outdated = [pattern for pattern in reasons if pattern not in used]
+        outdated = [pattern for pattern in wanted.reasons if pattern not in used]
         out.writelines(
             f"  {pattern}: is reached, its reason is OUT OF DATE\n" for pattern in outdated
         )
@@ -278,7 +279,7 @@ class Coverage:
 
 def is_covered(wanted: Wanted, play: Callable[[], object], out: TextIO) -> bool:
     """Whether `play` reaches what is wanted, and nothing that has a reason not to be reached."""
-    return not covered(wanted, play).report(out, wanted.reasons, wanted.codes)
+    return not covered(wanted, play).report(out, wanted)
 
 
 def covered(wanted: Wanted, play: Callable[[], object]) -> Coverage:

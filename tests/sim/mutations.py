@@ -303,7 +303,7 @@ _dropped = Drops.on_durable
 def _gc_forgets_fence(self: Drops, record: JournalRecord) -> None:
     """Nothing is left of a dropped ledger, so its next add makes a new one."""
     _dropped(self, record)
-    self._states[record.ledger_id] = HeldLedger(record.ledger_id)
+    self._shared.states[record.ledger_id] = HeldLedger(record.ledger_id)
 
 
 _check_metadata = MetadataFromStore.check

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyarrow import parquet
 from pyspark.sql import functions
 
-from ledgerlog_spark.datasource.cluster import logs_at
+from ledgerlog_spark.datasource.cluster import client_of
 from ledgerlog_spark.errors import LogNotFoundError
 from tests.spark.sql_statements import ROWS_A, ROWS_B
 
@@ -185,7 +185,7 @@ class Logs:
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
         self._spark = spark
-        self._logs = logs_at(uri)
+        self._logs = client_of(uri).logs
 
     def place(self, name: str) -> str:
         return f"sql-{name}"

@@ -120,7 +120,7 @@ def test_query_that_begins_behind_what_the_log_holds_is_a_stale_checkpoint(
     assert values() == list(range(30))
 
 
-@pytest.mark.parametrize(("batches", "said"), [(1, "is another query's"), (2, "up to 1")])
+@pytest.mark.parametrize(("batches", "said"), [(1, "belongs to another query"), (2, "up to 1")])
 def test_second_query_of_one_application_id_is_refused(
     batches: int,
     said: str,

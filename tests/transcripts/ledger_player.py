@@ -223,8 +223,8 @@ def describe(effect: m.Effect) -> str:  # noqa: PLR0911 - one line for each effe
             return f"confirmed {first}..{last}"
         case m.EnsembleChanged(first, ensemble, replaced):
             return f"ensemble {first}:({','.join(ensemble)}) without {','.join(replaced)}"
-        case m.NoReplacement(bookie_ids, wanted):
-            return f"goes on without {','.join(bookie_ids)} of {wanted}"
+        case m.NoReplacement(answers, wanted):
+            return f"goes on without {','.join(name for name, _ in answers)} of {wanted}"
         case m.LedgerClosed(versioned):
             return f"closed {record(versioned.value)}"
         case m.LedgerFailed():

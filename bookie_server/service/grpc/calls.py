@@ -130,7 +130,7 @@ class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
 
 class _Call:
-    """One call. Its handler runs in the current task."""
+    """One call, whose handler runs in the current task."""
 
     def __init__(self, context: Any, end_stuck: Callable[[Collection[Stuck]], object]) -> None:
         task = asyncio.current_task()
@@ -148,12 +148,9 @@ class _Call:
     def end(self) -> None:
         """End the call, and its connection, too, if the library may hold a reply of the call."""
         if self.is_sending:
-            self._end_stuck([Stuck(self.peer, self._cancel)])
+            self._end_stuck([Stuck(self.peer, self._task.cancel)])
         else:
-            self._cancel()
-
-    def _cancel(self) -> None:
-        self._task.cancel()
+            self._task.cancel()
 
     async def replies(self, outcome: AsyncIterator[Any] | Awaitable[None]) -> AsyncIterator[Any]:
         """Yield the replies of a handler; yield nothing if it writes them to its context."""
@@ -168,11 +165,10 @@ class _Call:
 
 
 class _Place:
-    """The place of one call while its handler runs, or until its reply is sent."""
+    """The place of one call until the end of the handler, or until the reply is sent."""
 
     def __init__(self, slots: FairSlots, call: _Call, *, is_kept: bool) -> None:
         self._slots = slots
-        self._context = call.context
         self._call = call
         self._is_kept = is_kept
         self._place: object | None = None
@@ -183,22 +179,22 @@ class _Place:
     async def __aenter__(self) -> Self:
         self._place = self._slots.enter(self._call.peer, self._call.end)
         if self._place is None:
-            await self._context.abort(
+            await self._call.context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 f"this bookie serves {self._slots.count_max} calls at once, and this connection "
                 "has its share of them: close calls that are not needed, and retry",
             )
         if self._is_kept:
-            self._context.add_done_callback(lambda _: self._leave())
+            self._call.context.add_done_callback(lambda _: self._leave())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None or not self._is_kept:
             self._leave()
-        if kind is asyncio.CancelledError and not self._context.done():
+        if kind is asyncio.CancelledError and not self._call.context.done():
             # The client did not cancel the call. Abort it, because the library would otherwise
             # still receive a request of the call.
-            await self._context.abort(
+            await self._call.context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 "this bookie ended the call to make room for others: retry",
             )
@@ -213,10 +209,12 @@ class _Place:
         except TimeoutError:
             if not limit.expired():  # of the connection
                 raise
-            await self._context.abort(
+            await self._call.context.abort(
                 grpc.StatusCode.DEADLINE_EXCEEDED,
                 f"the request was not complete within {REQUEST_SECONDS_MAX:.0f} s",
             )
         if request is None:
-            await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a call without a request")
+            await self._call.context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, "a call without a request"
+            )
         return request

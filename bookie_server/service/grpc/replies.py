@@ -1,7 +1,7 @@
 """Replies with entries, and the bytes that they hold until clients take them.
 
-A reply holds bytes of a lane until it is sent. If the lane is full, a call is ended if its client
-does not take the reply (`service/grpc/stuck_calls.py`).
+A reply holds bytes of a lane until the reply is sent. In a full lane, calls are ended if their
+clients do not take replies (`service/grpc/stuck_calls.py`).
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ WATCHED_SIZE_BYTES_MAX: Final = 1 << 20
 
 T = TypeVar("T", bound="Message")
 Context = Any
-"""grpc.aio.ServicerContext. Its type parameters cannot be written at run time."""
+"""The type grpc.aio.ServicerContext, which accepts no type parameters at run time."""
 AppendStream = ReplyStream[pb.AppendRequest, pb.AppendReply]
 ReadStream = ReplyStream[pb.ReadRequest, pb.ReadReply]
 WriteLacStream = ReplyStream[pb.WriteLacRequest, pb.WriteLacReply]
@@ -97,10 +97,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         self.stuck_calls.close_connections = partial(close_connections, port)
 
     def end_streams(self) -> None:
-        """Accept no further request on any stream.
-
-        A stream ends when its accepted requests are answered.
-        """
+        """Accept no further request. A stream ends when its accepted requests are answered."""
         self._stopping.set()
         for watch in self._watches:
             watch.set()
@@ -257,10 +254,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def _confirmed(
         self, request: pb.WatchLacRequest, first_entry_id: int, last_entry_id: int, share: Share
     ) -> tuple[Sequence[bytes], Taken]:
-        """Return entries of a range, both ends included, if the watch requested entries.
-
-        Returns no entries if the range is too long or the lane is not ample.
-        """
+        """Return the entries, both ends included; none if too many or the lane is not ample."""
         size_bytes_max = min(request.entries_size_bytes_max, WATCHED_SIZE_BYTES_MAX)
         count = last_entry_id + 1 - first_entry_id
         if not size_bytes_max or count > RUN_ENTRIES_MAX or not share.budget.is_ample:

@@ -32,7 +32,7 @@ class Stuck:
     """A call that holds bytes or a place that other calls need."""
 
     peer: str  # gRPC's name of the peer
-    end: Callable[[], None]  # ends the call and gives back its bytes
+    end: Callable[[], object]  # ends the call and gives back its bytes
 
 
 class StuckCalls:

@@ -3,20 +3,19 @@
 A `Budget` is the limit of one lane (received bytes, answers to reads, recovery and fencing). A
 `Share` is the part of a budget that one connection or stream holds. The rules:
 
-1. A share has a small reserve of its own. Bytes within it are always granted.
-2. Beyond its reserve, a share may hold half as many bytes as are free. A single share gets a third
-   of the lane. If n shares want more, each gets 1/(n + 2) of it. A host (an address) may hold twice
-   as many bytes as are free, so a third of the lane is left to other hosts.
-3. A share is trusted with four times the largest number of bytes that it held and finished with. It
-   gets more only while the lane is less than half full. The other half is for trusted requests.
-4. A request that does not fit waits in line. The order is that of fair queueing: the place of a
-   share is the virtual time plus the cost of the bytes that it wants. A byte costs more where the
-   share is not trusted. So small and trusted requests wait for few others, and every share gets
-   its turn. No request overtakes a share that holds nothing yet on a host that has no more than
-   its part.
+1. A share has a small reserve of its own. Bytes within the reserve are always granted.
+2. Beyond the reserve, a share may hold half as many bytes as are free. A single share gets 1/3 of
+   the lane. If n shares want more, each gets 1/(n + 2) of the lane. A host (an address) may hold
+   twice as many bytes as are free, so a third of the lane is left to other hosts.
+3. The trusted size of a share is four times the largest number of bytes that the share held and
+   gave back. A share gets more than its trusted size only while the lane is less than half full.
+4. A request that does not fit waits in line. The line uses fair queueing: the place of a share is
+   the virtual time plus the cost of the requested bytes. Bytes of a request above the trusted size
+   cost more. So small and trusted requests wait for few others, and each share gets bytes at last.
+   A share without shared bytes cannot be overtaken if its host holds no more than an equal part.
 
 A budget with `is_draining` gets its bytes back soon without any action of peers. Rules 2 and 3 do
-not apply to such a budget: one share may hold all its bytes, and only the line decides.
+not apply to this kind of budget: one share may hold all bytes, and only the line decides.
 
 This module has no clock and no sockets. A wait ends when other shares give bytes back. When a share
 begins to wait, the budget calls `sweeper.py`, which closes peers that never give bytes back.
@@ -34,27 +33,27 @@ HOST_PART_OF_FREE: Final = 2
 FREE_PARTS_OF_SHARE: Final = 2
 TRUST_FACTOR: Final = 4
 TRUSTED_BYTES_FIRST: Final = 65_536
-COST_OF_UNTRUSTED: Final = 16  # cost in line of a byte of an untrusted share
+COST_OF_UNTRUSTED: Final = 16  # cost of each byte of a request above the trusted size
 
 
 @dataclass(slots=True, eq=False)
 class Budget:
     """The bytes of one lane.
 
-    Invariant: `shared_bytes` is the sum of the shares' bytes beyond their reserves. It exceeds
-    `size_bytes_max` only by the bytes of `Share.force`.
+    Invariant: `shared_bytes` is the sum of the shares' bytes beyond their reserves. Only bytes of
+    `Share.force` can make `shared_bytes` larger than `size_bytes_max`.
     """
 
     name: str  # in metrics
     size_bytes_max: int  # of `shared_bytes`
-    is_draining: bool = field(default=False, kw_only=True)  # without any action of a peer
-    held_bytes: int = field(default=0, init=False)  # of all shares, with their reserves
+    is_draining: bool = field(default=False, kw_only=True)  # bytes come back without peers
+    held_bytes: int = field(default=0, init=False)  # bytes of all shares, with their reserves
     shared_bytes: int = field(default=0, init=False)
     waits: int = field(default=0, init=False)
-    refusals: int = field(default=0, init=False)  # without a wait
+    refusals: int = field(default=0, init=False)  # requests refused without a wait
     on_pressure: Callable[[], None] = field(default=lambda: None, init=False)  # a share waits
     waiting: list[Share] = field(default_factory=list, init=False)  # in order
-    virtual_time: int = field(default=0, init=False)  # cost served to each waiting share
+    virtual_time: int = field(default=0, init=False)  # cost granted per waiting share so far
     _hosts: dict[str, int] = field(default_factory=dict, init=False)
     _is_granting: bool = field(default=False, init=False)
 
@@ -65,7 +64,7 @@ class Budget:
 
     @property
     def is_ample(self) -> bool:
-        """Whether a share may take bytes before it needs them: half is free, and no share waits."""
+        """Whether at least half of the bytes are free, and no share waits."""
         return not self.waiting and 2 * self.shared_bytes <= self.size_bytes_max
 
     @property
@@ -74,13 +73,13 @@ class Budget:
         return len(self.waiting)
 
     def share(self, host: str, reserve_bytes: int = 0) -> Share:
-        """Return an empty share for a peer's address; the caller limits the number of reserves."""
+        """Return an empty share for a peer's address. The caller limits the number of shares."""
         return Share(self, host, reserve_bytes)
 
     # Called by shares only.
 
     def allowance_of(self, share: Share) -> int:
-        """Return how many bytes a share may take now if no other share waits."""
+        """Return the number of bytes that a share may take now if no other share waits."""
         free = self.size_bytes_max - self.shared_bytes
         own = max(0, share.held_bytes - share.reserve_bytes)
         in_reserve = max(0, share.reserve_bytes - share.held_bytes)
@@ -92,7 +91,7 @@ class Budget:
         return in_reserve + max(0, min(max(trusted, others), of_host))
 
     def is_overtaking(self, share: Share, place: int) -> bool:
-        """Return whether a share at `place` would overtake a share that must stay first."""
+        """Return whether a share at `place` would overtake a share for which rule 4 forbids it."""
         for other in self.waiting:
             if other is share or other.place > place:
                 return False
@@ -123,7 +122,7 @@ class Budget:
                 del self._hosts[share.host]
 
     def grant_waiting(self) -> None:
-        """Grant free bytes to the shares in line, in order."""
+        """Grant free bytes to the waiting shares, in the order of the line."""
         if self._is_granting:
             return
         self._is_granting = True
@@ -143,17 +142,17 @@ class Budget:
 
 @dataclass(slots=True, eq=False)
 class Share:
-    """The bytes of a budget that one connection or stream holds. Made by `Budget.share`."""
+    """The bytes of a budget that one connection or stream holds. `Budget.share` creates it."""
 
     budget: Budget
     host: str  # the peer's address, without its port
     reserve_bytes: int  # always granted
-    # Its maximum while the lane is more than half full.
+    # Maximum size of the share while the lane is more than half full.
     trusted_bytes: int = field(default=TRUSTED_BYTES_FIRST, init=False)
     held_bytes: int = field(default=0, init=False)
-    wanted_bytes: int = field(default=0, init=False)  # 0 while it does not wait
-    place: int = field(default=0, init=False)  # in line, smallest first; kept after a wait
-    # Answers not taken by the peer, and the part of them not in the socket; set by the holder.
+    wanted_bytes: int = field(default=0, init=False)  # 0 while the share does not wait
+    place: int = field(default=0, init=False)  # place in line, smallest first; kept after a wait
+    # The connection sets the bytes that the peer has not taken, and those not in the socket.
     unsent_bytes: int = field(default=0, init=False)
     unwritten_bytes: int = field(default=0, init=False)
     _granted: Callable[[], None] | None = field(default=None, init=False)
@@ -181,7 +180,7 @@ class Share:
         self.trusted_bytes = max(self.trusted_bytes, TRUST_FACTOR * size_bytes)
 
     def take(self, size_bytes: int) -> bool:
-        """Take `size_bytes` more, all or nothing; return whether they were granted."""
+        """Take `size_bytes` more, all or nothing. Returns whether the bytes were granted."""
         budget = self.budget
         held = self.held_bytes + size_bytes
         if held <= self.reserve_bytes:
@@ -196,7 +195,7 @@ class Share:
         return True
 
     def extend(self, size_bytes: int) -> bool:
-        """Take more bytes without a wait in line, for a granted request larger than expected."""
+        """Take more bytes without a wait in line, if a granted request is larger than expected."""
         if size_bytes > self.budget.allowance_of(self):
             return False
         self.force(size_bytes)
@@ -208,10 +207,10 @@ class Share:
         self.budget.on_pressure()
 
     def force(self, size_bytes: int) -> None:
-        """Take `size_bytes` more, even above the limit, because they are already in memory.
+        """Take `size_bytes` more, even above the limit, because the bytes are already in memory.
 
-        The caller limits their number. The host may then take less, so another share that waits
-        may get its bytes.
+        The caller limits the number of bytes. After this call, the host may take fewer bytes, so a
+        waiting share of another host may get bytes.
         """
         budget = self.budget
         budget.count(self, size_bytes)
@@ -219,7 +218,7 @@ class Share:
             budget.grant_waiting()
 
     def wait(self, size_bytes: int, granted: Callable[[], None]) -> None:
-        """Wait for bytes that `take` did not grant; one wait at a time.
+        """Wait for bytes that `take` did not grant. A share has at most one wait at a time.
 
         A wait for more than half of the budget never ends. `granted` is called once, after the
         bytes were taken.
@@ -240,7 +239,7 @@ class Share:
             self.budget.grant_waiting()
 
     def give_back(self, size_bytes: int) -> None:
-        """Give `size_bytes` back; this call may grant bytes to shares that wait."""
+        """Give `size_bytes` back. This may grant bytes to shares that wait."""
         budget = self.budget
         if self.held_bytes <= self.reserve_bytes:
             self.held_bytes -= size_bytes
@@ -252,7 +251,7 @@ class Share:
             budget.grant_waiting()
 
     def leave_line(self) -> Callable[[], None]:
-        """Stop waiting; return the callback of a grant."""
+        """Stop the wait of this share, and return its callback `granted`."""
         granted = self._granted
         assert granted is not None
         self._granted = None
@@ -261,7 +260,7 @@ class Share:
         return granted
 
     def cost_of(self, size_bytes: int) -> int:
-        """Return the cost in line of `size_bytes`."""
+        """Return the cost of `size_bytes` for the place in line."""
         is_trusted = size_bytes <= self.trusted_bytes
         return size_bytes if is_trusted else COST_OF_UNTRUSTED * size_bytes
 

@@ -5,8 +5,8 @@
     reads     answers to reads, until the peer has taken them
     control   all these bytes of recovery and fencing
 
-A full lane does not stop the other lanes. Adds wait only for the disk, not for a peer that does not
-take its answers. Recovery and fencing do not wait for adds or reads.
+A full lane does not stop the other lanes. Adds wait only for the disk, not for peers that do not
+take their answers. Recovery and fencing do not wait for adds or reads.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from bookie_server.config import (
 )
 from bookie_server.service.limits.budget import Budget
 
-REQUEST_OVERHEAD_BYTES: Final = 1_024  # overhead in memory of an accepted request, beside its bytes
+REQUEST_OVERHEAD_BYTES: Final = 1_024  # memory that an accepted request needs beside its data
 WRITE_COST_BYTES: Final = 4_096
 """Fixed cost of an add in storage, as additional bytes of the lane `writes`."""
 
 QUANTUM_BYTES: Final = 1 << 20
-"""Cost of the requests of one connection that are handled before those of other connections."""
+"""A connection handles requests up to this total cost before another connection continues."""
 
-REQUEST_COST_BYTES: Final = 16_384  # minimum cost of a request, as bytes of a quantum
+REQUEST_COST_BYTES: Final = 16_384  # minimum cost of a request in bytes of a quantum
 
 
 class Lanes:
@@ -42,7 +42,7 @@ class Lanes:
         self.reads = Budget("reads", 3 * shared_bytes // 8)
         self.control = Budget("control", shared_bytes // 8)
         self.writes = Budget("writes", 3 * shared_bytes // 32, is_draining=True)
-        self.held = (self.adds, self.reads, self.control)  # given back after an action of peers
+        self.held = (self.adds, self.reads, self.control)  # these bytes may depend on peers
         self.all = (*self.held, self.writes)
 
     @classmethod
@@ -57,7 +57,7 @@ class Lanes:
 
 
 class PeerShares:
-    """The bytes of the lanes that one connection holds; `held` has the order of `Lanes.held`."""
+    """The bytes of the lanes that one connection holds. `held` has the order of `Lanes.held`."""
 
     __slots__ = ("adds", "control", "held", "reads", "writes")
 
@@ -86,10 +86,10 @@ class PeerShares:
 
 
 class ReadReserve:
-    """The number of bytes that are taken for a read before the size of its answer is known.
+    """The number of bytes that are taken for a read before the size of the answer is known.
 
-    The number follows the largest recent answer of one peer. It grows immediately, and becomes 1/8
-    smaller with each read.
+    The number follows the largest recent answer of one peer. The number grows immediately, and
+    becomes 1/8 smaller with each read.
     """
 
     __slots__ = ("size_bytes",)

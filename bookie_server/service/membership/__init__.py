@@ -1,6 +1,6 @@
 """A bookie's membership of the cluster.
 
 - `registration`: announces the bookie, and ends the session of its previous process.
-- `cookie_check`: verifies that a directory is this bookie's.
-- `ledger_records`: ledger metadata for storage and garbage collection.
+- `cookie_check`: verifies that a directory belongs to this bookie.
+- `ledger_records`: reads ledger metadata for storage and garbage collection.
 """

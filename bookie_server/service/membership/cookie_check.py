@@ -1,13 +1,13 @@
-"""Verifies that the data is this bookie's, by the cookie in each directory and in the store.
+"""Verifies that data belongs to this bookie, by the cookies in the directories and in the store.
 
-A bookie that serves data of another one, or has lost its own, answers "no such entry" for
-acknowledged entries. So it starts only if the `VERSION` file of every directory and the cookie in
-the metadata store agree with its settings, and every directory has its MANIFEST; or if none of
-these ever existed.
+A bookie with the data of another bookie, or without its own data, would answer "no such entry" for
+acknowledged entries. So a bookie starts only if all cookies exist and agree with its settings, and
+every directory has its MANIFEST. In a first start, the cookies and the MANIFEST do not exist yet.
 
-Order of a first start: the `VERSION` files, the first MANIFEST, each durable, then the node. A
-start that is interrupted leaves directories with a cookie and no entries, and the next start
-continues from there. Once the node exists, a directory without its MANIFEST was emptied.
+A first start writes the `VERSION` file of every directory, then the first MANIFEST, then the cookie
+in the metadata store. Each write is durable before the next write. After an interruption, the
+directories have a cookie and no entries, and the next start continues. If the store has the cookie,
+a directory without a MANIFEST has lost its files.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from typing import Final
 
 from bookie_server.core.manifest_codec import NAME as MANIFEST_FILE
 from bookie_server.errors import REPLACEMENT_ADVICE, CookieMismatchError
+from bookie_server.storage.device.filesystem import sync_path
 from bookie_server.storage.files.manifest import NEW_NAME, STATE_PREFIX, is_first_manifest
 from ledgerlog_spark.errors import MetadataVersionError, WireFormatError
-from ledgerlog_spark.metadata.bookies.registration import Registration
+from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.wire.cookie import Cookie
 
 COOKIE_FILE: Final = "VERSION"
@@ -36,11 +37,11 @@ async def check_cookies(
     directories: Sequence[Path],
     initialize: Callable[[], Awaitable[None]],
 ) -> Cookie:
-    """Return the bookie's cookie, which every directory and the metadata store now hold.
+    """Return the bookie's cookie, which is now in every directory and in the metadata store.
 
-    The caller has locked the directories. A first start writes the cookies. Before the store's, it
-    calls `initialize`, which writes the first MANIFEST of every directory, durably; again after an
-    interruption. A CookieMismatchError changes nothing.
+    The caller has locked the directories. A first start writes the cookies of the directories,
+    calls `initialize` to write the first MANIFESTs, and writes the cookie of the store. After an
+    interruption, the next start calls `initialize` again. A CookieMismatchError changes nothing.
     """
     await registration.sync()
     wanted = Cookie(
@@ -75,7 +76,7 @@ async def check_cookies(
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file atomically; data and name are durable on return."""
+    """Replace a file atomically. Data and name are durable on return."""
     temporary = path.with_name(_TEMPORARY_FILE)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     with os.fdopen(os.open(temporary, flags, _FILE_MODE), "wb") as file:
@@ -83,15 +84,11 @@ def write_atomically(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.rename(path)
-    descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_path(path.parent)
 
 
 def _holds_the_cookie(directory: Path, wanted: Cookie) -> bool:
-    """Return whether the directory has a cookie; raises if it is not `wanted`."""
+    """Return whether the directory has a cookie. Raises an error if the cookie is not `wanted`."""
     path = directory / COOKIE_FILE
     try:
         found = _decoded(path.read_bytes(), str(path))
@@ -156,7 +153,7 @@ def _missing_file(path: Path, bookie_id: str) -> CookieMismatchError:
 
 
 def _holds_no_entries(directory: Path) -> bool:
-    """Return whether a directory never stored anything: it has at most files of a first start."""
+    """Return whether a directory has only files of a first start, and no entries."""
     for entry in directory.iterdir():
         if entry.name == MANIFEST_FILE:
             if not is_first_manifest(entry.read_bytes()):

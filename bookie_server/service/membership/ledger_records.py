@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from bookie_server.ports import Standing
 from bookie_server.service.logging import get_logger
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataError, MetadataFormatError
-from ledgerlog_spark.metadata.bookies.registration import Registration
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
+from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.model import LedgerState
 
 _logger = get_logger("collector")
@@ -17,10 +17,10 @@ _metadata_logger = get_logger("metadata")
 
 
 class StoreMetadataCheck:
-    """The `MetadataCheck` port: answers from ledger metadata that is read after a sync.
+    """Implements `MetadataCheck` with ledger metadata that is read after a sync.
 
-    After state may have been lost, the first regular add of a ledger waits for this answer
-    (PROTOCOL.md#F7); storage bounds the wait.
+    If state may have been lost, the first regular add of a ledger waits for the result of `check`
+    for a limited time (PROTOCOL.md#F7).
     """
 
     def __init__(self, ledgers: LedgerStore, bookie_id: str, timeout_ms: int) -> None:
@@ -29,7 +29,7 @@ class StoreMetadataCheck:
         self._timeout_s = timeout_ms / 1_000
 
     async def check(self, ledger_id: int) -> Standing:
-        """Return the state by the metadata; UNKNOWN, which refuses nothing, if unreadable."""
+        """Return the state in the metadata, or UNKNOWN if the metadata cannot be read."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._ledgers.sync()
@@ -49,9 +49,10 @@ class StoreMetadataCheck:
 
 
 class StoreLedgerListing:
-    """The `LedgerListing` port: answers from ledger metadata.
+    """Implements `LedgerListing` with ledger metadata.
 
-    A store without this bookie's cookie was emptied, or is another store. Its answers are ignored.
+    If the store has no cookie of this bookie, the store has lost its data or is another store. In
+    this case, `unlisted` returns None.
     """
 
     def __init__(self, ledgers: LedgerStore, registration: Registration, bookie_id: str) -> None:
@@ -60,7 +61,7 @@ class StoreLedgerListing:
         self._bookie_id = bookie_id
 
     async def unlisted(self, ledger_ids: Sequence[int]) -> Sequence[int] | None:
-        """Return those of `ledger_ids` that a new listing lacks."""
+        """Return the ids of `ledger_ids` that are not in a new listing."""
         left = set(ledger_ids)
         try:
             if await self._registration.read_cookie(self._bookie_id) is None:
@@ -74,7 +75,7 @@ class StoreLedgerListing:
         return sorted(left)
 
     async def deleted(self, ledger_ids: Sequence[int]) -> Sequence[int]:
-        """Return those of `ledger_ids` without metadata, after a sync."""
+        """Return the ids of `ledger_ids` that have no metadata after a sync."""
         try:
             await self._ledgers.sync()
             return [i for i in ledger_ids if await self._is_deleted(i)]

@@ -1,13 +1,13 @@
 """Announces a bookie as writable or read-only, and ends the session of its previous process.
 
-The store's own registration repeats the announcement after a lost session. This module announces
-changes between the two states, and retries until the store has accepted them.
+After a lost session, the `Registration` of the store repeats the announcement. This module
+announces a change between writable and read-only, and retries until the store accepts the change.
 
-The metadata store keeps the registration of a killed bookie for a session timeout. Its next start
-does not wait for that: the file `SESSION` in its directory has the secret to end the old session,
-and the lock on the directory shows that the previous process is dead. That is proof only if the
-file was written under the same lock: by the same running kernel, and on the same inode. After a
-reboot, or for a copied directory, the old session is left to its timeout.
+The metadata store keeps the registration of a killed bookie for a session timeout. The next start
+of the bookie does not wait for this timeout. The file `SESSION` of the directory has the secret
+that ends the old session, and the lock of the directory proves that the previous process has ended.
+The proof is valid only if the lock is the same, which means the same running kernel and the same
+inode. After a reboot, or in a copied directory, the old session ends by its timeout.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final
 from bookie_server.service.logging import get_logger
 from bookie_server.storage.device.filesystem import LOCK_NAME
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.metadata.bookies.registration import Registration
+from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.metadata.tree import ZnodeTree
 from ledgerlog_spark.model import BookieInfo
 
@@ -38,10 +38,10 @@ _session_logger = get_logger("session")
 
 
 class BookieRegistration:
-    """The announcement of one bookie.
+    """Announces one bookie in the metadata store.
 
-    Until the store has accepted a change, clients may still choose a bookie that is read-only;
-    storage refuses their adds.
+    Until the store accepts a change, clients may still choose a bookie that is read-only. The
+    storage of that bookie refuses the adds.
     """
 
     def __init__(self, registration: Registration, info: BookieInfo) -> None:
@@ -52,18 +52,18 @@ class BookieRegistration:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, *, read_only: bool) -> None:
-        """Announce the bookie; it is visible on return. Fails if another session holds its id."""
+        """Announce the bookie to all clients. Fails if another session holds the bookie id."""
         self._is_read_only = read_only
         await self._registration.register(self._info, read_only=read_only)
         self._task = asyncio.create_task(self._follow(read_only), name="registration")
 
     def set_read_only(self, *, read_only: bool) -> None:
-        """Announce the other state as soon as the store accepts it."""
+        """Announce whether the bookie is read-only, as soon as the store accepts the change."""
         self._is_read_only = read_only
         self._changed.set()
 
     async def stop(self) -> None:
-        """Withdraw the announcement; if the store is unreachable, the end of the session does."""
+        """Withdraw the announcement. If this fails, the announcement ends with the session."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -95,16 +95,15 @@ class SessionFile:
     """The file `SESSION` of a directory that the caller has locked."""
 
     def __init__(self, directory: Path, boot_id: Path = BOOT_ID) -> None:
-        """Read and write nothing yet. Without a file `boot_id` no session is ever ended."""
         self._path = directory / SESSION_FILE
         self._lock_path = directory / LOCK_NAME
         self._boot_id = boot_id
 
     async def take_over(self, tree: ZnodeTree) -> Callable[[], None]:
-        """End the session of this bookie's last process, and from now on store that of `tree`.
+        """End the session of this bookie's last process, and store the session of `tree`.
 
-        Failures cost time only: the old session ends by its timeout. Returns a function that stops
-        following `tree` from one session to the next.
+        Also stores each later session of `tree`, until the returned function is called. A failure
+        only causes a delay, because the old session ends by its timeout.
         """
         secret = self._recall()
         if secret is not None:
@@ -116,7 +115,7 @@ class SessionFile:
         return tree.watch_session(lambda: self._remember(tree))
 
     def _remember(self, tree: ZnodeTree) -> None:
-        """Write the file; after an interrupted write it is not JSON and is ignored."""
+        """Write the file. After an interrupted write, the file is no valid JSON, and is ignored."""
         record = {**self._holder(), "secret": tree.session_secret.hex()}
         try:
             with os.fdopen(os.open(self._path, _FLAGS, 0o600), "wb") as file:
@@ -127,7 +126,7 @@ class SessionFile:
             )
 
     def _recall(self) -> bytes | None:
-        """Return the secret, or None unless it was written under the caller's lock."""
+        """Return the secret if the file was written under the caller's lock, else None."""
         try:
             record = json.loads(self._path.read_bytes())
             holder = self._holder()
@@ -138,7 +137,6 @@ class SessionFile:
             return None
 
     def _holder(self) -> dict[str, Any]:
-        """Return the identity of this lock."""
         lock = self._lock_path.stat()
         try:
             boot_id = self._boot_id.read_text().strip() or None

@@ -1,4 +1,4 @@
 """Metrics of a bookie.
 
-- `counters`: those of the service. `loop_lag`: delays of the loop. `server`: serves over HTTP.
+- `counters`: counters of the servers. `loop_lag`: delays of the event loop. `server`: HTTP server.
 """

@@ -1,6 +1,6 @@
 """Counters of the service, and their text for Prometheus.
 
-The hot path increments plain integers; a collector reads them at a scrape.
+Requests only increment integers. `ServiceCollector` reads the integers at each scrape.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ServiceCounters:
 
 
 class ServiceCollector:
-    """Reads the counters, and gauges given as functions, at a scrape."""
+    """Reads the counters, and calls the functions of the gauges, at each scrape."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Measures the lag of the event loop: a probe that wakes up periodically.
+"""Measures the lag of the event loop with a probe that wakes up periodically.
 
-A late wake-up has two causes. Work on the loop took too long, or the machine gave this process no
-CPU. The wall clock cannot distinguish them; the CPU time of the loop's thread can. CPU time
-spent while a wake-up was overdue is the bookie's own work.
+A late wake-up has two possible causes: work on the loop took too long, or the machine gave this
+process no CPU. The wall clock cannot distinguish the two causes, but the CPU time of the loop's
+thread can. If the thread of the loop used CPU time during the lag, the cause is the bookie's work.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ BOUNDS_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 
 class Lags:
-    """Lags of one kind."""
+    """The lags of one kind, counted by size."""
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS_SECONDS) + 1)  # one for each bound, one above
+        self.counts = [0] * (len(BOUNDS_SECONDS) + 1)  # one per bound, and one above the last bound
         self.sum_seconds = 0.0
         self.max_seconds = 0.0
 
@@ -33,16 +33,16 @@ class Lags:
         self.max_seconds = max(self.max_seconds, seconds)
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Return cumulative counts, as Prometheus has them."""
+        """Return cumulative counts by upper bound, in the form of Prometheus."""
         bounds = map(str, (*BOUNDS_SECONDS, "+Inf"))
         return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
 
 
 class LoopLag:
-    """Measures how late each of its wake-ups is, and how much of that was computing.
+    """Measures the lag of each wake-up, and the CPU time that was used in the lag.
 
-    It wakes up every 20 ms (0.2 % of a CPU), and so sees every longer delay of the loop, minus at
-    most that time. Both clocks are in seconds.
+    The probe wakes up every 20 ms, which takes 0.2 % of a CPU. So each longer delay of the loop is
+    measured, and the result is up to 20 ms too short. Both clocks are in seconds.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class LoopLag:
         self._cpu_before = 0.0
         self._is_stopped = False
         self.wall = Lags()
-        self.cpu = Lags()  # at most the lateness: a lower bound of the computing
+        self.cpu = Lags()  # CPU time, but never more than the lag
 
     def start(self) -> None:
-        """Start the probe, on the loop to watch."""
+        """Start the probe on the running loop."""
         call_later = self._call_later or asyncio.get_running_loop().call_later
         self._due = self._clock() + INTERVAL_SECONDS
         self._cpu_before = self._cpu_clock()

@@ -1,7 +1,8 @@
-"""Serves metrics over HTTP, in threads that only read, within bounds whatever peers do.
+"""Serves metrics over HTTP in threads that only read.
 
-At most CONNECTIONS_MAX connections are open, each for one request of REQUEST_BYTES_MAX and for
-CONNECTION_SECONDS_MAX in all, answer included. Connections beyond these bounds are closed.
+At most CONNECTIONS_MAX connections are open. A connection may send one request of at most
+REQUEST_BYTES_MAX, and is closed CONNECTION_SECONDS_MAX after it began. Connections beyond these
+limits are closed.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ class MetricsServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop serving; open connections are closed."""
+        """Stop serving, and close open connections."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
 
 class _BoundedServer(ThreadingMixIn, WSGIServer):
-    """Runs a thread for each connection, within CONNECTIONS_MAX."""
+    """Runs a thread for each connection, at most CONNECTIONS_MAX at a time."""
 
     daemon_threads = True
     block_on_close = False
@@ -75,13 +76,13 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         super().__init__((address, port), _Handler)
 
     def server_bind(self) -> None:
-        """Bind, and name the server by its address, as a name would need a lookup."""
+        """Bind, and use the address as the server's name, because a host name needs a lookup."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
         self.setup_environ()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Return whether there is a place for a connection; it is closed otherwise."""
+        """Return whether a new connection is allowed. The base class closes other connections."""
         del client_address
         with self._lock:
             if len(self._until) >= CONNECTIONS_MAX:
@@ -95,7 +96,7 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Close connections after their time limit; called at least every LOOK_SECONDS."""
+        """Close connections after their time limit. Runs at least every LOOK_SECONDS."""
         self._end(self._clock())
 
     def server_close(self) -> None:
@@ -106,7 +107,7 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         with self._lock:
             for request, until in self._until.items():
                 if now >= until:
-                    with contextlib.suppress(OSError):  # its thread notices and closes it
+                    with contextlib.suppress(OSError):  # the connection's thread closes the socket
                         request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -114,7 +115,7 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
 
 
 class _Handler(WSGIRequestHandler):
-    """One request of one connection, read up to a bound."""
+    """Reads one request of one connection, up to REQUEST_BYTES_MAX."""
 
     def setup(self) -> None:
         super().setup()
@@ -125,7 +126,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class _FirstBytes:
-    """A file that ends after REQUEST_BYTES_MAX."""
+    """The first REQUEST_BYTES_MAX bytes of a file."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

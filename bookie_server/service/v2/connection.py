@@ -1,12 +1,12 @@
-"""One connection of the v2 data plane: receives frames, sends answers, bounds its memory.
+"""One connection of the v2 data plane: receives frames, sends answers, limits its memory.
 
-Everything runs on the loop's thread, and nothing here awaits. A frame is cut out of receive memory
-by reference and handled. Its answer is collected with the others of the same turn of the loop and
-written in one call. `service/v2/operations.py` carries out the frames.
+All code runs on the loop's thread and awaits nothing. A frame is handled in receive memory, without
+a copy. The answers of one turn of the loop are written in one call. `service/v2/operations.py`
+carries out the requests.
 
-Back-pressure: memory for frames, requests and answers is taken from the lanes
-(`service/limits/lanes.py`) before it is used. A request for more than a lane grants waits there in
-line, and the connection reads no further until it is granted.
+Back-pressure: a connection takes memory for frames, requests and answers from the lanes
+(`service/limits/lanes.py`) before it uses the memory. If a lane does not grant the memory, the
+connection waits in line, and reads nothing more until then.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ from typing import Final, cast
 from bookie_server.config import ANSWERS_RESERVE_BYTES
 from bookie_server.core.requests import Buffer
 from bookie_server.service.limits.budget import Share
-from bookie_server.service.limits.lanes import QUANTUM_BYTES, REQUEST_COST_BYTES, PeerShares
+from bookie_server.service.limits.lanes import (
+    QUANTUM_BYTES,
+    REQUEST_COST_BYTES,
+    PeerShares,
+    ReadReserve,
+)
 from bookie_server.service.logging import get_logger
 from bookie_server.service.v2.peer_watch import PeerWatch
 from bookie_server.service.v2.receive_memory import ReceiveMemory, buffer_of
@@ -32,17 +37,13 @@ from ledgerlog_spark.transport.v2.sockets import write_all
 from ledgerlog_spark.wire.frames import ReceiveBuffer
 
 UNSENT_BYTES_MAX: Final = 1 << 18
-"""Untaken answers of one lane: beyond this, the connection's next request of the lane waits."""
+"""If more bytes of answers in one lane are unsent, the next request of the lane waits."""
 
 _logger = get_logger("v2")
 
 
 class PeerConnection(asyncio.BufferedProtocol, ABC):
-    """The connection of one peer. Made by `V2Server`.
-
-    Overrides of `_demand` and `_handle` determine the bytes of a frame's request, carry it out, and
-    pass its answer to `_answer`.
-    """
+    """The connection of one peer. Overrides of `_demand` and `_handle` carry out its requests."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         admit: Callable[[PeerConnection], bool],
         left: Callable[[PeerConnection], None],
     ) -> None:
-        """Created by the event loop; `left` is called even if `admit` refused it."""
+        """`left` is called at the end of the connection, even if `admit` refused it."""
         self._shared = shared
         self._admit = admit
         self._left = left
@@ -64,6 +65,8 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         self._is_resume_scheduled = False
         self._is_writing_paused = False
         self._largest_frame_bytes = 0
+        self._read_reserve = ReadReserve()
+        self._batch_least_bytes = 0  # the room that the last refused batch needed
         self._waits_since = 0.0
         self._written_bytes = 0
         self._set_host("")
@@ -71,39 +74,34 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         self.frames_received = 0
         self.received_bytes = 0
         self.is_proven = False  # one of its requests was answered
-        self.peer: object = None  # its address, for logs
+        self.peer: object = None  # address of the peer, for logs
         self.watch = PeerWatch(shared.loop.time())
 
     def _set_host(self, host: str) -> None:
         shared = self._shared
         self.host = host
         self.shares = PeerShares(shared.lanes, host)
-        self.memory = ReceiveMemory(
-            shared.frame_size_bytes_max,
-            shared.receive_pool,
-            self.shares.adds,
-            self.shares.control,
-        )
+        self.memory = ReceiveMemory(shared.frame_size_bytes_max, shared.receive_pool, self.shares)
         self._frames = self.memory.frames
 
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Join the server's connections, or close when there are too many."""
+        """Join the server's connections, or close if the server has no place."""
         # uvloop's transports have the methods of asyncio.Transport but not its class.
         transport = cast("asyncio.Transport", transport)
         self._transport = transport
         self.peer = transport.get_extra_info("peername")
         if isinstance(self.peer, tuple):
             self._set_host(str(self.peer[0]))
-        # Paused while the kernel has not taken all, so the unsent bytes are known.
+        # Writing is paused until the kernel has taken all answers, so the unsent bytes are known.
         transport.set_write_buffer_limits(high=0)
         if not self._admit(self):
             self._transport = None
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
-        """Forget the peer; accepted requests are carried out, their answers dropped."""
+        """Forget the peer. Accepted requests are carried out, but their answers are dropped."""
         self._transport = None
         self._give_back_all()
         self._left(self)
@@ -113,7 +111,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         return self._frames.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Handle the frames that have become complete."""
+        """Handle the frames that are now complete."""
         self.received_bytes += nbytes
         try:
             bodies = self._frames.received(nbytes)
@@ -136,15 +134,15 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             self._wait_for_memory()
 
     def eof_received(self) -> bool:
-        """Close: a peer that has closed its side gets no more answers."""
+        """Return False: the loop then closes the connection, and the peer gets no more answers."""
         return False
 
     def pause_writing(self) -> None:
-        """Note that the kernel does not take all answers now."""
+        """Note that the kernel has not taken all answers."""
         self._is_writing_paused = True
 
     def resume_writing(self) -> None:
-        """Note that the kernel took the last of them."""
+        """Note that the kernel has taken all answers."""
         self._is_writing_paused = False
         self._count_sent()
 
@@ -158,7 +156,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
 
     @property
     def waits_since(self) -> float | None:
-        """The time at which it began to wait for a lane's bytes; None while it does not."""
+        """The time at which the connection began to wait for a lane, or None."""
         return self._waits_since if self.shares.is_waiting else None
 
     @property
@@ -168,7 +166,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
 
     @property
     def taken_bytes(self) -> int | None:
-        """Total bytes of answers that the kernel took; None while it has taken everything."""
+        """Total bytes of answers that the kernel has taken; None if it has taken all answers."""
         if not self._is_writing_paused or self._transport is None:
             return None
         return self._written_bytes - self._transport.get_write_buffer_size()
@@ -179,9 +177,10 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             self.memory.shed()
 
     def stop_receiving(self) -> None:
-        """Accept no further request; accepted ones are still answered.
+        """Accept no further request; accepted requests are still answered.
 
-        Further bytes are dropped: closing a socket with unread bytes loses answers in flight.
+        Further bytes are received and dropped, because to close a socket with unread bytes loses
+        answers in flight.
         """
         self._is_closing = True
         self._drop_backlog()
@@ -190,7 +189,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             self._transport.resume_reading()
 
     def close(self, *, is_abrupt: bool = False) -> None:
-        """Close the connection; `is_abrupt` drops unsent answers, and gives back immediately."""
+        """Close the connection. If `is_abrupt`, drop unsent answers and give back all bytes now."""
         self._is_closing = True
         if self._transport is None:
             return
@@ -213,7 +212,6 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             self.memory.free(buffer_of(self._backlog.popleft()))
 
     def _free_buffer(self, buffer: ReceiveBuffer) -> None:
-        """Free the memory of an answered request."""
         if self.memory.free(buffer) and self._is_paused:
             self._schedule_resume()
 
@@ -238,7 +236,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             return
 
     def _try_to_handle(self, body: memoryview) -> int:
-        """Handle a frame if there is room for its request, else pause; returns its cost, or 0."""
+        """Handle a frame and return its cost. If its request has no room, pause and return 0."""
         share, size_bytes = self._demand(body)
         answers = self.shares.adds if share is self.shares.writes else share
         if answers.unsent_bytes > UNSENT_BYTES_MAX:
@@ -253,7 +251,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         return REQUEST_COST_BYTES + taken_bytes
 
     def _acquire(self, share: Share, size_bytes: int) -> int:
-        """Take bytes of a lane, first those granted meanwhile; returns 0 if it has to wait."""
+        """Take bytes of a lane, first the bytes granted during a wait; return 0 to wait again."""
         if self._granted is not None:
             granted, granted_bytes = self._granted
             self._granted = None
@@ -274,9 +272,9 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         return 0
 
     def _waits_for_itself(self, share: Share) -> bool:
-        """Return whether a share holds nothing but the memory of the next request.
+        """Return whether a share holds only the memory of the next request.
 
-        Its bytes would be released only with that request, which would wait for them forever.
+        The share gives these bytes back only after that request, so a wait for them never ends.
         """
         has_more = self.open_requests or share.unsent_bytes or share is self.shares.writes
         return not has_more and share.held_bytes > share.reserve_bytes
@@ -340,11 +338,11 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
 
     @abstractmethod
     def _demand(self, body: memoryview) -> tuple[Share, int]:
-        """Return the lane share of a frame's request, and the bytes that it needs."""
+        """Return the share for a frame's request, and the number of bytes that it needs."""
 
     @abstractmethod
     def _handle(self, body: memoryview, share: Share, taken_bytes: int) -> None:
-        """Carry out a frame's request; `_answer` or `_done` gives back the bytes taken for it."""
+        """Carry out a frame's request, and give back its bytes with `_answer` or `_done`."""
 
     def _close_on_bad_bytes(self, error: WireFormatError) -> None:
         counters = self._shared.counters
@@ -357,7 +355,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     # Answers.
 
     def _make_fit(self, share: Share, taken_bytes: int, size_bytes: int) -> int:
-        """Take the bytes of an answer of this size; returns 0 when it cannot be held until sent."""
+        """Take the bytes of an answer; return the bytes held, or 0 if the lane has no room."""
         more_bytes = size_bytes - taken_bytes
         if more_bytes <= 0:
             return taken_bytes
@@ -376,9 +374,9 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     def _answer(
         self, code: Code, answer: Buffer, share: Share, taken_bytes: int, *rest: Buffer
     ) -> None:
-        """Send an answer in one or more buffers; unneeded bytes of `taken_bytes` are given back.
+        """Send an answer in one or more buffers, and give back the bytes that it does not need.
 
-        They were taken of `share` for the request, and are at least those of the answer.
+        `taken_bytes` were taken of `share` for the request. The answer is never larger.
         """
         self._shared.counters.answers[code] += 1
         self.open_requests -= 1
@@ -393,7 +391,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             size_bytes += sum(map(len, rest))
         assert size_bytes <= taken_bytes, "an answer is larger than its reserved bytes"
         if share is self.shares.writes:
-            # Storage has finished it; its answer is in memory.
+            # Storage has finished the add, and the answer is already in memory.
             share.give_back(taken_bytes)
             share = self.shares.adds
             share.force(size_bytes)
@@ -436,7 +434,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             self._schedule_resume()
 
     def _give_back_all(self) -> None:
-        """Give back everything at the end, including the memory of requests still open."""
+        """Give back all bytes except those of open requests, which are given back later."""
         self._answers.clear()
         self.shares.stop_waiting()
         for share in self.shares.held:

@@ -1,30 +1,27 @@
-"""The operations of the v2 data plane: turns frames into requests, and outcomes into answers."""
+"""The operations of the v2 data plane: turns frames into requests, and results into answers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from struct import Struct
 from typing import Final
 
 from bookie_server.config import ANSWERS_RESERVE_BYTES
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
 from bookie_server.service.limits.budget import Share
-from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES, WRITE_COST_BYTES, ReadReserve
+from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES, WRITE_COST_BYTES
 from bookie_server.service.logging import get_logger
 from bookie_server.service.v2.connection import PeerConnection
-from bookie_server.service.v2.receive_memory import buffer_of
-from bookie_server.service.v2.requests import (
+from bookie_server.service.v2.receive_memory import (
     ADDS,
-    BATCH_READ,
     HIGH_PRIORITY,
     OPCODE_OFFSET,
-    READ,
     RECOVERY_ADD,
+    buffer_of,
     is_control,
-    size_allowed,
-    size_wanted,
 )
-from bookie_server.service.v2.shared import BATCH_COUNT_MAX, V2Shared
+from bookie_server.service.v2.shared import BATCH_COUNT_MAX
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.answers import (
@@ -52,8 +49,12 @@ from ledgerlog_spark.wire.version_3 import FIRST_BYTE, refusal_of_version_3
 _logger = get_logger("v2")
 
 GATHERED_BYTES_MIN: Final = 8_192
-"""Buffers of this size on average are cheaper to gather in the kernel than to copy here."""
+"""The kernel gathers buffers with this average size at less cost than a copy here."""
 
+READ: Final = int(Opcode.READ)
+BATCH_READ: Final = int(Opcode.BATCH_READ)
+_BATCH_SIZE: Final = Struct(">q")
+_BATCH_SIZE_OFFSET: Final = 32
 _PLUGIN_NAME: Final = b"AuthDisabledPlugin"
 _NAME_TAG: Final = 0x0A
 _PAYLOAD_TAG: Final = 0x12
@@ -67,22 +68,11 @@ plugin when authentication is off, and their clients then continue."""
 class V2Operations(PeerConnection):
     """Carries out the requests of one peer."""
 
-    def __init__(
-        self,
-        shared: V2Shared,
-        admit: Callable[[PeerConnection], bool],
-        left: Callable[[PeerConnection], None],
-    ) -> None:
-        """Create it as a `PeerConnection`."""
-        super().__init__(shared, admit, left)
-        self._read_reserve = ReadReserve()
-        self._batch_least_bytes = 0  # the room that the last refused batch needed
-
     def _demand(self, body: memoryview) -> tuple[Share, int]:
         opcode = body[OPCODE_OFFSET]
         if opcode in ADDS:
             if is_control(body):
-                # The size of the entries includes the memory in which they were received.
+                # The entries already count, as the memory in which they were received.
                 return self.shares.control, REQUEST_OVERHEAD_BYTES
             return self.shares.writes, len(body) + WRITE_COST_BYTES
         share = self.shares.control if is_control(body) else self.shares.reads
@@ -93,8 +83,7 @@ class V2Operations(PeerConnection):
         # A shorter answer is valid: the peer requests the rest.
         wanted = size_wanted(body, self._shared.frame_size_bytes_max) + REQUEST_OVERHEAD_BYTES
         allowed = max(share.allowance_bytes, ANSWERS_RESERVE_BYTES)
-        # There is an exception: if its first entry alone did not fit before, the request waits in
-        # line.
+        # If the first entry of the last batch did not fit, wait until there is room for the entry.
         least = min(self._batch_least_bytes, share.size_bytes_max)
         return share, max(min(wanted, allowed), least)
 
@@ -127,7 +116,7 @@ class V2Operations(PeerConnection):
             self._auth(request, share, taken_bytes)
 
     def _is_version_3(self, body: memoryview, share: Share, taken_bytes: int) -> bool:
-        """Return whether a request was of protocol version 3; answers it in that version."""
+        """Return whether a request has protocol version 3; refuse such a request in version 3."""
         refusal = refusal_of_version_3(body) if body[0] == FIRST_BYTE else None
         if refusal is None:
             return False
@@ -304,3 +293,19 @@ class V2Operations(PeerConnection):
             self._close_on_bad_bytes(WireFormatError("an AUTH frame without a message"))
             return
         self._answer(Code.OK, encode_auth(_AUTH_DISABLED, request.version), share, taken_bytes)
+
+
+def size_wanted(body: memoryview, size_bytes_max: int) -> int:
+    """Return the maximum number of bytes of entries for a batch read that is not decoded yet.
+
+    A frame that is too short gets any result, because the decoder refuses the frame.
+    """
+    if len(body) < _BATCH_SIZE_OFFSET + _BATCH_SIZE.size:
+        return size_bytes_max
+    (size_bytes,) = _BATCH_SIZE.unpack_from(body, _BATCH_SIZE_OFFSET)
+    return size_allowed(size_bytes, size_bytes_max)
+
+
+def size_allowed(size_bytes: int, size_bytes_max: int) -> int:
+    """Return the maximum for a batch read with this limit; 0 or less means no limit."""
+    return min(size_bytes, size_bytes_max) if size_bytes > 0 else size_bytes_max

@@ -1,7 +1,7 @@
 """Checks that a peer makes progress: takes answers, completes frames, sends requests.
 
-A `PeerWatch` gets the totals of a connection periodically and compares them. It is pure: the time
-is an argument of each call.
+A `PeerWatch` periodically compares the totals of a connection with the previous totals. It reads no
+clock: the time is an argument of each call.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MOVED_BYTES_MIN: Final = 16_384
-"""Fewer bytes than this between two checks are no progress if more are due."""
+"""If more bytes are due, fewer bytes than this between two checks are no progress."""
 
 FRAME_STALLS_MAX: Final = 10
-"""Stall time-outs that one frame may take in all, however steadily it is sent."""
+"""One frame may take this number of stall timeouts, even if it arrives steadily."""
 
 
 @dataclass(slots=True, eq=False)
 class PeerWatch:
     """The observed progress of one peer."""
 
-    opened_at: float  # seconds on the loop's clock, as all times here
-    received_at: float = field(init=False)  # bytes of the peer were noticed
-    took_at: float = field(init=False)  # the peer last took answers, or none waited
-    sent_at: float = field(init=False)  # the peer last sent a part, or no frame was open
+    opened_at: float  # in seconds of the loop's clock, like all times here
+    received_at: float = field(init=False)  # of the last new bytes
+    took_at: float = field(init=False)  # last time at which answers were taken or none waited
+    sent_at: float = field(init=False)  # last time at which a part of a frame came or none was due
     frame_began_at: float | None = field(default=None, init=False)  # of an incomplete frame
     _received_bytes: int = field(default=0, init=False)
     _received_bytes_moved: int = field(default=0, init=False)
@@ -42,7 +42,7 @@ class PeerWatch:
         is_incomplete: bool,
         taken_bytes: int | None,
     ) -> None:
-        """Compare the totals with the previous ones; `taken_bytes` is None if all are taken."""
+        """Compare new totals with the totals before; `taken_bytes` is None if no answer waits."""
         if received_bytes != self._received_bytes:
             self.received_at = now
             self._received_bytes = received_bytes
@@ -62,7 +62,7 @@ class PeerWatch:
         self._frames_received = frames_received
 
     def overdue(self, now: float, stall_seconds: float) -> str | None:
-        """Return the reason to close a peer that had enough time in any case; else None."""
+        """Return the reason to close a peer that made no progress for too long, or None."""
         if now - self.took_at >= stall_seconds:
             return "takes none of its answers"
         if now - self.sent_at >= stall_seconds:
@@ -73,5 +73,5 @@ class PeerWatch:
         return None
 
     def is_stalled(self, now: float, grace_seconds: float) -> bool:
-        """Return whether it made no progress for this time although it should."""
+        """Return whether the peer made no progress for this time although progress was due."""
         return min(self.took_at, self.sent_at) + grace_seconds <= now

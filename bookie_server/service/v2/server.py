@@ -1,20 +1,16 @@
-"""Listens for v2 connections, admits them, drains them."""
+"""Accepts v2 connections, and closes them after their requests are answered."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from ipaddress import ip_address
 from typing import Final
 
 from bookie_server.config import BookieSettings
-from bookie_server.core.requests import EntryStorage
-from bookie_server.service.limits.budget import Budget
-from bookie_server.service.limits.lanes import Lanes
 from bookie_server.service.logging import get_logger
-from bookie_server.service.metrics.counters import ServiceCounters
 from bookie_server.service.port_claim import claim
 from bookie_server.service.v2.connection import PeerConnection
 from bookie_server.service.v2.operations import V2Operations
@@ -26,7 +22,7 @@ LISTEN_BACKLOG: Final = 512
 DRAIN_STEP_MS: Final = 10
 RECEIVE_BUFFER_BYTES: Final = 1 << 20
 KNOWN_HOSTS_PART: Final = 8
-"""This part of the places is reserved for hosts that had a request answered."""
+"""1/8 of the connections is reserved for hosts that already got an answer to a request."""
 
 _logger = get_logger("v2")
 
@@ -34,66 +30,52 @@ _logger = get_logger("v2")
 class V2Server:
     """The data plane of one bookie; lanes and counters are shared with the gRPC service."""
 
-    def __init__(
-        self,
-        settings: BookieSettings,
-        storage: EntryStorage,
-        lanes: Lanes,
-        counters: ServiceCounters,
-    ) -> None:
+    def __init__(self, settings: BookieSettings, shared: V2Shared) -> None:
         self.is_stopping = False
-        self._shared = V2Shared(settings, storage, lanes, counters)
-        self._counters = counters
-        self._loop = self._shared.loop
-        self._settings = settings
+        self._shared = shared
+        self._connections_max = settings.connections_max
         self._connections: set[PeerConnection] = set()
         self._server: asyncio.Server | None = None
-        self._sweeper = ConnectionSweeper(
-            self._connections, lanes, settings, counters, self._shared.loop.time
+        self.sweeper = ConnectionSweeper(
+            self._connections, shared.lanes, settings, shared.counters, shared.loop.time
         )
-        self._shared.relieve = self._sweeper.relieve
+        shared.relieve = self.sweeper.relieve
         self._sweeping: asyncio.Task[None] | None = None
 
     @property
     def connections_count(self) -> int:
-        """Connections open now."""
+        """Number of open connections."""
         return len(self._connections)
 
-    def relieve_also(self, relieve: Callable[[Budget, float], None]) -> None:
-        """Set another function for a full lane, called with the lane and its holders' grace."""
-        self._sweeper.others.append(relieve)
-
     async def start(self, listener: socket.socket) -> None:
-        """Serve the connections of `listener`, made by `listen`; takes ownership of it."""
-        self._server = await self._loop.create_server(
+        """Serve the connections of `listener`, which `listen` made; `stop` closes it."""
+        self._server = await self._shared.loop.create_server(
             lambda: V2Operations(self._shared, self.admit, self.left),
             sock=listener,
             backlog=LISTEN_BACKLOG,
         )
-        self._sweeping = asyncio.create_task(self._sweeper.run(), name="v2 sweeper")
+        self._sweeping = asyncio.create_task(self.sweeper.run(), name="v2 sweeper")
 
     def admit(self, connection: PeerConnection) -> bool:
-        """Return whether a new connection may stay; counts it if so."""
+        """Add a new connection and return True, or return False if there is no place."""
         if self.is_stopping or not self._has_place(connection):
-            self._counters.connections_refused += 1
+            self._shared.counters.connections_refused += 1
             _logger.warning("connection_refused", peer=connection.peer, open=self.connections_count)
             return False
-        self._counters.connections_opened += 1
+        self._shared.counters.connections_opened += 1
         self._connections.add(connection)
         return True
 
     def _has_place(self, newcomer: PeerConnection) -> bool:
-        """Return whether there is a place, possibly after an idle connection was closed."""
+        """Return whether there is a place; if needed, close an idle connection to make one."""
         is_known = newcomer.host in self._shared.known_hosts
-        if not is_full(
-            len(self._connections), self._settings.connections_max, is_known_host=is_known
-        ):
+        if not is_full(len(self._connections), self._connections_max, is_known_host=is_known):
             return True
         replaced = to_replace(self._connections, is_known_host=is_known)
         if replaced is None:
             return False
         _logger.warning("connection_closed", peer=replaced.peer, reason="its place is needed")
-        self._counters.connections_replaced += 1
+        self._shared.counters.connections_replaced += 1
         replaced.close(is_abrupt=True)
         self._connections.discard(replaced)
         return True
@@ -103,7 +85,7 @@ class V2Server:
         self._connections.discard(connection)
 
     async def stop(self, drain_timeout_ms: int) -> bool:
-        """Stop accepting, answer accepted requests, close; returns False when the time ran out."""
+        """Answer accepted requests and close; return False if the time was too short."""
         self.is_stopping = True
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -111,8 +93,8 @@ class V2Server:
             self._server.close()
         for connection in self._connections:
             connection.stop_receiving()
-        deadline = self._loop.time() + drain_timeout_ms / 1_000
-        while not self._is_idle() and self._loop.time() < deadline:  # noqa: ASYNC110 -- once a life
+        deadline = self._shared.loop.time() + drain_timeout_ms / 1_000
+        while not self._is_idle() and self._shared.loop.time() < deadline:  # noqa: ASYNC110 -- once
             await asyncio.sleep(DRAIN_STEP_MS / 1_000)
         is_drained = self._is_idle()
         for connection in list(self._connections):
@@ -133,10 +115,11 @@ def is_full(open_count: int, connections_max: int, *, is_known_host: bool) -> bo
 def to_replace(
     connections: Collection[PeerConnection], *, is_known_host: bool
 ) -> PeerConnection | None:
-    """Return the idle connection whose place a new one gets; None when all of them are busy.
+    """Return the idle connection that a new connection replaces, or None.
 
-    The first choice are peers without an answered request (an unknown host gets no other place),
-    then the host with most connections, then the connection that was silent longest.
+    Connections without an answered request are replaced first. A host that is not known replaces
+    only these. Among them, the host with the most connections is first, then the connection that
+    was silent for the longest time.
     """
     of_host = Counter(connection.host for connection in connections)
     return min(

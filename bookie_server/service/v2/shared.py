@@ -1,4 +1,4 @@
-"""State shared by the v2 connections of one bookie: storage, bounds, counters, memory."""
+"""State shared by the v2 connections of one bookie: storage, limits, counters, memory."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ JOINED_BYTES_MAX: Final = 65_536
 """Answers up to this size are copied into one buffer; larger ones are written without a copy."""
 
 TURNS_SECONDS: Final = 0.002
-"""Time limit in a turn of the loop for the requests of one connection, and for all that take
-turns."""
+"""Time limit in one turn of the loop: for the requests of one connection, and for all connections
+that take turns."""
 
 HOSTS_KEPT_MAX: Final = 1_024
 
@@ -45,15 +45,15 @@ class V2Shared:
         self.frame_size_bytes_max = settings.frame_size_bytes_max
         self.receive_pool = ChunkPool(RECEIVE_POOL_BYTES)
         self._is_turning = False
-        self.turns: deque[Callable[[], None]] = deque()  # to continue, one after the other
-        self.known_hosts = RecentHosts()  # with an answered request
-        self.hosts_warned_of = RecentHosts()  # of their protocol version
+        self.turns: deque[Callable[[], None]] = deque()  # calls that continue connections, in order
+        self.known_hosts = RecentHosts()  # hosts with an answered request
+        self.hosts_warned_of = RecentHosts()  # hosts whose protocol version was logged
 
     def take_turn(self, resume: Callable[[], None]) -> None:
-        """Call `resume` after the connections before it, a few of them in each turn of the loop.
+        """Call `resume` after the calls that already wait; one turn of the loop makes few calls.
 
-        Between them the loop receives new requests, so an add waits for few of the reads that
-        others have sent ahead.
+        Between the turns the loop receives new requests. So an add waits for only a few of the
+        reads that other peers have sent ahead.
         """
         self.turns.append(resume)
         if not self._is_turning:
@@ -74,7 +74,7 @@ class V2Shared:
 
 
 class RecentHosts:
-    """The addresses noted last, up to HOSTS_KEPT_MAX."""
+    """The addresses that were noted last, at most HOSTS_KEPT_MAX."""
 
     __slots__ = ("_hosts",)
 
@@ -82,7 +82,7 @@ class RecentHosts:
         self._hosts: OrderedDict[str, None] = OrderedDict()
 
     def note(self, host: str) -> bool:
-        """Keep an address; returns whether it is new here."""
+        """Keep an address; return whether the address is new."""
         is_new = host not in self._hosts
         self._hosts[host] = None
         self._hosts.move_to_end(host)

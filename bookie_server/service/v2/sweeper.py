@@ -1,10 +1,11 @@
 """Closes connections that make no progress and hold bytes that others need.
 
-Every second the sweeper checks all connections. It closes those whose peers took no answer, or
-sent no part of a frame, for `stall_timeout_ms`, and those that never sent a request. A frame that
-arrives steadily may take ten times as long. While a lane is full the sweeper checks more often, and
-a peer has a quarter of a second to make progress. It closes the connections without progress that
-hold most of the lane, until a quarter of the lane is free and no share waits.
+Every second the sweeper checks all connections. A connection is closed if its peer took no answer,
+or sent no part of a frame, for `stall_timeout_ms`. Connections that never sent a request are also
+closed. A frame that arrives steadily may take ten times as long. If a lane is full, the sweeper
+checks more often, and a peer has a quarter of a second to make progress. Connections without
+progress are closed until a quarter of the lane is free and no share waits. The connection that
+holds most of the lane is closed first.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from bookie_server.service.v2.connection import PeerConnection
 PERIOD_SECONDS: Final = 1.0
 PERIOD_SECONDS_FULL: Final = 0.1
 RELIEF_PERIOD_SECONDS: Final = 0.05
-GRACE_SECONDS: Final = 0.25  # time for progress of a peer that holds bytes for which others wait
+GRACE_SECONDS: Final = 0.25  # a peer must make progress in this time if others wait
 WAIT_SECONDS_MAX: Final = 5.0
-"""A connection that waits longer in line, and holds more than its reserve, is closed."""
+"""A connection that holds more than its reserve and waits longer in line is closed."""
 
 FREE_PARTS: Final = 4
 
@@ -50,6 +51,7 @@ class ConnectionSweeper:
         self._first_seconds = settings.first_request_timeout_ms / 1_000
         self._counters = counters
         self._clock = clock
+        # Also called for a full lane, with the lane and the grace of its holders in seconds.
         self.others: list[Callable[[Budget, float], None]] = []
         self._relieved_at: dict[str, float] = {}
         self._pressed = asyncio.Event()
@@ -57,7 +59,7 @@ class ConnectionSweeper:
             lane.on_pressure = self._pressed.set
 
     async def run(self) -> None:
-        """Sweep for as long as the server runs."""
+        """Sweep until the task is cancelled."""
         period = min(PERIOD_SECONDS, self._stall_seconds / 4)
         while True:
             try:
@@ -73,10 +75,10 @@ class ConnectionSweeper:
                 self._pressed.set()
 
     def sweep(self) -> None:
-        """Check all connections, close the overdue ones, make room in full lanes.
+        """Check all connections, close overdue connections, and make room in full lanes.
 
-        An error with one of them is reported, and the others are checked: without its sweeper a
-        bookie can be stopped by any peer.
+        An error in one check is reported, and the other checks continue. Without a sweeper, any
+        peer could stop the bookie.
         """
         now = self._clock()
         looks = [partial(self._sweep, connection, now) for connection in self._connections]
@@ -84,7 +86,7 @@ class ConnectionSweeper:
         for look in looks:
             try:
                 look()
-            except Exception as error:  # noqa: BLE001 -- whatever it is, others are looked at
+            except Exception as error:  # noqa: BLE001 -- the other checks continue
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": "a sweep of connections failed", "exception": error}
                 )
@@ -103,7 +105,7 @@ class ConnectionSweeper:
             self._close(connection, reason)
 
     def relieve(self, lane: Budget) -> None:
-        """Close stalled connections, largest first, until a quarter of the lane is free."""
+        """Close connections without progress until a quarter of the lane is free."""
         now = self._clock()
         if now - self._relieved_at.get(lane.name, now - 1) < RELIEF_PERIOD_SECONDS:
             return
@@ -117,7 +119,7 @@ class ConnectionSweeper:
             if _shared_bytes(connection.shares.held[number])
         ]
         for connection in holders:
-            # The last check may be long ago; the peer may have made progress since.
+            # The peer may have made progress after the last check.
             self._look(connection, now)
         holders = [connection for connection in holders if self._is_in_the_way(connection, now)]
         holders.sort(key=lambda connection: -connection.shares.held[number].held_bytes)
@@ -130,7 +132,7 @@ class ConnectionSweeper:
     def _is_in_the_way(self, connection: PeerConnection, now: float) -> bool:
         waits_since = connection.waits_since
         if waits_since is not None:
-            # It waits for other connections, which may wait for its bytes.
+            # The connection waits for others, and these may wait for its bytes.
             return now - waits_since >= WAIT_SECONDS_MAX and connection.memory.is_beyond_reserve
         return connection.watch.is_stalled(now, GRACE_SECONDS)
 

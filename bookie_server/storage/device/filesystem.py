@@ -55,10 +55,7 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
 class OsFileSystem:
-    """One directory, its threads and its lock.
-
-    `on_notice` gets a message if the file system lacks a feature.
-    """
+    """One directory, its threads and its lock. `on_notice` gets a message on a missing feature."""
 
     def __init__(
         self,
@@ -179,22 +176,20 @@ class OsFileSystem:
 
         libc's posix_fallocate is not used, because it may write every block.
         """
-        if not self._can_allocate:
-            os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
-            return
-        while _libc.fallocate(descriptor, 0, ctypes.c_int64(0), ctypes.c_int64(size)) != 0:
+        blocks = ctypes.c_int64(0), ctypes.c_int64(size)
+        while self._can_allocate and _libc.fallocate(descriptor, 0, *blocks) != 0:
             code = ctypes.get_errno()
             if code == errno.EINTR:
                 continue
             if code not in _NOT_SUPPORTED:
                 raise OSError(code, os.strerror(code))
             self._can_allocate = False
-            os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
             self._on_notice(
                 f"the file system of {self.directory} cannot allocate ahead: files grow as they "
                 "are written, which makes every sync slower"
             )
-            return
+        if not self._can_allocate:
+            os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
 
     def begin_writing(self, descriptor: int, offset: int, size: int) -> None:
         """Start write-back of written bytes. If it fails, the next sync reports the failure."""
@@ -290,26 +285,16 @@ class OsFile:
         return total
 
     def _write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        self._begin_whole()
-        size = self._write_portions(offset, buffers)
-        self._sync(offset, size)
-        self._has_failed = False
-
-    def _begin_whole(self) -> None:
-        """Mark the file as failed until the write and its sync end; raise if it has failed before.
-
-        The kernel treats the pages of a failed write as written, so a failed file must get no
-        further writes.
-        """
+        # The kernel treats the pages of a failed write as written: write nothing after a failure.
         if self._has_failed:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        self._has_failed = True
-
-    def _sync(self, offset: int, size: int) -> None:
-        # Pages are dropped now, while the device is busy, because that takes time, too.
+        self._has_failed = True  # until the sync ends
+        size = self._write_portions(offset, buffers)
+        # Pages are dropped before the sync, because the device writes at the same time.
         self._files.written.make_room(size)
         _fdatasync(self._descriptor)
         self._files.written.synced(self, offset, size)
+        self._has_failed = False
 
     def _write_portions(self, offset: int, buffers: Sequence[Buffer]) -> int:
         """Write all buffers in portions: the device writes a portion while the next is copied."""
@@ -411,7 +396,7 @@ class WrittenCache:
             oldest.drop_cached(start, length)
 
     def synced(self, file: CachedFile, offset: int, size_bytes: int) -> None:
-        """Record bytes that were written and synced."""
+        """Note bytes that were written and synced."""
         ranges = self._ranges
         if ranges:
             last, start, length = ranges[-1]

@@ -25,11 +25,7 @@ class OsClock:
 
 
 class OsTasks:
-    """Runs coroutines as tasks of the running event loop.
-
-    If a coroutine raises, this is a bug: `on_crash` gets its name and error, and must end the
-    process.
-    """
+    """Runs coroutines as tasks. If a task raises, which is a bug, `on_crash` ends the process."""
 
     def __init__(self, on_crash: Callable[[str, BaseException], None] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -55,10 +51,7 @@ class OsTasks:
         await asyncio.sleep(duration_ms / 1_000)
 
     async def aclose(self) -> None:
-        """Cancel the tasks that still run, and wait for their end.
-
-        After a clean stop, only tasks that sleep still run.
-        """
+        """Cancel all tasks and wait for their end. After a clean stop, only sleeps still run."""
         running = list(self._running)
         for task in running:
             task.cancel()

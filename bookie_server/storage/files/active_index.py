@@ -42,15 +42,17 @@ class ActiveIndex:
         pieces = self._ledgers.get(record.ledger_id)
         if pieces is None:
             pieces = self._ledgers[record.ledger_id] = Pieces()
+        elif not len(pieces):
+            self.pieces -= 1
         self.pieces += pieces.insert(record.entry_ids, record.origin_sequence, record)
         self.lists_bytes += lists_bytes_at_most(record)
 
     def drop(self, ledger_id: int) -> None:
         """Forget the pieces of a ledger, but keep the ledger named."""
         pieces = self._ledgers.get(ledger_id)
-        if pieces is not None:
-            self.name_only(ledger_id)
+        if pieces is not None and len(pieces):
             self.pieces -= len(pieces)
+            self.name_only(ledger_id)
 
     def name_only(self, ledger_id: int) -> None:
         """Name a ledger without pieces, because all its records in this file are dropped."""

@@ -168,10 +168,7 @@ def read_block(file: FinishedFile, number: int) -> Generator[Need, bytes, IndexB
 def find_piece(
     file: FinishedFile, ledger_id: int, entry_id: int
 ) -> Generator[Need, bytes, Piece[int] | None]:
-    """Return the piece of a finished file that holds an entry, or None.
-
-    The target of the piece is the offset of its record.
-    """
+    """Return the piece of a finished file that holds an entry, with the offset of its record."""
     if file.rebuilt is not None:
         piece = file.rebuilt.find(ledger_id, entry_id)
         return None if piece is None else _by_offset(piece)
@@ -198,10 +195,7 @@ def all_pieces(file: FinishedFile, ledger_id: int) -> Generator[Need, bytes, lis
 
 
 def held_spans(file: FinishedFile, ledger_id: int, tombstone: int) -> Generator[Need, bytes, Spans]:
-    """Return the ids of a ledger's entries in a finished file that a tombstone does not delete.
-
-    The blocks are not cached, because a ledger may have thousands of blocks.
-    """
+    """Return the ids of live entries in a finished file, without caching the file's many blocks."""
     spans = Spans()
     for number in _blocks_of(file, ledger_id):
         data = yield Need(file.handle, file.block_offset(number), BLOCK_SIZE)

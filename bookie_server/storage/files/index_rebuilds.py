@@ -13,10 +13,7 @@ from bookie_server.storage.slices import parts
 
 
 async def rebuild_index(file: FinishedFile, shared: Shared) -> None:
-    """Rebuild the damaged index of a file from its records.
-
-    If a record is damaged, too, the file stays in doubt.
-    """
+    """Rebuild the index of a file from its records. A damaged record leaves it in doubt."""
     entry, doubts, counters = file.entry, shared.health.files_in_doubt, shared.counters
     doubts.add(entry.file_id)
     scan = await Scanner(file.handle, entry, entry.data_end).scan(entry.first_sequence)

@@ -26,7 +26,7 @@ from bookie_server.storage.boot import Boot
 from bookie_server.storage.files.entry_log_file import FinishedFile, OpenFile
 from bookie_server.storage.files.held import HeldFiles, Pins
 from bookie_server.storage.files.pool import PooledFile
-from bookie_server.storage.files.slots import mark_finished
+from bookie_server.storage.files.slots import write_header
 from bookie_server.storage.journal import append_encoded
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.slices import run_in_slices
@@ -60,10 +60,8 @@ class FileKeeper:
     ) -> None:
         assert boot.active is not None
         self._shared = shared
-        self._store = shared.store
         self._tasks = shared.tasks
         self._health = shared.health
-        self._sequences = shared.sequences
         self._on_failed = on_failed
         self._on_state_change = on_state_change
         self._slots = boot.slots
@@ -107,7 +105,7 @@ class FileKeeper:
     def has_room_for(self, size: int) -> bool:
         """Return whether a record of `size` bytes fits after the adds in flight.
 
-        This is for records other than regular adds. While regular adds are accepted, the result is
+        The record must not be a regular add. As long as regular adds are accepted, the result is
         always True, because there is a next file.
         """
         health = self._health
@@ -150,18 +148,15 @@ class FileKeeper:
             await self._changed
         self._retire_active()
         self.active, self.spare = self.spare, None
-        self.active.first_sequence = self._sequences.next_sequence
+        self.active.first_sequence = self._shared.sequences.next_sequence
         self.wake()
 
     def _retire_active(self) -> None:
-        """Make the active file the full file. It then takes only its finish record.
-
-        No group may be under way.
-        """
+        """Let the active file take only its finish record. No group may be under way."""
         assert self.full is None
         self.full = self.active
-        self.full.finish_sequence = self._sequences.next_sequence
-        self._sequences.next_sequence += 1
+        self.full.finish_sequence = self._shared.sequences.next_sequence
+        self._shared.sequences.next_sequence += 1
 
     async def finish_all(self) -> None:
         """Write and sync the indexes of all files with entries, at a clean stop."""
@@ -255,7 +250,7 @@ class FileKeeper:
 
     async def _catch_up(self) -> None:
         await self._finish_full()
-        manifest = self._store.current
+        manifest = self._shared.store.current
         prepared: OpenFile | None = None
         try:
             if self.spare is None:
@@ -326,21 +321,21 @@ class FileKeeper:
         """
         dead = self.finished.dead(self._health.files_in_doubt)
         for file in dead:
-            # Entries of the file can no longer be found. Its slot is in use until the commit.
+            # Entries of the file can no longer be found. The slot is in use until the commit.
             self.finished.remove(file)
             self._freed.append(file.entry.slot)
             self._pinned[file.entry.slot] = file.handle
         unmarked = [file for file in self._unmarked if file not in dead]
         for file in unmarked:
-            await mark_finished(file.handle, file.entry)
+            await write_header(file.handle, file.entry)
         freed: list[str] = []
 
         def compose() -> Manifest:
             freed[:] = self._freed
             return self._compose(prepared, freed, keep_open=keep_open)
 
-        await self._store.commit(compose, self._shared.states)
-        manifest = self._store.current
+        await self._shared.store.commit(compose, self._shared.states)
+        manifest = self._shared.store.current
         self._unmarked = [file for file in self._unmarked if file not in (*unmarked, *dead)]
         self._freed = [slot for slot in self._freed if slot not in freed]
         for file in unmarked:
@@ -349,11 +344,8 @@ class FileKeeper:
             await self._release(slot, is_kept=slot in manifest.free_slots)
 
     async def _cut(self, file: FinishedFile) -> None:
-        """Cut a finished file after its index.
-
-        The durable MANIFEST must already list the file as finished, because an open file that is
-        shorter than its allocation counts as damaged.
-        """
+        """Cut a file after its index. The durable MANIFEST already lists the file as finished."""
+        # An open file that is shorter than its allocation would count as damaged.
         file.handle.may_close()
         with contextlib.suppress(TooManyFilesError):  # the next start cuts the file
             await file.handle.truncate(file.end)
@@ -380,12 +372,12 @@ class FileKeeper:
             if handle is not None:
                 await handle.close()
             if not is_kept:
-                await self._store.remove_slot(slot)
+                await self._shared.store.remove_slot(slot)
         except StorageError as error:
             self._on_failed(error)
 
     def _compose(self, prepared: OpenFile | None, freed: list[str], *, keep_open: bool) -> Manifest:
-        before = self._store.current
+        before = self._shared.store.current
         for file in self.finished:
             if file.entry.live_bytes != file.live_bytes:
                 file.entry = replace(file.entry, live_bytes=file.live_bytes)
@@ -405,7 +397,7 @@ class FileKeeper:
         return replace(
             before,
             next_file_id=max([before.next_file_id, *(e.file_id + 1 for e in (*files, *opened))]),
-            durable_upto=max(before.durable_upto, self._sequences.durable_sequence),
+            durable_upto=max(before.durable_upto, self._shared.sequences.durable_sequence),
             check_epoch=self._health.check_epoch,
             highest_dropped_ledger_id=self._health.highest_dropped_ledger_id,
             files=tuple(sorted(files, key=lambda entry: entry.file_id)),

@@ -32,8 +32,6 @@ NEW_NAME = "MANIFEST.new"
 STATE_PREFIX = "ledgers-"
 SLOT_PREFIX = "slot-"
 UNCLEAN_NAME = "UNCLEAN"
-
-
 FIRST_GENERATION = 1
 
 
@@ -69,10 +67,10 @@ async def _go_on() -> None:
 class ManifestStore:
     """The durable MANIFEST of one directory, and the ledger-state file that it names.
 
-    A commit appends the changed states to the file. It writes a new file instead if the appended
-    part is larger than `deltas_bytes_min` and than the part before it. States are written in slices
-    of `UNITS_PER_TURN`. The last block has the changes made during the commit. No other task runs
-    between its encoding and the composition of the MANIFEST, so the two always agree.
+    A commit appends the changed states to the file, or writes a new file if the appended part has
+    become larger than `deltas_bytes_min` and the part before it. States are written in slices of
+    `UNITS_PER_TURN`. The last block has the changes made during the commit. No other task runs
+    between the encoding of this block and the composition of the MANIFEST, so the two agree.
     """
 
     def __init__(
@@ -116,7 +114,7 @@ class ManifestStore:
     async def commit(self, compose: Callable[[], Manifest], states: HeldLedgers) -> None:
         """Replace the MANIFEST atomically; durable on return.
 
-        `compose` is called once; its manifest gets a generation and a state file. State changes
+        `compose` is called once. The result gets a generation and a state file. State changes
         after this call are not in the commit, and `states.changed` then has only these changes.
         After a DiskFullError or TooManyFilesError nothing has changed. After a SyncFailedError,
         either the old or the new MANIFEST counts.
@@ -176,10 +174,7 @@ class ManifestStore:
         taken: set[int],
         compose: Callable[[], Manifest],
     ) -> tuple[int, Manifest]:
-        """Write the states of `ids` and the changed states; return the end and the manifest.
-
-        `taken` gets the ids of the changed states.
-        """
+        """Write the states of `ids` and the changed states, whose ids are added to `taken`."""
         if offset == 0:
             await file.truncate(0)
         # Each round of this loop has fewer states than the previous round, unless states change as

@@ -8,13 +8,15 @@ its files through a pool, which counts the open files. `close_all` closes all fi
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from bookie_server.errors import TooManyFilesError, freed
 from bookie_server.ports import Buffer, File, FileSystem, Future, Lane, Tasks
 from bookie_server.storage.wake_ups import settle
+
+T = TypeVar("T")
 
 OPEN_RETRY_MS = 100
 OPEN_TRIES_MAX = 20
@@ -25,7 +27,7 @@ class FilePool:
 
     def __init__(self, files: FileSystem, tasks: Tasks, open_max: int) -> None:
         self._files = files
-        self._tasks = tasks
+        self.tasks = tasks
         self._open_max = open_max
         self._open: OrderedDict[PooledFile, None] = OrderedDict()
         self._waiting: deque[Future[None]] = deque()
@@ -41,10 +43,6 @@ class FilePool:
         self.free_space = files.free_space
         self.random_bytes: Callable[[int], bytes] = files.random_bytes
 
-    def future(self) -> Future[None]:
-        """Return a future that any coroutine of this process can await."""
-        return self._tasks.future()
-
     @property
     def held_names(self) -> list[str]:
         """The sorted names of the open files that the pool must not close for other files."""
@@ -55,23 +53,17 @@ class FilePool:
         return PooledFile(self, name)
 
     async def open(self, name: str, *, create: bool = False) -> PooledFile:
-        """Open a file for reading and writing.
-
-        The file stays open until it is closed or `PooledFile.may_close` is called.
-        """
+        """Open a file for reading and writing. The file stays open until `close` or `may_close`."""
         file = PooledFile(self, name, is_held=True)
         await self.open_now(file, create=create)
         return file
 
     async def open_now(self, file: PooledFile, *, create: bool = False) -> File:
-        """Open a file of this pool unless it is open already.
-
-        The caller counts a use of the file or holds it open, so that the pool does not close it.
-        """
+        """Open a file unless it is open. The caller counts a use of the file or holds it open."""
         while file.opened is None:
             if file.opening is not None:
                 # Each waiter has its own future, because a cancelled waiter cancels its future.
-                waiting: Future[None] = self._tasks.future()
+                waiting: Future[None] = self.tasks.future()
                 file.opening.append(waiting)
                 await waiting
                 continue
@@ -120,7 +112,7 @@ class FilePool:
         while self.open_count >= self._open_max:
             victim = self._victim()
             if victim is None:
-                waiting: Future[None] = self._tasks.future()
+                waiting: Future[None] = self.tasks.future()
                 self._waiting.append(waiting)
                 await waiting
             else:
@@ -140,10 +132,7 @@ class FilePool:
                 return
 
     def _victim(self) -> PooledFile | None:
-        """Return the file to close, or None if all files are in use or held.
-
-        Goes over the files in a circle, and selects a file that was not used since the last visit.
-        """
+        """Return a file that was not used since the last visit; None if all are in use or held."""
         for _ in range(2 * len(self._open)):
             file = next(iter(self._open))
             self._open.move_to_end(file)
@@ -168,7 +157,7 @@ class FilePool:
                 if victim is not None:
                     await self.close(victim)
                 else:
-                    await self._tasks.sleep(OPEN_RETRY_MS)
+                    await self.tasks.sleep(OPEN_RETRY_MS)
 
 
 @dataclass(slots=True, eq=False)
@@ -190,12 +179,11 @@ class PooledFile:
         self.is_held = False
         self._pool.wake()
 
-    @asynccontextmanager
-    async def _using(self) -> AsyncIterator[File]:
+    async def _run(self, operation: Callable[[File], Awaitable[T]]) -> T:
         self.uses += 1
         self.was_used = True
         try:
-            yield self.opened or await self._pool.open_now(self)
+            return await operation(self.opened or await self._pool.open_now(self))
         finally:
             self.uses -= 1
             if not self.uses:
@@ -211,13 +199,11 @@ class PooledFile:
 
     async def read(self, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
         """Return `size` bytes from `offset`; fewer only where the file ends."""
-        async with self._using() as file:
-            return await file.read(offset, size, lane)
+        return await self._run(lambda file: file.read(offset, size, lane))
 
     async def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers; not durable on return."""
-        async with self._using() as file:
-            await file.write(offset, buffers)
+        await self._run(lambda file: file.write(offset, buffers))
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers and sync the data."""
@@ -226,34 +212,29 @@ class PooledFile:
 
     async def datasync(self) -> None:
         """Make the file's data and size durable."""
-        async with self._using() as file:
-            await file.datasync()
+        await self._run(lambda file: file.datasync())
 
     async def allocate(self, size: int) -> None:
         """Reserve blocks so that the file is `size` bytes long."""
-        async with self._using() as file:
-            await file.allocate(size)
+        await self._run(lambda file: file.allocate(size))
 
     async def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
-        async with self._using() as file:
-            await file.truncate(size)
+        await self._run(lambda file: file.truncate(size))
 
     async def size(self) -> int:
         """Return the length of the file in bytes."""
-        async with self._using() as file:
-            return await file.size()
+        return await self._run(lambda file: file.size())
 
     async def data_end(self) -> int:
         """Return the offset from which on the file holds only zeros (see `File`)."""
-        async with self._using() as file:
-            return await file.data_end()
+        return await self._run(lambda file: file.data_end())
 
     async def close(self) -> None:
         """Close the file permanently, after the operations under way."""
         self.is_closed = True
         while self.uses:
-            idle = self._pool.future()
+            idle = self._pool.tasks.future()
             self._idle.append(idle)
             await idle
         await self._pool.close(self)

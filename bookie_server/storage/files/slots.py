@@ -29,7 +29,7 @@ class Slots:
     async def prepare(
         self, file_id: int, free_slot: str | None, *, is_last_resort: bool = False
     ) -> OpenFile:
-        """Return an empty file with a new identity; its blocks, header and name are durable.
+        """Return an empty file with a new identity, and durable blocks, header and name.
 
         Uses `free_slot`, which the durable MANIFEST must list as free. If it is None, creates a new
         slot, and removes it after a DiskFullError or TooManyFilesError. With `is_last_resort`, the
@@ -46,30 +46,15 @@ class Slots:
             # A freed slot may be shorter, because it was cut after its index.
             await self._require_room(size - await handle.size(), kept_free, name)
             await handle.allocate(size)
-            salt = self._files.random_bytes(16)
-            before = decode_slot_header(await handle.read(0, HEADER_AREA_SIZE))
-            header = SlotHeader(
-                state=SlotState.OPEN,
-                generation=1 if before is None else before.generation + 1,
-                file_id=file_id,
-                salt=salt,
-                file_size=size,
-            )
-            await handle.write(header.sector_offset, (encode_slot_header(header),))
-            await handle.datasync()
+            salt = self._files.random_bytes(16).hex()
+            entry = FileEntry(file_id, name, salt, FileState.OPEN, size)
+            await write_header(handle, entry)
             await self._files.sync_directory()
         except BaseException as error:
             await handle.close()
             if free_slot is None and isinstance(error, (DiskFullError, TooManyFilesError)):
                 await self._files.remove(name)
             raise
-        entry = FileEntry(
-            file_id=file_id,
-            slot=name,
-            salt=salt.hex(),
-            state=FileState.OPEN,
-            size_bytes=size,
-        )
         return OpenFile(entry, handle, entry.identity, is_recycled=free_slot is not None)
 
     async def discard(self, file: OpenFile) -> None:
@@ -87,11 +72,11 @@ class Slots:
             )
 
 
-async def mark_finished(handle: File, entry: FileEntry) -> None:
-    """Write and sync the header of a finished file; its finish record is already durable."""
+async def write_header(handle: File, entry: FileEntry) -> None:
+    """Write and sync the header of a file. The finish record of a finished file is durable."""
     before = decode_slot_header(await handle.read(0, HEADER_AREA_SIZE))
     header = SlotHeader(
-        state=SlotState.FINISHED,
+        state=SlotState[entry.state.name],
         generation=1 if before is None else before.generation + 1,
         file_id=entry.file_id,
         salt=bytes.fromhex(entry.salt),

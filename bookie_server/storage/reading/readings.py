@@ -18,10 +18,9 @@ R = TypeVar("R")
 NEEDS_PER_TURN = 8
 """Number of index blocks (3,264 pieces) that a list of entries reads before other tasks run."""
 
-
 RECORDS_PER_TURN = 64
-"""Number of records that readings of one kind read before other tasks run. This takes 1 to 6 ms if
-each record has 4,096 entries."""
+"""Number of records that readings of one kind read before other tasks run. With 4,096 entries in
+each record, these reads take 1 to 6 ms."""
 
 RECORD_BYTES = 65_536
 """Each time an entry has this number of bytes, it counts as one more record, because to copy and
@@ -31,10 +30,9 @@ send 4 MiB takes milliseconds."""
 class Readings:
     """Runs the readings of one directory.
 
-    A reading yields a `Need` for bytes, and None after a portion. It waits in line after each
-    portion, and after each read from the device, because many such reads may end at the same time.
-    Batches, single entries, and comparisons of adds with stored entries have separate lines, so
-    that one kind does not wait for another.
+    A reading yields a `Need` for bytes, and None after a portion. A reading waits in line after
+    each portion and after each read from the device, because many reads from the device may end at
+    the same time. There are separate lines for batches, single entries, and comparisons of adds.
     """
 
     def __init__(self, tasks: Tasks, pins: Pins) -> None:

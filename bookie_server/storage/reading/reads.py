@@ -41,7 +41,7 @@ from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.reading.readings import RECORDS_PER_TURN, Readings, finish
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.slices import parts
-from bookie_server.storage.spans import RANGES_MAX, Spans
+from bookie_server.storage.spans import Spans
 
 N = TypeVar("N")
 R = TypeVar("R")
@@ -70,10 +70,7 @@ class Found(NamedTuple):
 
 
 class RecentBodies:
-    """The bodies of the newest durable records, for readers at the end of a ledger.
-
-    `size_bytes_max` limits their memory.
-    """
+    """The newest durable bodies, up to `size_bytes_max`, for readers at the end of a ledger."""
 
     def __init__(self, size_bytes_max: int) -> None:
         self._size_bytes_max = size_bytes_max
@@ -102,10 +99,8 @@ class Reader:
 
     def __init__(self, shared: Shared, keeper: FileKeeper) -> None:
         self._keeper = keeper
-        self._states = shared.states
+        self._shared = shared
         self._tombstone_of = shared.states.tombstone_of
-        self._health = shared.health
-        self._give_way = shared.give_way
         self._rebuilds = IndexRebuilds(shared, keeper.finished, keeper.pins)
         self._records: OrderedDict[tuple[int, int], JournalRecord] = OrderedDict()
         self._lengths_cached = 0
@@ -188,10 +183,7 @@ class Reader:
         identity: FileIdentity,
         index_of: FinishedFile | None = None,
     ) -> CorruptRecordError:
-        """Count damage in a file, and return the error to raise.
-
-        If the file was freed during the read, its bytes are not damaged, and nothing is counted.
-        """
+        """Count damage and return the error. A file that was freed during a read is undamaged."""
         if self._keeper.has_file(identity.file_id):
             self._rebuilds.on_damage(index_of)
             return error
@@ -285,13 +277,13 @@ class Reader:
             raise damage_at(record.identity, record.offset, reason)
         return split(data, record.lengths[found.place : found.place + count])
 
-    async def held(self, ledger_id: int, count_max: int = RANGES_MAX) -> Spans:
+    async def held(self, ledger_id: int, count_max: int) -> Spans:
         """Return the stretches of a ledger's stored entries, in ascending order.
 
-        Raises TooManyRangesError if there are more than `count_max` runs of consecutive
-        entries, and StorageError if a damaged file may have more entries of the ledger.
+        Raises TooManyRangesError if there are more than `count_max` stretches, and StorageError if
+        a damaged file may have more entries of the ledger.
         """
-        if not may_say_absent(self._states.get(ledger_id), self._health):
+        if not may_say_absent(self._shared.states.get(ledger_id), self._shared.health):
             raise StorageError(
                 f"the entries of ledger {ledger_id} on this bookie are unknown: a file is damaged "
                 "or failed; read from another replica",
@@ -319,10 +311,10 @@ class Reader:
             else:
                 try:
                     reading = held_spans(file, ledger_id, tombstone)
-                    runs.append(await finish(reading, give_way=self._give_way))
+                    runs.append(await finish(reading, give_way=self._shared.give_way))
                 except CorruptRecordError as error:
                     raise self._damage(error, file.identity, file) from error
-                await self._give_way()
+                await self._shared.give_way()
             if sum(map(len, runs)) > 2 * count_max:
                 runs = [await self._joined(ledger_id, runs, count_max)]
         return await self._joined(ledger_id, runs, count_max)
@@ -331,7 +323,7 @@ class Reader:
         spans = Spans()
         for part in parts(pieces):
             spans.extend((p.first, p.last) for p in part if p.origin > tombstone)
-            await self._give_way()
+            await self._shared.give_way()
         return spans
 
     async def _joined(self, ledger_id: int, runs: Sequence[Spans], count_max: int) -> Spans:
@@ -345,7 +337,7 @@ class Reader:
             # Stop at the allowed number, because the ranges of the files are in memory, too.
             while len(joined) <= count_max and (part := list(islice(spans, slices.UNITS_PER_TURN))):
                 joined.extend(part)
-                await self._give_way()
+                await self._shared.give_way()
         if len(joined) > count_max:
             raise TooManyRangesError(
                 f"the entries of ledger {ledger_id} that this bookie holds make more than "
@@ -381,10 +373,7 @@ def split(data: bytes, lengths: Sequence[int]) -> list[bytes]:
 
 @lru_cache(maxsize=8)
 def _alike(length: int, count: int) -> Struct:
-    """Return a format for `count` entries of one length.
-
-    To cut with a format takes a third of the time of a loop.
-    """
+    """Return a format for entries of one length, which splits three times as fast as a loop."""
     return Struct(f"{length}s" * count)
 
 

@@ -237,9 +237,9 @@ def _end_at(log: BlockingLog, before: str) -> int:
 def delete(
     name: LogName, yes: Yes = False, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False
 ) -> None:
-    """Delete a log. Its name can be used again immediately.
+    """Delete a log. A new log can have the same name immediately.
 
-    The sweeper deletes its ledgers after `deletedRetentionMs`.
+    The sweeper deletes the ledgers of the log after `deletedRetentionMs`.
     """
     with connect(uri) as client:
         log = opened(client, name)

@@ -137,7 +137,7 @@ def show(
 def _seen(
     client: BlockingLogClient, log: BlockingLog, version: int | None
 ) -> tuple[LogSnapshot, list[DrawnLedger]]:
-    """A version and its ledgers.
+    """Read a version of a log, and return it with its ledgers as they are drawn.
 
     If a listed ledger does not exist, the list is read again, because a merge may have replaced
     the ledger.

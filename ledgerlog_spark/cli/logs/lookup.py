@@ -27,7 +27,7 @@ def time_text(wall_ms: int) -> str:
 
 
 def shown_bytes(value: bytes) -> str:
-    """The bytes as text, or as a Python literal if they contain control characters or no UTF-8."""
+    """The bytes as text, or a Python literal for control characters or bytes that are not UTF-8."""
     text = value.decode(errors="replace")
     is_text = text.replace("\t", "").isprintable() and text.encode() == value
     return text if is_text else repr(value)
@@ -84,7 +84,7 @@ def opened(client: BlockingLogClient, name: str) -> BlockingLog:
 
 
 def missing(client: BlockingLogClient, name: str) -> LogNotFoundError:
-    """The error for a log that does not exist. Its message suggests a similar name."""
+    """The error for a log that does not exist. The error's message suggests a similar name."""
     names = names_of(client)
     near = difflib.get_close_matches(name, names, 1, 0.5)
     hint = (

@@ -108,8 +108,8 @@ def append(
         try:
             _append_and_close(leader, values, appended)
         finally:
-            # This is also printed after an error or Ctrl-C, because acknowledged records stay in
-            # the log.
+            # The result is also printed after an error or Ctrl-C, because acknowledged records stay
+            # in the log.
             print_outcome(
                 {"name": name, **picked(appended, "records", "first_offset", "last_offset")},
                 appended.as_text(name),
@@ -250,7 +250,7 @@ def _shown_line(value: bytes) -> bytes:
 
 
 def _record_fields(record: Record) -> dict[str, Any]:
-    """A record in the output of `--json`. Its value is text if it is UTF-8, otherwise base64."""
+    """A record in the output of `--json`. A value in UTF-8 is text; other values are base64."""
     fields: dict[str, Any] = {
         "offset": record.offset,
         "append_time": time_text(record.append_time_ms),

@@ -50,7 +50,7 @@ class AddFuture(concurrent.futures.Future[T]):
         """Wait for the end of the append, and return its result.
 
         Args:
-            timeout: Maximum time in seconds. None waits until the append ends; it has deadlines.
+            timeout: Maximum time in seconds. If it is None, the call waits until the append ends.
 
         Raises:
             TimeoutError: The append did not end in time, and continues.

@@ -9,16 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import CancelledError
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+from ledgerlog_spark.client.blocking.loop_thread import LoopThread
 from ledgerlog_spark.waits import forever
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
-
-    from ledgerlog_spark.client.blocking.loop_thread import LoopThread
 
 T = TypeVar("T")
 
@@ -73,7 +70,7 @@ class BatchQueue(Generic[T]):
             if batch.error is not None:
                 raise batch.error
         finally:
-            # This must not wait, because a generator may be collected on the loop's own thread.
+            # This cleanup must not wait, because the loop's thread may collect the generator.
             loop = self._thread.loop
             if self._thread.pid == os.getpid() and not loop.is_closed():
                 loop.call_soon_threadsafe(self._cancel)

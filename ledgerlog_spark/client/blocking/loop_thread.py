@@ -1,7 +1,7 @@
 """The background event loop of the blocking API: one thread in each process.
 
-A forked child process, such as a Python worker of Spark, starts its own loop thread. It does not
-use the state of its parent, because threads do not survive a fork.
+A forked child process, such as a Python worker of Spark, starts its own loop thread. The child does
+not use the state of its parent, because threads do not survive a fork.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LoopThread:
         return self._thread.ident
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run the coroutine on the event loop while this thread waits, and return the result.
+        """Run the coroutine on the event loop, wait until it ends, and return its result.
 
         An interrupt (Ctrl-C) cancels the coroutine. A call on the loop's own thread raises
         LocalProtocolError, because the thread would wait for itself.

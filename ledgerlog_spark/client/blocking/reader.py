@@ -1,4 +1,4 @@
-"""The blocking twin of a read handle. It changes threads once for each batch, not each entry."""
+"""The blocking twin of a read handle, with one thread switch for each batch, not each entry."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class BlockingReadHandle(BlockingHandle[ReadHandle], Closing):
         *,
         is_listed: bool = False,
     ) -> Iterator[Sequence[Entry]]:
-        """Yield the batches, each with one change of the thread."""
+        """Yield the entries in batches, with one thread switch for each batch."""
         batches = self._twin.read_batches(first_entry_id, last_entry_id, is_listed=is_listed)
 
         async def following(_: ReadHandle) -> Sequence[Entry]:
@@ -69,7 +69,7 @@ class BlockingReadHandle(BlockingHandle[ReadHandle], Closing):
             while batch := self._run(following):
                 yield batch
         finally:
-            # This must not wait, because a generator may be collected on the loop's own thread.
+            # This cleanup must not wait, because the loop's thread may collect the generator.
             loop = self._thread.loop
             if self._thread.pid == os.getpid() and not loop.is_closed():
                 loop.call_soon_threadsafe(lambda: loop.create_task(batches.aclose()))

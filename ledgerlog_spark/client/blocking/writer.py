@@ -1,7 +1,7 @@
 """The blocking twin of a write handle.
 
-Appends are not passed to the event loop one by one. They go into a deque, and the loop takes all of
-them after one wake-up.
+Appends are not passed to the event loop one by one. The callers put appends into a deque, and the
+loop takes all appends of the deque after one wake-up.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ A = TypeVar("A", bound="Appender")
 T = TypeVar("T")
 
 DOZE_SIZE_BYTES_MAX = 64 << 10
-"""New appends of this size together wake the loop while it dozes, because they may fill an entry.
+"""New appends of this total size wake the dozing loop, because these appends may fill an entry.
 """
 
 
@@ -48,9 +48,9 @@ def _nothing() -> None:
 class Inbox:
     """Appends that callers' threads pass to the event loop, with limits of entries and bytes.
 
-    To wake the loop for a small append costs more than the append. While earlier appends linger,
-    the loop *dozes*. It takes the new appends when the earlier appends are sent or have failed,
-    which `on_sent` reports.
+    To wake the loop for a small append costs more than the append. So the loop *dozes* while
+    earlier appends linger: a small append does not wake the loop. The loop takes new appends when
+    `on_sent` reports that the earlier appends were sent or have failed.
     """
 
     def __init__(self, settings: ClientSettings, loop_thread: LoopThread) -> None:
@@ -59,8 +59,8 @@ class Inbox:
         self.condition = SharedCondition(lock, loop_thread.ident)
         self.items: deque[tuple[Payload | list[Payload], AddFuture[Any]]] = deque()
         self.is_awake = False
-        # Both are called on the loop. `hand_over` takes the appends from here. `look_soon` takes
-        # and sends them in a later turn of the loop.
+        # Functions that are called on the loop. `hand_over` takes the appends from this object.
+        # `look_soon` takes and sends the appends in a later turn of the loop.
         self.hand_over: Callable[[], None] = _nothing
         self.look_soon: Callable[[], object] = _nothing
         self._is_dozing = False
@@ -241,8 +241,8 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
 
         Raises:
             LocalProtocolError: Nothing was appended. The payload is not bytes or is too large, or
-                another process created the ledger. Or a callback of an append called this, which
-                cannot wait, while 16 times the backlog waits to be sent.
+                another process created the ledger. Or 16 times the backlog waits to be sent, and
+                the caller is a callback of an append, which cannot wait.
         """
         return self._append(checked_payload(payload))
 

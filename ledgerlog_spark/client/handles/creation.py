@@ -57,6 +57,28 @@ class LedgerSpec:
     changes_ensemble: bool = True
 
 
+def check_type(argument: str, value: object, kind: type) -> None:
+    """Raise LocalProtocolError if the value of an argument has another type."""
+    # Integers of other types are accepted, such as those of numpy, and other objects with bytes.
+    accepted = (bytes, bytearray, memoryview) if kind is bytes else kind
+    if not (hasattr(value, "__index__") if kind is int else isinstance(value, accepted)):
+        raise LocalProtocolError(
+            f"{argument} is of type {kind.__name__}, got {type(value).__name__}",
+            argument=argument,
+            type=type(value).__name__,
+        )
+
+
+def check_callback(on_change: object) -> None:
+    """Raise LocalProtocolError if the callback of a watch cannot be called."""
+    if not callable(on_change):
+        raise LocalProtocolError(
+            f"on_change is a function, got {type(on_change).__name__}",
+            argument="on_change",
+            type=type(on_change).__name__,
+        )
+
+
 def checked_digest_type(digest_type: str | DigestType) -> DigestType:
     """Return the digest type with this name. The error for a wrong name suggests a similar name."""
     if isinstance(digest_type, DigestType):

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ledgerlog_spark.callbacks import notify
 from ledgerlog_spark.client.handles.lac_announcer import herald_index
+from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import InternalError, LedgerLogError
+from ledgerlog_spark.metadata.tree import CancelWatch
+from ledgerlog_spark.model import Code, LedgerMetadata
 from ledgerlog_spark.retry import ENDLESS
 from ledgerlog_spark.transport.port import LacRise, WatchLac
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledgerlog_spark.client.services import Services
-    from ledgerlog_spark.metadata.ports import CancelWatch
-    from ledgerlog_spark.model import Code, LedgerMetadata
 
 
 class Followed(Protocol):
@@ -50,8 +47,8 @@ class LedgerFollower:
     """Keeps a read handle's end up to date until the follower is cancelled or the ledger is closed.
 
     Attributes:
-        error: The error that stopped the follower. None while it follows, or when the ledger was
-            closed. After a retriable error of the metadata store, the follower continues.
+        error: The error that stopped the follower. None while the follower runs, or if the ledger
+            was closed. After a retriable error of the metadata store, the follower continues.
     """
 
     def __init__(

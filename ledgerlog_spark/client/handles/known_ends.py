@@ -11,12 +11,9 @@ forgotten. The LACs in entries that were read are correct, because the digests w
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ledgerlog_spark.model import NO_ENTRY
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.model import LedgerMetadata
+from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata
 
 ENDS_MAX = 10_000
 
@@ -57,7 +54,7 @@ class KnownEnds:
             self._keep(ledger_id, _End(end, OPEN, last_add_confirmed))
 
     def newest(self, ledger_id: int, loaded: LedgerMetadata) -> LedgerMetadata:
-        """Return the loaded metadata. It is CLOSED if this client saw it CLOSED before."""
+        """Return the loaded metadata, as CLOSED if this client saw the ledger CLOSED before."""
         if loaded.is_closed:
             self._keep(ledger_id, _End(loaded.last_entry_id, loaded.length))
             return loaded

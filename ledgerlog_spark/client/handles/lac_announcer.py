@@ -11,19 +11,14 @@ writer that still announces does no harm.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ledgerlog_spark.model import NO_ENTRY, Code
+from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
+from ledgerlog_spark.client.services import Services
+from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata
+from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
 from ledgerlog_spark.transport.port import WriteLac
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
-    from ledgerlog_spark.client.services import Services
-    from ledgerlog_spark.model import LedgerMetadata
-    from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
 
 EXPLICIT_LAC_KEY = "ledgerlog.lac"
 EXPLICIT_LAC = b"explicit"

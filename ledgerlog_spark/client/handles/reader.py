@@ -49,8 +49,8 @@ from ledgerlog_spark.waits import forever
 Entry = StoredEntry
 """An entry for users, with a verified digest.
 
-Its fields are `entry_id`, `last_add_confirmed`, `length` (payload bytes of the ledger up to and
-including the entry) and `payload`."""
+The fields of an entry are `entry_id`, `last_add_confirmed`, `length` (payload bytes of the ledger
+up to and including the entry) and `payload`."""
 
 
 class ReadHandle:
@@ -96,15 +96,15 @@ class ReadHandle:
     def last_add_confirmed(self) -> int:
         """Last entry that is known to be acknowledged; NO_ENTRY (-1) if there is no such entry.
 
-        For a closed ledger it is the last entry. While the ledger is open, the value may lag until
-        `refresh`. It is never below a value that another handle of the same client saw before this
-        handle was opened or refreshed.
+        For a closed ledger, this value is the last entry. For an open ledger, the value may lag
+        until `refresh`. The value is never below a value that another handle of the same client saw
+        before this handle was opened or refreshed.
         """
         return self._last_add_confirmed
 
     @property
     def is_closed(self) -> bool:
-        """Whether the ledger was closed when its metadata was last read. Its end is then final."""
+        """Whether the ledger was closed when its metadata was last read, so its end is final."""
         return self.metadata.is_closed
 
     @property
@@ -141,8 +141,8 @@ class ReadHandle:
     ) -> LedgerFollower:
         """Keep `last_add_confirmed` and `is_closed` up to date until the follower is cancelled.
 
-        A follower has one watch of the metadata and one watch of a bookie. It sends no requests
-        while nothing changes.
+        A follower has one watch of the metadata and one watch of a bookie. The follower sends no
+        requests while nothing changes.
 
         Args:
             on_change: Called on the event loop when one of the two values may have changed. Also
@@ -233,8 +233,8 @@ class ReadHandle:
             last_entry_id: None means `last_add_confirmed`; the range may then be empty.
             is_listed: Whether a durable list of the caller proves that the range was acknowledged.
                 The range may then end after `last_add_confirmed`.
-            place: Limits the memory of this read and other reads together. A read without the turn
-                waits for room, and its consumer may have to take entries first.
+            place: Limits the memory of this read and other reads together. If the consumer takes
+                another range first, this read may wait for room.
 
         Raises:
             LocalProtocolError: The range is wrong, or ends after `last_add_confirmed`. Nothing was

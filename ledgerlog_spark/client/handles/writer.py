@@ -70,8 +70,8 @@ class WriteHandle:
         """Create the handle of a new ledger, which has no entries.
 
         If `changes_ensemble` is false, the first failure of a bookie ends the handle. `on_failed`
-        gets the reason why appends are no longer accepted. It is called after all pending appends
-        failed, and also if no append was pending.
+        gets the reason why appends are no longer accepted. `on_failed` is called after all pending
+        appends failed, and also if no append was pending.
         """
         metadata = created.value
         settings = services.settings
@@ -152,8 +152,8 @@ class WriteHandle:
     def append_async(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
         """Append an entry, and return a future of its id. The errors are those of `append`.
 
-        This never blocks, so a caller with many appends awaits `drain` regularly. While 16 times
-        the settings' backlog waits to be sent, the future fails with a definite LocalProtocolError.
+        This never blocks, so a caller with many appends awaits `drain` regularly. If 16 times the
+        settings' backlog waits to be sent, the future fails with a definite LocalProtocolError.
         """
         return self.queue.append(checked_payload(payload))
 
@@ -189,8 +189,8 @@ class WriteHandle:
 
         Pending appends may take up to twice `add_quorum_timeout_ms`. The metadata store must
         then answer within `close_timeout_ms` (30 s by default). Otherwise the call raises
-        MetadataUnavailableError, and the close continues in the background. It also continues if
-        the waiting call is cancelled or interrupted, until the client is closed.
+        MetadataUnavailableError, and the close continues in the background. The close also
+        continues if the waiting call is cancelled or interrupted, until the client is closed.
 
         Raises:
             LedgerFencedError: Another client is recovering the ledger, and will close it.
@@ -209,7 +209,7 @@ class WriteHandle:
         return await forever(asyncio.shield(self._closing), "`_close` has deadlines")
 
     def abandon(self) -> None:
-        """Stop without closing the ledger. The outcome of pending appends, which fail, is unknown.
+        """Stop without closing the ledger. Pending appends fail, and their outcome is unknown.
 
         Used when the client is closed.
         """
@@ -269,7 +269,7 @@ class WriteHandle:
             "the window of unacknowledged entries is full, and fail if the bookie does not return: "
             "start another bookie (an ensemble of %d needs %d bookies), or use a smaller ensemble",
             self.id,
-            " and ".join(missing.bookie_ids),
+            " and ".join(f"{bookie_id} ({code.value})" for bookie_id, code in missing.answers),
             size,
             size + 1,
         )
@@ -309,7 +309,7 @@ class WriteHandle:
         )
 
     def _stopped_error(self) -> LedgerLogError:
-        """Return the error of a close that the close of the client has interrupted."""
+        """Return the error of `close` if the client was closed before the ledger was closed."""
         was_requested = self._closed is not None
         happened = "its close was answered" if was_requested else "the ledger"
         return LedgerClosedError(

@@ -1,9 +1,9 @@
 """Performs the effects of machines as calls, and passes the answers to the machines as events.
 
-A `MachineHost` runs one machine on the event loop. It keeps the contract that
-`ledgerlog_spark.protocol` lists for hosts. It passes on the first reply to each request, and drops
-later replies. Events go through a queue (`event_queue.py`). The bytes of a run are encoded once.
-Digests are verified before the machine gets an entry. Candidates are shuffled here.
+A `MachineHost` runs one machine on the event loop, and keeps the contract that
+`ledgerlog_spark.protocol` lists for hosts. The host passes on the first reply to each request, and
+drops later replies. Events go through a queue (`event_queue.py`). The bytes of a run are encoded
+once. Digests are verified before the machine gets an entry. Candidates are shuffled here.
 
 A request to a bookie has no task, because the transport calls back. Each request to the metadata
 store is a coroutine with a task, because a ledger needs only a few such requests.
@@ -52,7 +52,6 @@ from ledgerlog_spark.waits import forever
 T = TypeVar("T")
 
 
-OnIndication = Callable[[Indication], None]
 Reply = (
     AddReplied
     | ReadReplied
@@ -64,8 +63,6 @@ Reply = (
     | TimerFired
 )
 """Events that answer a request of the machine."""
-
-OnCrash = Callable[[LedgerLogError], None]
 
 
 def _brief_reply(event: ReadReplied | BatchReplied) -> str:
@@ -87,11 +84,11 @@ class MachineHost(EventQueue[Event]):
         *,
         services: Services,
         ledger: LedgerBytes,
-        on_indication: OnIndication,
-        on_crash: OnCrash,
+        on_indication: Callable[[Indication], None],
+        on_crash: Callable[[LedgerLogError], None],
         on_settled: Callable[[], None] | None = None,
     ) -> None:
-        """Create a host. It calls the machine only later, and is the only caller of `handle`."""
+        """Create a host, which calls the machine only later, and is the only caller of `handle`."""
         super().__init__(
             machine,
             subject=f"{type(machine).__name__} of ledger {ledger.ledger_id}",
@@ -255,9 +252,8 @@ class MachineHost(EventQueue[Event]):
         except LedgerLogError as error:
             outcome = _outcome_or_raise(error)
             if outcome in (MetadataOutcome.UNKNOWN, MetadataOutcome.CONFLICT):
-                outcome = (
-                    MetadataOutcome.UNAVAILABLE
-                )  # nothing was written, so the outcome is certain
+                # Nothing was written, so the outcome is certain.
+                outcome = MetadataOutcome.UNAVAILABLE
         self._reply(MetadataLoaded(effect.request, outcome, versioned))
 
     async def _cas(self, effect: CasMetadata) -> None:
@@ -288,8 +284,8 @@ class StallWatch:
 
     Each request of a machine is answered by its deadline at the latest. So a waiting machine gets
     an answer within the longest deadline. A machine that only gets events of its own timers is
-    stuck. That is a bug of ledgerlog, but the caller must not wait forever. So `on_stall` is called
-    after each `stall_ms` without a new reply; that is longer than any request takes.
+    stuck because of a bug of ledgerlog, but the caller must not wait forever. So `on_stall` is
+    called after each `stall_ms` without a new reply. No request takes as long as `stall_ms`.
     """
 
     def __init__(

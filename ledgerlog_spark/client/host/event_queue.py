@@ -13,16 +13,12 @@ import asyncio
 import copy
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from random import Random
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from ledgerlog_spark.errors import InternalError, LedgerLogError
-from ledgerlog_spark.protocol.ledger.messages import TimerFired
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from random import Random
-
-    from ledgerlog_spark.protocol.ledger.messages import StartTimer
+from ledgerlog_spark.protocol.ledger.messages import StartTimer, TimerFired
 
 E = TypeVar("E")
 """The events of a machine; `TimerFired` is always one of them."""

@@ -1,11 +1,11 @@
 """How a SQL table keeps its options, and why a write does not get its log from these options.
 
 Spark passes a table's options to a Python source only once, when `CREATE TABLE` reads the columns.
-The source's answer becomes the table's schema in the catalog, and every later scan of the table
-passes this schema back. So the options are kept in the metadata of the first column. Spark 4.3
-removes the metadata key from the columns that a scan shows. So no query, view, file or other table
-that is made from the table contains the options. Older releases of Spark copy the key, so tables
-cannot be created there.
+The catalog of Spark stores the schema that the source returns, and every later scan of the table
+gets this schema. So the options are kept in the metadata of the schema's first column. Spark 4.3
+removes this metadata from the columns that a scan shows. So no query, view, file or other table
+that is made from the table contains the options. Before Spark 4.3, `CREATE TABLE` is refused,
+because Spark would copy the options to every query, file and table that is made from the table.
 
 A write gets the options of the statement and the schema of its rows. The schema comes from a
 query, so the write takes no options from the schema. Spark passes neither the table's name nor its

@@ -23,7 +23,7 @@ EARLIEST_NUMBER, LATEST_NUMBER = -2, -1
 """The numbers that mean the two words in JSON, as in Kafka's options."""
 
 ERROR, GO_TO_LATEST = "error", "latest"
-"""Values of `startingOffsetsByTimestampStrategy`: what a read does if every row is older."""
+"""Values of `startingOffsetsByTimestampStrategy`, for a time that is after every row."""
 
 INT64_MAX = (1 << 63) - 1
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -112,10 +112,8 @@ def offset_for(offsets: Offsets, log: str, *, start: int, end: int, default: str
 def offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int | None:
     """Offset of the first row committed at `moment_ms` or later; None if no such row exists yet.
 
-    Args:
-        history: The retained versions, in rising order. Some rows of the oldest version may have
-            been committed earlier. They count as committed with the oldest version.
-        moment_ms: Milliseconds since 1970.
+    `history` has the retained versions, in rising order. Some rows of the oldest version may have
+    been committed earlier, but these rows count as committed with the oldest version.
     """
     start = history[-1].start_offset
     before: VersionInterval | None = None
@@ -132,7 +130,7 @@ def offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int | None:
 def start_or_else(
     log: str, found: int | None, *, end_offset: int, newest_ms: int, strategy: str
 ) -> int:
-    """The offset `found`. If `found` is None because every row is older, apply the strategy."""
+    """Return `found`. If `found` is None, because every row is older, apply the strategy."""
     if found is not None:
         return found
     if strategy == GO_TO_LATEST:

@@ -33,26 +33,18 @@ class Use(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option, declared at a field of `SourceOptions`. The field gives its name and default.
-
-    Attributes:
-        attribute: Name of the field.
-        use: The purpose of the option.
-        parse: Converts text to the value; raises ValueError with the valid values.
-        unit: Unit of the value; may be empty.
-        default: The value when the option is not given.
-    """
+    """One option, declared at a field of `SourceOptions`. The field gives its name and default."""
 
     use: Use
-    parse: Callable[[str], Any] = field(repr=False)
+    parse: Callable[[str], Any] = field(repr=False)  # raises ValueError with the valid values
     meaning: str
     unit: str = ""
-    attribute: str = ""
+    attribute: str = ""  # the name of the field
     default: Any = None
 
     @property
     def name(self) -> str:
-        """The name as users write it. Spark may pass them in lower case."""
+        """The option's name as users write it. Spark may pass the name in lower case."""
         return option_of(self.attribute)
 
     def value_of(self, text: str) -> Any:
@@ -167,10 +159,10 @@ ALIASES = {
     "maxoffsetspertrigger": "maxRowsPerTrigger",
     "minoffsetspertrigger": "minRowsPerTrigger",
 }
-"""Other accepted names of options, in lower case. They count offsets, which are rows."""
+"""Other accepted names of options, in lower case. In these names, an offset means a row."""
 
 SPARKS_OWN = frozenset({"path", "paths", "checkpointlocation", "queryname"})
-"""Keys that Spark itself adds or reads; `path` names a log."""
+"""Keys that Spark itself adds or reads. The value of `path` is the name of a log."""
 
 SPARKS_TABLE_PROPERTIES = frozenset(
     {"collation", "comment", "external", "is_managed_location", "location", "owner", "provider",

@@ -45,16 +45,10 @@ from ledgerlog_spark.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class LogSelection:
-    """Logs by name or by pattern.
+    """Logs by name or by pattern. Logs that match the pattern may be created later, or never."""
 
-    Attributes:
-        names: The named logs. They have to exist.
-        pattern: A regular expression for the whole name; None if logs are named. Logs that match
-            the pattern may be created later, or never.
-    """
-
-    names: tuple[str, ...] = ()
-    pattern: str | None = None
+    names: tuple[str, ...] = ()  # names of logs that have to exist
+    pattern: str | None = None  # a regular expression for the whole name; None if logs are named
 
     def among(self, existing: Iterable[str]) -> tuple[str, ...]:
         """The selected names. With a pattern, only names of existing logs are selected."""
@@ -82,11 +76,7 @@ _TABLE_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The parsed options of one `load`, `save` or table. Times are in ms since 1970.
-
-    Attributes:
-        given: Names of the fields that the user set by an option.
-    """
+    """The parsed options of one `load`, `save` or table. For times, see `parse_moment`."""
 
     # fmt: off
     log: Annotated[str | None, Option(Use.BOTH, log_name,
@@ -192,7 +182,7 @@ class SourceOptions:
     compression: Annotated[str, Option(Use.WRITE, choice("zstd", "lz4", "none"),
         "compression of entries")] = "zstd"
     # fmt: on
-    given: frozenset[str] = frozenset()
+    given: frozenset[str] = frozenset()  # names of the fields that the user set by an option
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -363,7 +353,7 @@ def _reject_backward_times(start: int | None, end: int | None) -> None:
         return
     raise ConfigurationError(
         'option "endingTimestamp" is before "startingTimestamp", so no row is between them. '
-        "Swap them, or correct one.",
+        "Swap the two times, or correct one time.",
         option="endingTimestamp",
     )
 

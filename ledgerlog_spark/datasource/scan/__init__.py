@@ -1,9 +1,9 @@
 """Batch reads: planning on the driver, reading in tasks.
 
-- `reader`: the interface to Spark for logs. `raw_reader`: the same for one ledger (`ledgerId`).
+- `reader`: the interfaces to Spark, for logs and for one ledger (`ledgerId`).
 - On the driver: `planning` reads from the cluster, `plan` makes the tasks, `time_travel` converts
   times to versions and offsets.
-- `ranges` determines which entries of a range a scan needs. `index_entries` reads the input for
-  that.
+- `ranges` determines which entries of a range a scan needs. `index_entries` reads the index entries
+  and headers that `ranges` uses.
 - In tasks: `task_rows` reads entries, `task` makes batches of the entries.
 """

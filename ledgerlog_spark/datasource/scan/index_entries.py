@@ -1,8 +1,8 @@
 """Finds out which entries of a range a scan needs, for the planner and for tasks.
 
 For a range of a transactional log, this module reads the index entry. A leader log has no index
-entries, so this module reads the headers of a few entries. This only saves work: if all bookies
-have lost an index entry, the complete range is read, and that read reports lost rows.
+entries, so this module reads the headers of a few entries. An index only avoids work: if all
+bookies have lost an index entry, the complete range is read, and that read reports lost rows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.datasource.scan.ranges import (
@@ -22,13 +22,11 @@ from ledgerlog_spark.datasource.scan.ranges import (
     entries_between,
     needed_part,
 )
+from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.errors import DataLossError, WireFormatError
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.leader.entry import LeaderEntryHeader, decode_entry_header
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.datasource.scan.task import ScanTask
-    from ledgerlog_spark.log.blocking.logs import BlockingLogs
 
 INDEXES_AHEAD_MAX = 32
 
@@ -45,7 +43,7 @@ def read_indexes(
 ) -> dict[tuple[int, int], RangeIndex]:
     """Read indexes, and return them by ledger id and index entry id. Lost indexes are left out.
 
-    `log_ids` has log ids by the name of the log. `schemas` has schemas by log name and schema id.
+    `log_ids` maps log names to log ids. The keys of `schemas` are log name and schema id.
     """
     # All pieces of one range have the same index.
     by_key = {(each.ledger_id, each.index_entry_id): each for each in ranges}

@@ -1,4 +1,4 @@
-"""Plans a scan: which entries of which ledgers go to which task.
+"""Plans a scan: decides which task reads which entries.
 
 The planner is pure: it computes a `ScanPlan` from the state of the logs and the options. Every
 implementation of the planner must give the same plans for the cases in `tests/golden/plan`.
@@ -33,7 +33,7 @@ from ledgerlog_spark.protocol.log.state.records import Item, LogKind, LogSnapsho
 _Listed = tuple["LogScan", Item, ScanRange]
 
 INDEXES_MAX = 64
-"""Maximum number of index entries to read before a scan is planned. A large one has 1 to 2 MB."""
+"""Maximum number of index entries to read before planning. A large index entry has 1 to 2 MB."""
 TASK_BYTES_MIN = 4 << 20
 """Minimum number of encoded bytes for a separate task. A task costs about 50 ms."""
 _SHARE_SLACK = 1.05
@@ -44,20 +44,16 @@ _SHARE_SLACK = 1.05
 class LogScan:
     """One log of the plan. The snapshot does not change during the scan.
 
-    Attributes:
-        history: The retained versions, in rising order. They contain the commit times of rows.
-        ledgers: Metadata by ledger id. The state does not matter: a listed range is read to its
-            end, also in an open ledger.
-        indexes: The indexes that could be read, for ranges of `indexes_wanted`, by ledger id and
-            index entry id.
-        spans: For ranges of `indexes_wanted` in a leader log, by ledger id: the entries with the
-            rows between the offsets.
+    The state of the ledgers does not matter: a listed range is read to its end, also in an open
+    ledger. `indexes` and `spans` belong to the ranges of `indexes_wanted` that could be read.
     """
 
     snapshot: LogSnapshot
-    history: Sequence[VersionInterval] = ()
+    history: Sequence[VersionInterval] = ()  # versions in rising order, for the rows' commit times
     ledgers: Mapping[int, LedgerMetadata] = field(default_factory=dict)
+    # the keys are ledger id and index entry id
     indexes: Mapping[tuple[int, int], RangeIndex] = field(default_factory=dict)
+    # for a leader log: maps ledger ids to the entries with the rows between the offsets
     spans: Mapping[int, EntrySpan] = field(default_factory=dict)
 
 
@@ -80,19 +76,19 @@ class ScanPartition:
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """All tasks of a scan in the order of the rows, versions by log name, and ledgers by id."""
+    """All tasks of a scan, in the order of the rows."""
 
     partitions: tuple[ScanPartition, ...]
-    versions: Mapping[str, int]
-    ledgers: Mapping[int, LedgerMetadata]
+    versions: Mapping[str, int]  # maps each log name to the version that the scan reads
+    ledgers: Mapping[int, LedgerMetadata]  # maps ledger ids to metadata that is known already
 
 
 def plan(logs: Sequence[LogScan], options: SourceOptions, *, parallelism: int = 1) -> ScanPlan:
     """Plan a scan.
 
-    `parallelism` is the number of tasks that run at once. It is used if `minPartitions` is not
-    given: the scan is cut into this number of tasks if each task has at least `TASK_BYTES_MIN` to
-    read. With 1, only the size limits the tasks.
+    `parallelism` is the number of tasks that run at once. If `minPartitions` is not given, the scan
+    is cut into about this number of tasks, or into fewer tasks of `TASK_BYTES_MIN`. If
+    `parallelism` is 1, only the size limits the tasks.
 
     Raises:
         ConfigurationError: The offsets name a log that is not read, are after the end of the log,
@@ -121,7 +117,7 @@ def plan(logs: Sequence[LogScan], options: SourceOptions, *, parallelism: int = 
 def indexes_wanted(
     logs: Sequence[LogScan], options: SourceOptions, *, parallelism: int = 1
 ) -> list[ScanRange]:
-    """Ranges with an index that is worth reading before the scan is planned, at most INDEXES_MAX.
+    """At most INDEXES_MAX ranges with an index that is worth reading before the scan is planned.
 
     These ranges are read only in part, and are so large that several tasks would share them. If
     such a range were cut by estimate, some tasks would have no rows. For smaller ranges that are

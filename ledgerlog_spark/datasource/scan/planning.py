@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from ledgerlog_spark.client.recent_records import memory_size_bytes
-from ledgerlog_spark.datasource.case_rule import reject_unknown_columns
 from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.scan.index_entries import find_span, read_indexes
 from ledgerlog_spark.datasource.scan.plan import (
@@ -22,17 +22,14 @@ from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.datasource.scan.time_travel import requested_offsets, requested_version
 from ledgerlog_spark.datasource.schemas import (
     records_schema,
+    reject_unknown_columns,
     scan_schema,
     with_records_schema,
 )
 from ledgerlog_spark.errors import LogNotFoundError, SchemaMismatchError
+from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
 from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.log.state.records import LogContent
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
 
 RECORDS_MAX = 1_000
 """Number of ledgers with metadata that the driver reads for the tasks. Tasks read the rest."""
@@ -158,7 +155,7 @@ def _with_indexes(
 def _schema_in(log: BlockingLog, version: int | None) -> bytes | None:
     if version is not None and (schema := log.snapshot(version).schema) is not None:
         return schema
-    # Version 0 has no rows and no schema. It is read as an empty log.
+    # Version 0 has no rows and no schema. A scan reads version 0 as an empty log.
     state = log.state()
     return records_schema() if state.head.content is LogContent.RECORDS else state.schema
 

@@ -28,7 +28,7 @@ OPEN_COST_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class ScanRange:
-    """Consecutive entries of one listed range, for one task. All of them have rows.
+    """Consecutive entries of one listed range, for one task. Each of these entries has rows.
 
     Attributes:
         last_entry_id: Inclusive; never the index entry.
@@ -36,16 +36,16 @@ class ScanRange:
             an estimate.
         size_bytes: Payload bytes. Exact if the range is read completely, or is split by its index.
             Otherwise an estimate.
-        range_offset: Offset of the first row of the listed range. An entry counts its first row
-            from there. `start_offset` and `end_offset` are the limits of the scan.
-        commit_times: One pair for each commit with rows in the range, in rising order: the offset
-            after the commit's last row (at least `end_offset` in the last pair), and the time in
-            ms since 1970. The time is None if the history no longer has it. Empty without a
-            history, and if each entry has its own time.
-        index_entry_id: The index entry, which is read first and shows which entries are needed;
-            NO_ENTRY if all entries are needed.
-        entry_rows: Rows of the listed range that the entries hold, half-open. The task checks this
-            value. None if the rows are unknown before the entries are read.
+        range_offset: Offset of the first row of the listed range. Row numbers in entries are
+            relative to this offset. `start_offset` and `end_offset` are the limits of the scan.
+        commit_times: A pair for each commit with rows in the range, in rising order: the offset
+            after the commit's last row, and the time in ms since 1970. The last offset is at least
+            `end_offset`. A time is None if the history no longer has this time. No pairs if there
+            is no history, or if each entry has its own time.
+        index_entry_id: Id of the index entry. The task reads this entry first, to find out which
+            entries it needs. NO_ENTRY if all entries are needed.
+        entry_rows: The numbers of the entries' rows in the listed range, half-open. The task checks
+            this value. None if the numbers are unknown before the entries are read.
         is_searched: Whether the task first reads the headers of a few entries to find the entries
             with the wanted rows. Only for leader logs.
     """
@@ -69,12 +69,9 @@ class ScanRange:
 
 @dataclass(frozen=True, slots=True)
 class RangeIndex:
-    """The index of one listed range.
+    """The index of one listed range: for each entry, the rows and the payload bytes before it.
 
-    Attributes:
-        row_edges: Number of the first row of each entry, counted from the start of the range. The
-            last element is the number of rows.
-        byte_edges: Payload bytes before each entry. The last element is the sum of all entries.
+    The last element of each tuple is the sum of all entries.
     """
 
     first_entry_id: int
@@ -135,16 +132,11 @@ def _wanted_rows(scanned: ScanRange) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class EntrySpan:
-    """Consecutive entries of a listed range.
-
-    Attributes:
-        last_entry_id: Inclusive; smaller than the first entry if there is no entry.
-        rows: Rows of the range that the entries hold, half-open; None if a border is unknown.
-    """
+    """Consecutive entries of a listed range."""
 
     first_entry_id: int
-    last_entry_id: int
-    rows: tuple[int, int] | None
+    last_entry_id: int  # inclusive; smaller than the first entry if there is no entry
+    rows: tuple[int, int] | None  # row numbers in the range, half-open; None if one is unknown
 
 
 def needed_part(
@@ -187,7 +179,7 @@ def entries_between(scanned: ScanRange, header_of: HeaderOf) -> EntrySpan:
 def _find(
     scanned: ScanRange, offset: int, header_of: HeaderOf
 ) -> tuple[int, LeaderEntryHeader | None]:
-    """The entry with the row and its header, or the first entry after the row and None."""
+    """Return the row's entry and its header, otherwise the first entry after the row and None."""
     low, end = scanned.first_entry_id, scanned.last_entry_id + 1
     low_offset, end_offset = None, None
     if scanned.entry_rows is not None:

@@ -1,20 +1,22 @@
-"""The batch reader that Spark calls: plans on the driver, and reads in tasks."""
+"""The batch readers that Spark calls, for logs and for one ledger (`ledgerId`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from ledgerlog_spark.arrow.conform import Conformer
 from ledgerlog_spark.arrow.spark_types import arrow_schema_of
-from ledgerlog_spark.datasource.case_rule import task_ignores_case
-from ledgerlog_spark.datasource.cluster import logs_at, password_in
+from ledgerlog_spark.datasource.cluster import client_of, password_in
 from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.scan.planning import tasks_of
 from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.datasource.scan.task_rows import task_rows
+from ledgerlog_spark.datasource.schemas import reject_unknown_raw_columns, task_ignores_case
 
 
 class LogPartition(InputPartition):
@@ -34,7 +36,7 @@ class BatchReader(DataSourceReader):
     def __init__(
         self, uri: str, options: SourceOptions, schema_json: str, *, parallelism: int = 1
     ) -> None:
-        """`schema_json` is the schema that Spark wants. Pass 1 if `parallelism` is unknown."""
+        """Make a reader. `schema_json` is the schema that Spark wants, as JSON."""
         self._parallelism = parallelism
         self._uri = uri
         self._options = options
@@ -44,7 +46,7 @@ class BatchReader(DataSourceReader):
         """The plan of the scan, one partition for each task."""
         password = password_in(self._options.password_file)
         tasks = tasks_of(
-            logs_at(self._uri),
+            client_of(self._uri).logs,
             self._options,
             arrow_schema_of(self._schema_json),
             parallelism=self._parallelism,
@@ -66,10 +68,92 @@ def rows_of_partition(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task of a scan or of a stream, as Arrow batches."""
     return task_rows(
-        logs_at(uri),
+        client_of(uri).logs,
         partition.task,
         arrow_schema_of(schema_json),
         password=partition.password,
         fail_on_data_loss=fail_on_data_loss,
         ignores_case=task_ignores_case(),
+    )
+
+
+BATCH_SIZE_BYTES = 4 << 20
+BATCH_ROWS_MAX = 32_768
+
+
+class RawPartition(InputPartition):
+    """Consecutive entries for one task; both ends inclusive."""
+
+    def __init__(self, first_entry_id: int, last_entry_id: int) -> None:
+        self.first_entry_id = first_entry_id
+        self.last_entry_id = last_entry_id
+
+
+class RawReader(DataSourceReader):
+    """Reads `(ledger_id, entry_id, payload)` up to the last add confirmed at planning time.
+
+    The reader never fences: if the ledger is open, its writer is not disturbed.
+    """
+
+    def __init__(self, uri: str, options: SourceOptions, schema_json: str) -> None:
+        self._uri = uri
+        self._options = options
+        self._schema_json = schema_json
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Cut the ledger into partitions with about equal numbers of entries."""
+        reject_unknown_raw_columns(arrow_schema_of(self._schema_json))
+        with self._open() as ledger:
+            last = ledger.last_add_confirmed
+            count = max(
+                self._options.min_partitions or 1,
+                -(-ledger.length // self._options.max_bytes_per_partition),
+            )
+        if self._options.max_records_per_partition is not None:
+            count = max(count, -(-(last + 1) // self._options.max_records_per_partition))
+        count = min(count, last + 1)
+        edges = [(last + 1) * number // count for number in range(count + 1)] if count else []
+        return [RawPartition(first, end - 1) for first, end in pairwise(edges)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The entries of one task, as Arrow batches."""
+        if not isinstance(partition, RawPartition):
+            return iter(())  # from an empty list, Spark creates one empty partition
+        return self._read(partition)
+
+    def _open(self) -> Any:
+        assert self._options.ledger_id is not None, "a raw reader is made for a ledger"
+        return client_of(self._uri).open_ledger(
+            self._options.ledger_id, password=password_in(self._options.password_file)
+        )
+
+    def _read(self, partition: RawPartition) -> Iterator[pa.RecordBatch]:
+        target = arrow_schema_of(self._schema_json)
+        conformer = Conformer(target, ignores_case=task_ignores_case())
+        ids: list[int] = []
+        payloads: list[bytes] = []
+        size_bytes = 0
+        with self._open() as ledger:
+            # The driver saw that these entries are confirmed, but some bookies may not have
+            # received this LAC yet.
+            first, last = partition.first_entry_id, partition.last_entry_id
+            for batch in ledger.read_batches(first, last, is_listed=True):
+                for entry in batch:
+                    ids.append(entry.entry_id)
+                    payloads.append(entry.payload)
+                    size_bytes += len(entry.payload)
+                if size_bytes >= BATCH_SIZE_BYTES or len(ids) >= BATCH_ROWS_MAX:
+                    yield conformer.conform(_raw_batch(ledger.id, ids, payloads))
+                    ids, payloads, size_bytes = [], [], 0
+            if ids:
+                yield conformer.conform(_raw_batch(ledger.id, ids, payloads))
+
+
+def _raw_batch(ledger_id: int, ids: list[int], payloads: list[bytes]) -> pa.RecordBatch:
+    return pa.record_batch(
+        {
+            "ledger_id": pa.repeat(pa.scalar(ledger_id, pa.int64()), len(ids)),
+            "entry_id": pa.array(ids, pa.int64()),
+            "payload": pa.array(payloads, pa.binary()),
+        }
     )

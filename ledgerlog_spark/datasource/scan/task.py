@@ -32,10 +32,8 @@ JOINED_SIZE_BYTES_MAX = 4 << 20
 class ScanTask:
     """The input of a task, sent from the driver. `log_ids` has the log ids by log name.
 
-    Attributes:
-        schemas: Encoded schemas of the ranges' rows, by log name and schema id.
-        ledgers: Metadata of ledgers that the driver has read, by id. The task reads the metadata
-            of other ledgers, and reads outdated metadata again.
+    `schemas` has the encoded schemas of the rows, by log name and schema id. `ledgers` has metadata
+    that the driver has read. The task itself reads metadata that is missing or outdated here.
     """
 
     ranges: tuple[ScanRange, ...]
@@ -48,7 +46,7 @@ class ScanTask:
 def read_batches(
     task: ScanTask, target: pa.Schema, read_entries: ReadEntries, *, ignores_case: bool = True
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a task in order, in batches of schema `target`. Errors: see `task_rows`."""
+    """The rows of a task in order, in batches of schema `target`. Raises errors of `task_rows`."""
     conformer = Conformer(target, ignores_case=ignores_case)
     return joined(
         conformer.conform(batch)
@@ -60,7 +58,7 @@ def read_batches(
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in fewer batches: small batches are joined, and empty batches are dropped.
 
-    Holds less than 32,768 rows and at most 4 MiB before it yields them. The held rows are copies,
+    Holds less than 32,768 rows and at most 4 MiB at a time. The rows that are held are copies,
     so the incoming batches are not kept. Before a DataLossError, the rows before the lost entry
     are yielded.
     """

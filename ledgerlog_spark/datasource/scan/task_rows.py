@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,10 +19,8 @@ from ledgerlog_spark.datasource.scan.index_entries import with_needed_entries
 from ledgerlog_spark.datasource.scan.ranges import ScanRange
 from ledgerlog_spark.datasource.scan.task import ReadEntries, ScanTask, read_batches
 from ledgerlog_spark.errors import DataLossError
+from ledgerlog_spark.log.blocking.logs import BlockingLogs, BlockingRangeReader
 from ledgerlog_spark.protocol.ledger.read_room import ReadRoom
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.log.blocking.logs import BlockingLogs, BlockingRangeReader
 
 RANGES_AHEAD_MAX = 16
 BYTES_AHEAD_MAX = 8 << 20
@@ -43,9 +41,9 @@ def task_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a task, in order, in batches of the schema `target`.
 
-    `fail_on_data_loss` False skips the rest of a range after a lost entry, and reports the entry
-    in the worker's log. `ignores_case` False fails on a column that the log has only in another
-    case.
+    If `fail_on_data_loss` is False, a lost entry is reported in the worker's log, and the rest of
+    its range is skipped. If `ignores_case` is False, a column that the log has only in another case
+    is an error.
 
     Raises:
         DataLossError: No bookie has some listed rows.

@@ -1,13 +1,12 @@
 """Versions and offsets by time: `timestampAsOf`, `startingTimestamp`, `endingTimestamp`.
 
 Rows of a transactional log have the time of their commit. Records of a leader log have the time of
-their append. Their entry contains this time, which never decreases from one entry to the next.
+their append. Each entry of a leader log contains this time. The times of entries never decrease.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.datasource.options.starting_offsets import (
     Offsets,
@@ -21,11 +20,9 @@ from ledgerlog_spark.datasource.scan.index_entries import header_reader
 from ledgerlog_spark.datasource.scan.plan import LogScan
 from ledgerlog_spark.datasource.scan.ranges import HeaderOf
 from ledgerlog_spark.errors import LogKindError
+from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
 from ledgerlog_spark.log.reading.version_at import version_at
 from ledgerlog_spark.protocol.log.state.records import Item, LogKind
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
 
 
 def requested_version(logs: BlockingLogs, log: BlockingLog, options: SourceOptions) -> int | None:
@@ -45,7 +42,7 @@ def requested_version(logs: BlockingLogs, log: BlockingLog, options: SourceOptio
 def requested_offsets(
     logs: BlockingLogs, scans: Sequence[LogScan], options: SourceOptions, password: bytes
 ) -> tuple[Offsets, Offsets]:
-    """The start and the end of a batch read by its options. Times become offsets in each log.
+    """The start and the end that the options give a batch read. Times become offsets in each log.
 
     If an option is a time, the transactional logs in `scans` must contain their history.
     """
@@ -107,7 +104,7 @@ def _end_at(logs: BlockingLogs, scan: LogScan, moment_ms: int, password: bytes) 
 
 
 def _newest_ms(scan: LogScan) -> int:
-    """When the newest row was written. If the log has no row, when its last version was made."""
+    """The time when the newest row was written, or the log's last version if there is no row."""
     if scan.snapshot.kind is LogKind.LEADER and scan.snapshot.items:
         return scan.snapshot.items[-1].newest_ms
     return scan.snapshot.interval.commit_time_ms

@@ -11,10 +11,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.log.state.records import Item
+from ledgerlog_spark.protocol.log.state.records import Item
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +30,8 @@ class Backlog:
     log: str
     first_offset: int
     end_offset: int
-    items: Sequence[Item]  # sorted by offset, without gaps; they contain all the rows
-    waiting_since_ms: int = 0  # when the first of the rows was committed; 0 if unknown
+    items: Sequence[Item]  # ranges with all these rows, sorted by offset, without gaps
+    waiting_since_ms: int = 0  # time when the first row was committed; 0 if unknown
 
     @property
     def rows(self) -> int:

@@ -56,8 +56,8 @@ class StreamWrite(NamedTuple):
     def plan(self) -> StreamPlan:
         """The plan for the tasks of the next micro-batch.
 
-        Plans after the first plan send at most two requests. Spark does not pass the query here.
-        So the tasks find the producer, and whether their query wrote to the log before
+        Each plan after the first plan sends at most two requests. Spark does not show the query to
+        this method. So the tasks find the producer, and whether their query wrote to the log before
         (`plan_of_batch`). Raises the errors of `begin_job`.
         """
         before = _log_ids.get((self.uri, self.options.target))
@@ -89,7 +89,7 @@ class StreamWrite(NamedTuple):
         )
 
     def _state(self, client: BlockingLogClient) -> LogState | None:
-        """The log's state. Appends accept a stale state: the commit checks the schema again.
+        """The log's state. A stale state is enough for appends: the commit checks the schema again.
 
         None if the log of earlier batches was deleted, no log has its name, and the options
         allow to create the log.

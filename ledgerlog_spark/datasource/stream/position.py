@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledgerlog_spark.datasource.options.starting_offsets import (
     EARLIEST,
@@ -28,11 +28,9 @@ from ledgerlog_spark.datasource.options.values import LogSelection, SourceOption
 from ledgerlog_spark.datasource.scan.plan import LogScan
 from ledgerlog_spark.datasource.scan.time_travel import requested_offsets
 from ledgerlog_spark.errors import ConfigurationError, DataLossError, LogError
+from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.protocol.log.read.view import LogView
 from ledgerlog_spark.protocol.log.state.records import LogKind, Operation, VersionInterval
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.log.blocking.logs import BlockingLogs
 
 _REPLACING = {Operation.OVERWRITE, Operation.RESTORE}
 _GO_ON = 'set the option "failOnDataLoss" to "false"'
@@ -100,7 +98,7 @@ def start_in(logs: BlockingLogs, scan: LogScan, read: SourceOptions, password: b
 def when_it_ended_at(scan: LogScan, end_offset: int) -> LogScan:
     """The log as it was when a first batch with this end was planned.
 
-    This is the first version that contains the batch's last row. An overwrite after the batch was
+    The result is the first version with the batch's last row. An overwrite after the batch was
     planned begins after that row. Rows that were truncated since then cannot be read, wherever the
     stream began.
     """
@@ -118,9 +116,9 @@ def readable_from(
 ) -> int:
     """The first row to read: the row at `offset`, or the first later row that still exists.
 
-    `offset` is that of the stream's checkpoint. If this offset is after the end of the view, the
-    view was read after a sync. Overwrites up to `accepted_version` were accepted before. None means
-    that no version is known to be accepted, for example after a restart.
+    `offset` comes from the stream's checkpoint. If this offset is after the end of the view, the
+    view was read after a sync. Overwrites up to `accepted_version` were accepted before. If
+    `accepted_version` is None, no accepted version is known, for example after a restart.
     """
     name = view.name
     if offset > view.end_offset:

@@ -53,7 +53,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stream.fix_ends()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The limit of bytes. Spark accepts only one limit, so `_limits` adds that of rows."""
+        """The limit of bytes. Spark accepts only one limit, so `_limits` adds the limit of rows."""
         return ReadMaxBytes(self._options.max_bytes_per_trigger)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -82,7 +82,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def stop(self) -> None:
-        """End the watches. Spark 4.3 ends the process instead, which also ends them."""
+        """End the watches. Spark 4.3 instead ends the process, which also ends the watches."""
         if self._opened is not None:
             self._opened.close()
             self._opened = None

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+
+from ledgerlog_spark.arrow.conform import Conformer
+from ledgerlog_spark.arrow.spark_types import arrow_schema_of
+from ledgerlog_spark.arrow.stream_codec import decode_schema
 from ledgerlog_spark.datasource.cluster import password_in
 from ledgerlog_spark.datasource.options.starting_offsets import INT64_MAX, checked_offset
 from ledgerlog_spark.datasource.options.table import CONTINUE
@@ -19,7 +24,7 @@ from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.scan.plan import LogScan
 from ledgerlog_spark.datasource.scan.planning import tasks_from
 from ledgerlog_spark.datasource.scan.task import ScanTask
-from ledgerlog_spark.datasource.schemas import with_records_schema
+from ledgerlog_spark.datasource.schemas import reject_unknown_columns, with_records_schema
 from ledgerlog_spark.datasource.stream.admission import Backlog, Limits, admitted
 from ledgerlog_spark.datasource.stream.position import (
     LogOffset,
@@ -31,15 +36,78 @@ from ledgerlog_spark.datasource.stream.position import (
     start_in,
     when_it_ended_at,
 )
-from ledgerlog_spark.datasource.stream.schemas import StreamSchemas, new_columns_notice
 from ledgerlog_spark.datasource.stream.watched_logs import WatchedLog, WatchedLogs, patiently
-from ledgerlog_spark.errors import LogNotFoundError
+from ledgerlog_spark.errors import LogNotFoundError, SchemaMismatchError
 from ledgerlog_spark.log import clock
+from ledgerlog_spark.log.clients import BlockingLogClient
 from ledgerlog_spark.protocol.log.read.view import LogView
-from ledgerlog_spark.protocol.log.state.records import LogKind, LogSnapshot
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind, LogSnapshot
 
-if TYPE_CHECKING:
-    from ledgerlog_spark.log.clients import BlockingLogClient
+
+class StreamSchemas:
+    """The columns of a stream's logs, for a query that reads the columns in `schema_json`."""
+
+    def __init__(self, schema_json: str, options: SourceOptions) -> None:
+        self._target = arrow_schema_of(schema_json)
+        self._options = options
+        self._checked: dict[str, int] = {}
+        self._known: dict[str, set[str]] = {}
+        self._new: dict[str, tuple[str, ...]] = {}
+
+    def check(self, view: LogView) -> None:
+        """Check the log's columns if they changed since the last check.
+
+        New columns are reported once in the log file of the source process, and by `new_columns`.
+        """
+        if view.content is not LogContent.ROWS or view.schema_id not in view.schemas:
+            return
+        if self._checked.get(view.log_id) == view.schema_id:
+            return
+        schema = decode_schema(view.schemas[view.schema_id])
+        try:
+            Conformer(self._target, ignores_case=True).conform(
+                pa.RecordBatch.from_pylist([], schema=schema)
+            )
+        except SchemaMismatchError as error:
+            reason = error.message.rstrip(".")
+            raise SchemaMismatchError(
+                f"log {view.name!r} does not fit the columns of the query: {reason}. "
+                f"An overwrite replaced the log's columns (overwriteSchema), or this is another "
+                f"log than those that the query began with, or the query's own schema: leave the "
+                f"log out, or read it by a separate query.",
+                **{**error.fields, "log": view.name},
+            ) from error
+        known = self._known.setdefault(view.log_id, {*schema.names, *self._target.names})
+        new = tuple(name for name in schema.names if name not in known)
+        if new and self._options.columns is None:
+            self._new[view.name] = new
+            _logger.warning("%s", new_columns_notice(view.name, new))
+        self._checked[view.log_id] = view.schema_id
+
+    def reject_unknown(self, logs: Iterable[LogSnapshot]) -> None:
+        """Raise the errors of `reject_unknown_columns` for the logs with which the query begins."""
+        reject_unknown_columns(self._target, logs, include_metadata=self._options.include_metadata)
+
+    def new_columns(self, name: str) -> tuple[str, ...]:
+        """The columns that a log got after the query began."""
+        return self._new.get(name, ())
+
+    def forget_others(self, names: set[str], log_ids: set[str]) -> None:
+        """Forget the columns of all logs except those in `names` and `log_ids`."""
+        for of_log in (self._checked, self._known):
+            for log_id in of_log.keys() - log_ids:
+                del of_log[log_id]
+        for name in self._new.keys() - names:
+            del self._new[name]
+
+
+def new_columns_notice(name: str, columns: Sequence[str]) -> str:
+    """Advice about columns that were added after the query began."""
+    return (
+        f"log {name!r} has new columns: {', '.join(columns)}. The query continues without them, as "
+        f"its columns are fixed while it runs; restart it to read them (older rows read as null)."
+    )
+
 
 Offsets = Mapping[str, LogOffset]
 
@@ -101,9 +169,9 @@ class LedgerStream:
     def latest(self, start: Offsets, limits: Limits | None) -> dict[str, LogOffset]:
         """The end of the batch that begins at `start`. Return `start` if there is nothing to read.
 
-        The first batch with a new log does not read its rows, so that the checkpoint contains the
-        offset where the log begins. The next batch reads its rows. If the start of a stream moves,
-        this applies to all its logs.
+        The first batch with a new log does not read the log's rows, so that the checkpoint contains
+        the offset where the log begins. The next batch reads the log's rows. If the start of a
+        stream moves, the first batch reads no rows of any log.
 
         Without `limits`, the batch takes all rows.
         """
@@ -165,7 +233,7 @@ class LedgerStream:
         check_checkpoint(self._selection, end)
         if not self._has_planned and start == self._initial:
             start = self._first_start(start, end)
-        # Read a batch that was logged before an overwrite: its rows still exist.
+        # A batch that was logged before an overwrite can be read, because its rows still exist.
         rules = replace(self._options, on_overwrite=CONTINUE)
         scans, starts, ends = [], {}, {}
         for name, until in sorted(end.items()):

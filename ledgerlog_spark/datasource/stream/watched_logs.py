@@ -13,19 +13,17 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ledgerlog_spark.datasource.options.values import LogSelection
 from ledgerlog_spark.datasource.stream.position import committed_ms
 from ledgerlog_spark.errors import LedgerLogError, LogNotFoundError
+from ledgerlog_spark.log.blocking.logs import BlockingLog
+from ledgerlog_spark.log.clients import BlockingLogClient
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.protocol.log.read.view import LogView
 from ledgerlog_spark.protocol.log.state.records import Item, LogKind, VersionInterval
 from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.log.blocking.logs import BlockingLog
-    from ledgerlog_spark.log.clients import BlockingLogClient
 
 T = TypeVar("T")
 
@@ -101,8 +99,8 @@ class WatchedLog:
     def view(self, first_offset: int, *, is_fresh: bool = False, seen_offset: int = 0) -> LogView:
         """The log's rows from `first_offset` on, with the schemas and commit times of these rows.
 
-        Without `is_fresh`, the result is the last view while the metadata store cannot be reached.
-        This process or an earlier one saw the log end at `seen_offset`. If a view ends before
+        Without `is_fresh`, the result is the last view if the metadata store cannot be reached.
+        This process, or an earlier process, saw the log end at `seen_offset`. If a view ends before
         `seen_offset`, the log is read again, see `Log.view`.
         """
         known = self._view
@@ -132,8 +130,8 @@ class WatchedLog:
     def came_ms(self, offset: int) -> int:
         """The time of the row at `offset`, by the last view; 0 if the time is unknown.
 
-        For a leader log this is the latest possible time: the time of the last record that the same
-        read of the log found.
+        For a leader log, the result is the latest possible time of the row: the time of the last
+        record that the same read of the log found.
         """
         if self._view is None:
             return 0
@@ -237,7 +235,7 @@ class WatchedLogs:
 def _joined(
     known: tuple[VersionInterval, ...], read: tuple[VersionInterval, ...], first_offset: int
 ) -> tuple[VersionInterval, ...]:
-    """Both histories, without versions that are not needed for rows from `first_offset` on."""
+    """Join two histories, without versions that rows from `first_offset` on do not need."""
     if known and read and known[-1].version + 1 != read[0].version:
         known = ()
     versions = known + read

@@ -16,9 +16,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from ledgerlog_spark.datasource.case_rule import task_ignores_case
 from ledgerlog_spark.datasource.cluster import client_of
 from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.schemas import task_ignores_case
 from ledgerlog_spark.datasource.stream.job import StreamWrite, commit_stream
 from ledgerlog_spark.datasource.write.task import stage_ranges
 from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError
@@ -34,7 +34,7 @@ _logger = logging.getLogger(__name__)
 
 
 class StreamedRanges(WriterCommitMessage):
-    """A task attempt's query and ranges for a micro-batch. A task without rows sends them too."""
+    """A task attempt's query and ranges for a micro-batch, also from a task without rows."""
 
     def __init__(self, job: Job, ranges: tuple[StagedRange, ...]) -> None:
         self.job = job
@@ -42,7 +42,7 @@ class StreamedRanges(WriterCommitMessage):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Appends each micro-batch to a log, or replaces the log by it, exactly once.
+    """Appends each micro-batch to a log, or replaces the log's rows by the batch, exactly once.
 
     A task attempt writes its own ranges. The Python worker may keep their ledgers open for later
     batches. One transaction makes the whole batch visible. If Spark runs a batch again after it was
@@ -52,12 +52,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(
         self, uri: str, options: SourceOptions, schema_json: str, *, overwrite: bool
     ) -> None:
-        """Compare the rows' schema with the log's. In the process that commits, send no request."""
+        """Check the rows' schema against the log. In the process that commits, send no request."""
         self._write = StreamWrite(uri, options, schema_json, overwrite)
         self._plan = None if COMMITTER in sys.modules else self._write.plan()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamedRanges:
-        """Write the rows of one task attempt. They are on their ack quorums when this returns.
+        """Write the rows of one task attempt, and wait until each entry is on its ack quorum.
 
         Raises:
             StaleCheckpointError: The log has later batches of this query. Nothing is committed.
@@ -117,7 +117,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         )
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """Do nothing: Spark also calls this after a successful commit, and when a query stops.
+        """Do nothing: Spark also calls `abort` after a successful commit, and when a query stops.
 
         If a batch was not committed, no version lists its ledgers, and the sweeper deletes them.
         """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ledgerlog_spark.arrow.schema_evolution import merge, storable
 from ledgerlog_spark.arrow.spark_types import spark_schema, stored_schema
 from ledgerlog_spark.datasource.cluster import password_in
@@ -15,15 +13,13 @@ from ledgerlog_spark.errors import (
     LogNotFoundError,
     SchemaMismatchError,
 )
+from ledgerlog_spark.log.blocking.logs import BlockingLog
+from ledgerlog_spark.log.clients import BlockingLogClient
 from ledgerlog_spark.log.committing.job import Job
 from ledgerlog_spark.protocol.log.password import check_password
 from ledgerlog_spark.protocol.log.properties import LogProperties, option_of
 from ledgerlog_spark.protocol.log.read.versions import LogState
 from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind, WriteMode
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.log.blocking.logs import BlockingLog
-    from ledgerlog_spark.log.clients import BlockingLogClient
 
 BEGIN_ATTEMPTS_MAX = 10
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from ledgerlog_spark.arrow.conform import Conformer
 from ledgerlog_spark.arrow.entry_cutter import EncodedEntry, EntrySplitter
 from ledgerlog_spark.arrow.spark_types import arrow_schema_of, spark_schema
 from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.errors import LedgerClosedError, LedgerFencedError
+from ledgerlog_spark.log.blocking.logs import BlockingRangeWriter
 from ledgerlog_spark.protocol.log.state.records import StagedRange
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from ledgerlog_spark.log.blocking.logs import BlockingRangeWriter
 
 MOVES_MAX = 10
 """Number of ledgers that other clients may recover during an attempt before the attempt fails."""

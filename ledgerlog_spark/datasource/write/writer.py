@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from ledgerlog_spark.datasource.case_rule import task_ignores_case
-from ledgerlog_spark.datasource.cluster import client_of, logs_at
+from ledgerlog_spark.datasource.cluster import client_of
 from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.schemas import task_ignores_case
 from ledgerlog_spark.datasource.write.job import begin_job
 from ledgerlog_spark.datasource.write.task import stage_ranges
 from ledgerlog_spark.log.blocking.logs import BlockingLog
@@ -46,7 +46,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._job = begin_job(client_of(uri), options, schema_json, overwrite=overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRanges:
-        """Write the rows of one task attempt. They are on their ack quorums when this returns."""
+        """Write the rows of one task attempt, and wait until each entry is on its ack quorum."""
         if self._job.is_replay:
             for _ in iterator:  # the rows must be consumed, although the log already has them
                 pass
@@ -77,7 +77,7 @@ class BatchWriter(DataSourceArrowWriter):
         _logger.info("log %s: %s, version %s", self._job.log, result.status.value, result.version)
 
     def _log(self) -> BlockingLog:
-        return logs_at(self._uri).open_by_id(self._job.log, self._job.log_id)
+        return client_of(self._uri).logs.open_by_id(self._job.log, self._job.log_id)
 
     def abort(self, messages: Sequence[Any]) -> None:
         """Do nothing, because Spark also calls this method after a successful commit.

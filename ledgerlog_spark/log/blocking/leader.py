@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.client.blocking.add_future import AddFuture
@@ -15,8 +16,6 @@ from ledgerlog_spark.log.records import Positions
 from ledgerlog_spark.model import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pyarrow as pa
 
 
@@ -50,14 +49,14 @@ class BlockingLeader(BlockingAppends[Leader]):
         return self.append_async(record).result()
 
     def append_async(self, record: bytes | bytearray | memoryview) -> AddFuture[Position]:
-        """A `concurrent.futures.Future` of the position; its errors are those of `append`.
+        """Return a `concurrent.futures.Future` of the position, with the errors of `append`.
 
         Blocks only while the settings' backlog of appends waits to be sent.
 
         Raises:
-            LocalProtocolError: The record is not bytes or too large, or another process leads the
-                log. Or a callback of an append made the call while 16 times the backlog waits,
-                because callbacks cannot wait. Nothing was appended.
+            LocalProtocolError: The record is not bytes or is too large, or another process opened
+                this leader. Or 16 times the backlog waits to be sent, and the caller is a callback
+                of an append, which cannot wait. Nothing was appended.
             LogKindError: The log is a log of rows. Nothing was appended.
         """
         return self._append(self._twin.content.record(record))
@@ -70,7 +69,7 @@ class BlockingLeader(BlockingAppends[Leader]):
     def append_many_async(
         self, records: Sequence[bytes | bytearray | memoryview]
     ) -> AddFuture[Positions]:
-        """A `concurrent.futures.Future` of the positions, with the limits of `append_async`."""
+        """Like `append_async`, return a `concurrent.futures.Future` of the positions."""
         return self._append_all(self._twin.content.records(records))
 
     @documented_by(Leader.append_rows)
@@ -79,7 +78,7 @@ class BlockingLeader(BlockingAppends[Leader]):
         return self.append_rows_async(rows).result()
 
     def append_rows_async(self, rows: pa.Table | pa.RecordBatch) -> AddFuture[Positions]:
-        """A `concurrent.futures.Future` of the positions; its errors are those of `append_rows`.
+        """Return a `concurrent.futures.Future` of the positions, with the errors of `append_rows`.
 
         Encodes the rows immediately, which takes about 5 ms for each MiB. Then the call blocks only
         while the settings' backlog of appends waits to be sent.

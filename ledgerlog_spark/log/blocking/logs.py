@@ -23,7 +23,7 @@ from ledgerlog_spark.log.logs import Logs, logs_of
 from ledgerlog_spark.log.maintenance.sweeper import Swept
 from ledgerlog_spark.log.picture import Picture, picture_of
 from ledgerlog_spark.log.reading.committed_range import BegunRange
-from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
+from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
 from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.ledger.read_room import ReadRoom
 
@@ -106,7 +106,7 @@ class BlockingLogs(Blocking[Logs]):
 
 
 class BlockingLog(Blocking[Log]):
-    """One log of either kind. It has no connection of its own and need not be closed.
+    """One log of either kind, without a connection of its own, so it need not be closed.
 
     Attributes:
         name: The name that the log was opened under.
@@ -254,7 +254,7 @@ class BlockingRangeWriter(Blocking[RangeWriter]):
     """Writes the entries of one range, in order.
 
     Several tasks must not use one writer at the same time. After any error the writer cannot be
-    used any more. Then the attempt restarts. After a fence, it can continue with `cut`.
+    used any more, and the attempt restarts. After a fence, the attempt can continue with `cut`.
 
     Attributes:
         ledger_id: The range's ledger.

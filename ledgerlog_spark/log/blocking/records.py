@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from ledgerlog_spark.client.blocking.batch_queue import BatchQueue
@@ -9,13 +10,11 @@ from ledgerlog_spark.client.blocking.derived import BlockingHandle, Shown, deriv
 from ledgerlog_spark.client.blocking.loop_thread import LoopThread
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.log.reading.record_log import RecordLog
+from ledgerlog_spark.log.records import Record
+from ledgerlog_spark.model import Position
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
-
     from ledgerlog_spark.log.reading.row_cursor import RowBatch
-    from ledgerlog_spark.log.records import Record
-    from ledgerlog_spark.model import Position
 
 T = TypeVar("T")
 
@@ -27,9 +26,9 @@ records would be too expensive."""
 class BlockingRecordLog(BlockingHandle[RecordLog]):
     """One log that is read and not written. Any thread of one process may use it.
 
-    It reads leader logs: logs of records with `read` and `tail`, logs of rows with `read_rows` and
-    `tail_rows`. Logs that Spark wrote are read with Spark. A read or tail ends when its iterator is
-    closed or its thread is interrupted. At most 8 batches, or 16 MiB and one batch, are read ahead.
+    `read` and `tail` read a leader log of records. `read_rows` and `tail_rows` read a leader log of
+    rows. Logs that Spark wrote are read with Spark. A read or tail ends when its iterator is closed
+    or its thread is interrupted. At most 8 batches, or 16 MiB and one batch, are read ahead.
 
     Attributes:
         name: The name that the log was opened under.
@@ -106,7 +105,7 @@ class BlockingRecordLog(BlockingHandle[RecordLog]):
 
 
 def _size_bytes_of_records(records: list[Record]) -> int:
-    """Size of the records, estimated from the first ones; an entry of many has at most 1 MiB."""
+    """Estimate the size from the first records; an entry of several records has at most 1 MiB."""
     looked_at = records[:RECORDS_LOOKED_AT]
     return sum(len(record.value) for record in looked_at) * len(records) // len(looked_at)
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
+from ledgerlog_spark.client.blocking.client import BlockingClient
+from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.log.blocking.logs import BlockingRangeWriter
 from ledgerlog_spark.log.committing.commits import KnownLogs
+from ledgerlog_spark.log.committing.job import Job
+from ledgerlog_spark.log.committing.range_writer import RangeWriter
 from ledgerlog_spark.log.committing.stream_ledgers import StreamLedgers
+from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import logs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.client.blocking.client import BlockingClient
-    from ledgerlog_spark.client.client import LedgerClient
-    from ledgerlog_spark.log.committing.job import Job
-    from ledgerlog_spark.log.committing.range_writer import RangeWriter
-    from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.protocol.log.commit.epoch import Joined
-    from ledgerlog_spark.protocol.log.commit.result import CommitResult
-    from ledgerlog_spark.protocol.log.state.records import StagedRange
+from ledgerlog_spark.protocol.log.commit.epoch import Joined
+from ledgerlog_spark.protocol.log.commit.result import CommitResult
+from ledgerlog_spark.protocol.log.state.records import StagedRange
 
 _ledgers: WeakKeyDictionary[LedgerClient, StreamLedgers] = WeakKeyDictionary()
 _known: WeakKeyDictionary[LedgerClient, KnownLogs] = WeakKeyDictionary()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from ledgerlog_spark.client.handles.creation import LedgerSpec, checked_new_password
+from ledgerlog_spark.client.handles.creation import LedgerSpec, check_type, checked_new_password
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     ConfigurationError,
@@ -16,11 +16,11 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
 )
 from ledgerlog_spark.log.committing.job import Job, checked_app, plan_job
-from ledgerlog_spark.log.committing.range_writer import RangeWriter
-from ledgerlog_spark.log.committing.staged_ledger import StagedLedger
+from ledgerlog_spark.log.committing.range_writer import RangeWriter, StagedLedger
 from ledgerlog_spark.log.failpoints import reach
-from ledgerlog_spark.log.host import CHANGE_TIMEOUT_MS
+from ledgerlog_spark.log.host import CHANGE_TIMEOUT_MS, LogHost
 from ledgerlog_spark.log.maintenance.older_ledgers import seal_open
+from ledgerlog_spark.model import LedgerMetadata, Versioned
 from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
 from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind, Joined
 from ledgerlog_spark.protocol.log.commit.merge import MergeMachine, MergeRequest
@@ -32,12 +32,6 @@ from ledgerlog_spark.protocol.log.read.versions import LogState, StateMachine
 from ledgerlog_spark.protocol.log.seal import APP_KEY, LOG_ID_KEY, SINCE_KEY
 from ledgerlog_spark.protocol.log.state.records import Item, StagedRange, WriteMode
 from ledgerlog_spark.protocol.log.sweep import STEP_LEDGERS_MAX, StagedSweep
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.log.host import LogHost
-    from ledgerlog_spark.model import LedgerMetadata, Versioned
 
 REGISTER_ATTEMPTS_MAX = 20
 PRODUCERS_MAX = 64
@@ -72,11 +66,6 @@ class LogCommits:
 
     def __init__(self, host: LogHost) -> None:
         self._host = host
-        self._name = host.name
-        self._log_id = host.log_id
-        self._store = host.store
-        self._producers = host.store.producers
-        self._ledgers = host.ledgers
 
     async def begin(
         self,
@@ -103,25 +92,29 @@ class LogCommits:
             run: The query run; None creates a UUID.
             kind: Whether an older batch of the app is skipped (batch) or is an error (stream).
             overwrite_if_changed: Overwrite also rows that others commit after this call.
-            password: Password of the new ledgers. If the log has rows, it must be the password of
+            password: Password of the new ledgers. If the log has rows, this must be the password of
                 the log. Passwords prevent mistakes only.
             planned: The state of the log for which the caller decided on `schema`; None reads the
                 state now. If others change the schema after this state, the commit fails.
 
         Raises:
             ConfigurationError: The app or batch id is not valid, or the password is too long.
+            LocalProtocolError: An argument has a wrong type; nothing was changed.
             StaleCheckpointError: The batch id of a stream is lower than before.
             ProducerFencedError: A later run of the producer took over.
             UnauthorizedError: The log has another password.
         """
+        check_type("schema", schema, bytes)
+        check_type("mode", mode, WriteMode)
+        check_type("kind", kind, JobKind)
         app = f"{JOB_APP_PREFIX}{uuid.uuid4()}" if app is None else checked_app(app)
         if batch_id < 0:
             raise ConfigurationError(f"txnVersion {batch_id}: it counts from 0", key="txnVersion")
         checked_new_password(password)
         run = str(uuid.uuid4()) if run is None else run
         if planned is None:
-            planned = await self._host.run(StateMachine(self._name))
-        check_password(self._name, planned.head, password)
+            planned = await self._host.run(StateMachine(self._host.name))
+        check_password(self._host.name, planned.head, password)
         plan = plan_job(
             planned,
             schema=schema,
@@ -154,23 +147,26 @@ class LogCommits:
     async def open_ledger(
         self, job: Job, schema_message: bytes | None = None, *, ledger_id: int | None = None
     ) -> StagedLedger:
-        """A new ledger, registered for the job; its schema message is being sent.
+        """Create and register a ledger for the job, and begin to send its schema message.
 
         `ledger_id` comes from `new_ledger_ids` and is used once; None takes a new id. The other
         arguments and the errors are those of `open_range`.
         """
+        check_type("job", job, Job)
         properties = LogProperties.from_mapping(job.properties)
 
         async def register(ledger_id: int, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
             return await self._register(job, ledger_id, metadata)
 
         custom = {
-            LOG_ID_KEY: self._log_id.encode(),
+            LOG_ID_KEY: self._host.log_id.encode(),
             APP_KEY: job.app.encode(),
             SINCE_KEY: str(job.since_offset).encode(),
         }
         spec = LedgerSpec(properties.quorum, properties.digest_type, job.password, custom)
-        handle = await self._ledgers.create_registered_ledger(register, spec, ledger_id=ledger_id)
+        handle = await self._host.ledgers.create_registered_ledger(
+            register, spec, ledger_id=ledger_id
+        )
         reach("ledger.registered")
         ledger = StagedLedger(handle, properties)
         ledger.start(job.schema if schema_message is None else schema_message)
@@ -178,7 +174,7 @@ class LogCommits:
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
         """1 to 64 rising ids for `open_ledger`, unique in the cluster. Each id is used once."""
-        return await self._ledgers.new_ledger_ids(count)
+        return await self._host.ledgers.new_ledger_ids(count)
 
     async def join(self, job: Job) -> Joined:
         """Make the run of a stream's job the producer's current run, if it is not yet."""
@@ -190,7 +186,7 @@ class LogCommits:
 
         Returns the number of sealed ledgers.
         """
-        older = await self._producers.registered_before(self._log_id, app, epoch)
+        older = await self._host.store.producers.registered_before(self._host.log_id, app, epoch)
         return (await seal_open(older, self._host)).sealed
 
     async def commit(
@@ -213,6 +209,7 @@ class LogCommits:
             timeout_ms: Time limit of the call, including the wait in the queue of writers.
 
         Raises:
+            LocalProtocolError: `job` or a range has a wrong type; nothing was changed.
             ConcurrentCommitError: Another commit conflicts with this batch.
             ProducerFencedError: A later run took over, or the job took longer than stagingTtlMs.
             SchemaMismatchError: The schema cannot be stored.
@@ -223,11 +220,15 @@ class LogCommits:
             CommitUnknownError: The commit was sent, but took too long or got no answer. The error
                 is not definite; a retry is safe.
         """
+        check_type("job", job, Job)
+        ranges = tuple(ranges)  # an iterator is read only once
+        for staged in ranges:
+            check_type("each of ranges", staged, StagedRange)
         request = CommitRequest(
             app=job.app,
             run=job.run,
             batch_id=job.batch_id,
-            ranges=tuple(ranges),
+            ranges=ranges,
             mode=job.mode,
             schema=job.schema,
             schema_id=job.schema_id,
@@ -238,17 +239,17 @@ class LogCommits:
             is_first=bool(job.schema) and job.planned_version == 0,
         )
         reach("commit.begun")
-        before = known.take(self._log_id, job.app) if known is not None else None
+        before = known.take(self._host.log_id, job.app) if known is not None else None
         machine = CommitMachine(
-            self._name,
+            self._host.name,
             request,
             token=uuid.uuid4().hex,
             known=before,
-            now_ms=await self._store.recent_ms() if before is not None else 0,
+            now_ms=await self._host.store.recent_ms() if before is not None else 0,
         )
         result = await self._host.run(machine, timeout_ms=timeout_ms)
         if known is not None:
-            known.put(self._log_id, job.app, machine.known_after)
+            known.put(self._host.log_id, job.app, machine.known_after)
         if is_last:
             await self.forget_job(job.app, machine, request.ledger_ids)
         return result
@@ -274,8 +275,10 @@ class LogCommits:
             UnauthorizedError: The log has another password than the job. Nothing was changed.
             CommitUnknownError: The outcome is unknown.
         """
+        check_type("job", job, Job)
+        check_type("staged", staged, StagedRange)
         request = MergeRequest(job.app, job.run, tuple(replaced), staged, job.password)
-        machine = MergeMachine(self._name, request, token=uuid.uuid4().hex)
+        machine = MergeMachine(self._host.name, request, token=uuid.uuid4().hex)
         result = await self._host.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
         await self.forget_job(job.app, machine, frozenset((staged.ledger_id,)))
         return result
@@ -286,27 +289,29 @@ class LogCommits:
         The sweeper deletes the unlisted ledgers of the job, and need not wait `stagingTtlMs`.
 
         Raises:
+            LocalProtocolError: `job` is not a job; nothing was changed.
             MetadataError: The store failed. The sweeper deletes the producer after `stagingTtlMs`.
         """
+        check_type("job", job, Job)
         assert job.app.startswith(JOB_APP_PREFIX), job.app
-        await self._store.sync()
-        if await self._producers.read(self._log_id, job.app) is None:
+        await self._host.store.sync()
+        if await self._host.store.producers.read(self._host.log_id, job.app) is None:
             return
         while True:
-            sweep = StagedSweep(self._name, app=job.app, staging_ttl_ms=-1)
+            sweep = StagedSweep(self._host.name, app=job.app, staging_ttl_ms=-1)
             step = await self._host.run(sweep)
             if step.is_complete:
                 break
-        found = await self._producers.read(self._log_id, job.app)
+        found = await self._host.store.producers.read(self._host.log_id, job.app)
         if found is not None:
-            await self._producers.delete(self._log_id, job.app, found.version)
+            await self._host.store.producers.delete(self._host.log_id, job.app, found.version)
 
     async def take_over(
         self, job: Job, *, may_create: bool = True, syncs_first: bool = True
     ) -> Joined:
         """Make the job's run the producer's current run."""
         machine = EpochMachine(
-            self._name,
+            self._host.name,
             app=job.app,
             run=job.run,
             batch_id=job.batch_id,
@@ -326,16 +331,16 @@ class LogCommits:
                 syncs_first=attempt > 0,  # the registration checks the version
             )
             try:
-                return await self._producers.register_ledger(
-                    self._log_id, job.app, joined.epoch, joined.version, ledger_id, metadata
+                return await self._host.store.producers.register_ledger(
+                    self._host.log_id, job.app, joined.epoch, joined.version, ledger_id, metadata
                 )
             except MetadataVersionError:
                 continue
         raise ConcurrentCommitError(
-            f"producer {job.app!r} of log {self._name!r} was changed by other processes at every "
-            "attempt, so "
-            "no ledger could be registered: stop the other runs of the producer, then retry",
-            log=self._name,
+            f"producer {job.app!r} of log {self._host.name!r} was changed by other processes at "
+            "every attempt, so no ledger could be registered: stop the other runs of the producer, "
+            "then retry",
+            log=self._host.name,
             app=job.app,
             retriable=True,
         )
@@ -343,8 +348,8 @@ class LogCommits:
     async def forget_job(self, app: str, commit: CommitMachine, listed: frozenset[int]) -> None:
         """Delete the generated producer of a job immediately after the job's commit.
 
-        This takes one request, because the commit left the needed state, or two if the commit wrote
-        nothing. After a failure, the sweeper does the same after `stagingTtlMs` (LOGS.md#W9).
+        The deletion takes one request, or two requests if the commit wrote nothing. After a
+        failure, the sweeper deletes the producer after `stagingTtlMs` (LOGS.md#W9).
         """
         if not app.startswith(JOB_APP_PREFIX):
             return
@@ -356,17 +361,19 @@ class LogCommits:
         with contextlib.suppress(LedgerLogError):
             while len(left) > STEP_LEDGERS_MAX:
                 some, left = left[:STEP_LEDGERS_MAX], left[STEP_LEDGERS_MAX:]
-                version = await self._producers.write(
-                    self._log_id, app, after.producer.value, version, *_apart(some, listed)
+                version = await self._host.store.producers.write(
+                    self._host.log_id, app, after.producer.value, version, *_apart(some, listed)
                 )
-            await self._producers.delete(self._log_id, app, version, *_apart(left, listed))
+            await self._host.store.producers.delete(
+                self._host.log_id, app, version, *_apart(left, listed)
+            )
 
     async def _forget_idle_job(self, app: str) -> None:
         """Delete the producer of a commit that wrote nothing, unless the producer has a ledger."""
         with contextlib.suppress(LedgerLogError):
-            found = await self._producers.read(self._log_id, app)
+            found = await self._host.store.producers.read(self._host.log_id, app)
             if found is not None:
-                await self._producers.delete(self._log_id, app, found.version)
+                await self._host.store.producers.delete(self._host.log_id, app, found.version)
 
 
 def _apart(ledger_ids: Sequence[int], listed: frozenset[int]) -> tuple[list[int], list[int]]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.protocol.log.commit.epoch import JobKind
 from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX
+from ledgerlog_spark.protocol.log.read.versions import LogState
 from ledgerlog_spark.protocol.log.state.records import NO_SCHEMA, WriteMode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ledgerlog_spark.protocol.log.read.versions import LogState
 
 APP_SIZE_BYTES_MAX = 200
 
@@ -30,7 +26,7 @@ class JobPlan:
         schema_id: Id of the schema in the log, None if the log does not have the schema yet.
         base_schema_id: The log's current schema when the job was planned.
         planned_version: The log's version when the job was planned.
-        overwrite_if_changed: Overwrite also rows that were committed after `planned_version`.
+        overwrite_if_changed: Whether to overwrite also rows committed after `planned_version`.
         properties: Properties of the log, as stored.
         password: Password of the ledgers that the job creates.
         since_offset: The first offset at which rows of the job may be listed.
@@ -63,8 +59,8 @@ class Job(JobPlan):
         run: The query run; unique for each start of a job.
         batch_id: Number of the batch. The same app and batch id are committed once.
         kind: Decides what happens if a batch with this id was committed before.
-        is_replay: The batch is in the log already, so tasks need not write and the commit does
-            nothing.
+        is_replay: Whether the batch is in the log already. Then tasks need not write, and the
+            commit does nothing.
     """
 
     app: str

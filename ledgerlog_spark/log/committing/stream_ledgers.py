@@ -1,8 +1,8 @@
 """State that one process keeps between tasks of streams.
 
 The state has the runs that the process joined, and the ledgers that stay open for the next batch.
-It is only an optimisation (LOGS.md#K13), because a process may die at any moment, or never run a
-second task.
+This state is only an optimisation (LOGS.md#K13), because a process may die at any moment, or never
+run a second task.
 """
 
 from __future__ import annotations
@@ -10,22 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
 
 from ledgerlog_spark.errors import LedgerLogError, LogNotFoundError
-from ledgerlog_spark.log.committing.range_writer import RangeWriter
+from ledgerlog_spark.log.committing.commits import LogCommits
+from ledgerlog_spark.log.committing.job import Job
+from ledgerlog_spark.log.committing.range_writer import RangeWriter, StagedLedger
+from ledgerlog_spark.model import DigestType, Quorum
+from ledgerlog_spark.protocol.log.commit.epoch import Joined
 from ledgerlog_spark.protocol.log.properties import LogProperties
 from ledgerlog_spark.protocol.log.state.records import WriteMode
 from ledgerlog_spark.waits import forever
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from ledgerlog_spark.log.committing.commits import LogCommits
-    from ledgerlog_spark.log.committing.job import Job
-    from ledgerlog_spark.log.committing.staged_ledger import StagedLedger
-    from ledgerlog_spark.model import DigestType, Quorum
-    from ledgerlog_spark.protocol.log.commit.epoch import Joined
 
 OPEN_MAX = 16
 IDLE_SECONDS_MAX = 30.0

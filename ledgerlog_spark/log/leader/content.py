@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from ledgerlog_spark.client.append_queue import Gathered
 from ledgerlog_spark.errors import LogKindError
 from ledgerlog_spark.log.entry_codec import EncodedBody, encode_body
 from ledgerlog_spark.log.records import checked_record, checked_records
+from ledgerlog_spark.protocol.ledger.messages import Payload
+from ledgerlog_spark.protocol.log.read.versions import LogState
 from ledgerlog_spark.protocol.log.state.records import LogContent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.client.append_queue import Gathered
     from ledgerlog_spark.log.leader.rows import LeaderRows
-    from ledgerlog_spark.protocol.ledger.messages import Payload
-    from ledgerlog_spark.protocol.log.read.versions import LogState
 
 ENTRY_SIZE_BYTES_MAX = 256 << 10
 """Maximum bytes of the records in an entry. A larger record has its own entry (LOGS.md#H1)."""

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.client.append_queue import AppendQueue, Gathered
+from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.log.records import Positions, RecordEntry
 from ledgerlog_spark.model import Position
+from ledgerlog_spark.protocol.leader.messages import AppendEntry, AppendsAcknowledged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledgerlog_spark.client.append_queue import AppendQueue, Gathered
-    from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.log.entry_codec import EncodedBody
-    from ledgerlog_spark.protocol.leader.messages import AppendEntry, AppendsAcknowledged
 
 
 class _Sent:
-    """One sent entry. Its bytes are fixed as soon as it has an offset and a time."""
+    """One sent entry, with bytes that are fixed as soon as the entry has an offset and a time."""
 
     __slots__ = ("body", "entry", "first_offset")
 

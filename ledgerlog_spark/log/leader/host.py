@@ -7,14 +7,19 @@ indications. The owner also has the bytes of the entries that the machine append
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Protocol
 
 from ledgerlog_spark.client.handles.creation import LedgerSpec
 from ledgerlog_spark.client.host.event_queue import EventQueue
 from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.leader.ledger_writer import LeaderWriter
 from ledgerlog_spark.log.reading.open_ends import read_one
+from ledgerlog_spark.metadata.tree import CancelWatch
 from ledgerlog_spark.protocol.leader.entry import decode_entry_header
+from ledgerlog_spark.protocol.leader.leader import LeaderLog
 from ledgerlog_spark.protocol.leader.messages import (
     AppendEntry,
     CloseLedger,
@@ -27,18 +32,10 @@ from ledgerlog_spark.protocol.leader.messages import (
     LedgerSealed,
     SealLedger,
 )
-from ledgerlog_spark.protocol.ledger.messages import Start, StartTimer
+from ledgerlog_spark.protocol.ledger.messages import Payload, Start, StartTimer
 from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log.seal import LOG_ID_KEY
 from ledgerlog_spark.waits import forever
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from ledgerlog_spark.log.host import LogHost
-    from ledgerlog_spark.metadata.ports import CancelWatch
-    from ledgerlog_spark.protocol.leader.leader import LeaderLog
-    from ledgerlog_spark.protocol.ledger.messages import Payload
 
 EVENT_TEXT_LENGTH_MAX = 500
 _STORE_REQUESTS = (m.Sync, m.ReadHead, m.ReadPages, m.WritePages, m.WriteHead)
@@ -91,7 +88,9 @@ class LeaderHost(EventQueue[LeaderEvent]):
 
     def start(self) -> None:
         """Start the machine. The head is watched first, so that no change of the head is missed."""
-        self._cancel_watch = self._log.watch_head(lambda: self.post(HeadChanged()))
+        self._cancel_watch = self._log.store.watch_head(
+            self._log.log_id, lambda: self.post(HeadChanged())
+        )
         self.post(Start())
 
     def stop(self) -> None:
@@ -145,7 +144,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
         properties = effect.properties
         try:
             handle = await self._log.ledgers.create_registered_ledger(
-                self._log.make_ledger,
+                partial(self._log.store.producers.make_ledger, self._log.log_id),
                 LedgerSpec(
                     quorum=properties.quorum,
                     digest_type=properties.digest_type,

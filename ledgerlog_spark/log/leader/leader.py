@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.client.append_queue import AppendQueue
+from ledgerlog_spark.client.append_queue import AppendQueue, Gathered
+from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError
+from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.leader.entries_in_flight import EntriesInFlight, error_of_append
 from ledgerlog_spark.log.leader.host import LeaderHost
 from ledgerlog_spark.log.records import Positions, offset_of
+from ledgerlog_spark.model import Position
 from ledgerlog_spark.protocol.leader.errors import left, not_rolled
 from ledgerlog_spark.protocol.leader.leader import LeaderLog
 from ledgerlog_spark.protocol.leader.messages import (
@@ -33,23 +37,17 @@ from ledgerlog_spark.protocol.leader.messages import (
     RollRequested,
 )
 from ledgerlog_spark.protocol.ledger.messages import CloseRequested
+from ledgerlog_spark.protocol.log.state.records import LogHead
 from ledgerlog_spark.waits import Deadline, forever
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
     import pyarrow as pa
 
-    from ledgerlog_spark.client.append_queue import Gathered
-    from ledgerlog_spark.client.settings import ClientSettings
-    from ledgerlog_spark.log.host import LogHost
     from ledgerlog_spark.log.leader.content import LeaderRecords
     from ledgerlog_spark.log.leader.rows import LeaderRows
-    from ledgerlog_spark.model import Position
-    from ledgerlog_spark.protocol.log.state.records import LogHead
 
 ENTRY_RECORDS_MAX = 8_192
-"""Records, or pieces of rows, gathered into one entry."""
+"""Maximum number of records, or of pieces of rows, that are gathered into one entry."""
 
 
 REQUESTS_END = "the machine ends: each of its requests does, by its own deadline"
@@ -77,7 +75,7 @@ class Leader:
     ) -> None:
         """A leader that does not lead before `open`.
 
-        `log` runs requests for the log's nodes. `settings` has the same linger and backlog as for
+        `log` runs requests for the log's nodes. `settings` has the linger and backlog, as for
         ledgers. `truncate` truncates the list of the log at an offset.
         """
         self.name = log.name
@@ -179,7 +177,7 @@ class Leader:
         """Append a record. Returns a future of its position; the errors are those of `append`.
 
         Records are appended in the order of the calls. The call never blocks, so `drain` must be
-        awaited from time to time. While 16 times the settings' backlog waits to be sent, the call
+        awaited from time to time. If 16 times the settings' backlog waits to be sent, the future
         fails with a definite LocalProtocolError.
         """
         return self.queue.append(self.content.record(record))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from ledgerlog_spark.errors import (
     LedgerClosedError,
@@ -10,18 +11,14 @@ from ledgerlog_spark.errors import (
     LedgerLogError,
     LedgerNotFoundError,
 )
+from ledgerlog_spark.log.ports import LedgerWriterHandle
 from ledgerlog_spark.protocol.leader.messages import (
     CloseAnswered,
     EntriesConfirmed,
     LedgerBroken,
     LedgerOutcome,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledgerlog_spark.log.ports import LedgerWriterHandle
-    from ledgerlog_spark.protocol.ledger.messages import Payload
+from ledgerlog_spark.protocol.ledger.messages import Payload
 
 LOST = (LedgerFencedError, LedgerClosedError, LedgerNotFoundError)
 """Errors that mean that another client recovered, closed or deleted the ledger."""

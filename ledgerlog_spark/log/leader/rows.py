@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ledgerlog_spark.arrow.leader_pieces import PIECE_SIZE_BYTES_MAX, RowSplitter
 from ledgerlog_spark.arrow.stream_codec import decode_schema
+from ledgerlog_spark.client.append_queue import Gathered
 from ledgerlog_spark.errors import LogKindError, SchemaMismatchError
 from ledgerlog_spark.log.entry_codec import EncodedBody
 from ledgerlog_spark.protocol.leader.entry import LeaderCodec
+from ledgerlog_spark.protocol.log.read.versions import LogState
 from ledgerlog_spark.protocol.log.state.records import LogContent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pyarrow as pa
-
-    from ledgerlog_spark.client.append_queue import Gathered
-    from ledgerlog_spark.protocol.log.read.versions import LogState
 
 
 class LeaderRows:
-    """The content of a log of rows with one schema. It has the methods of `LeaderRecords`."""
+    """The content of a log of rows with one schema, with the methods of `LeaderRecords`."""
 
     entry_size_bytes_max = PIECE_SIZE_BYTES_MAX
 
@@ -58,7 +56,7 @@ class LeaderRows:
         return self._splitter.split(rows)
 
     def encode(self, gathered: Gathered) -> EncodedBody:
-        """Encode the gathered appends as an entry. Their waiters then count rows, not pieces."""
+        """Encode the gathered appends as an entry, and make the waiters count rows, not pieces."""
         pieces: list[Any] = gathered.payloads
         ends = list(accumulate(piece.rows for piece in pieces))
         gathered.waiters = [

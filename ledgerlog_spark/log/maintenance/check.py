@@ -1,27 +1,22 @@
 """Checks that all listed entries exist, and finds the owner of every ledger (LOGS.md#U17).
 
-A check changes nothing. It reads first ledgers, then registrations and ledgers of leaders, then the
+A check changes nothing. Ledgers are read first, then registrations and ledgers of leaders, then the
 list, then marks. In this order, concurrent work does not look like damage. A fault of a ledger
-counts only if the list, read again after the ledger, still has the same ranges of the ledger.
+counts only if the list, read again after the ledger, still has the same ranges.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataFormatError
-from ledgerlog_spark.model import NO_ENTRY, Code
+from ledgerlog_spark.log.host import LogHost
+from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata
 from ledgerlog_spark.protocol.log.read.versions import ListingMachine, StateMachine
 from ledgerlog_spark.protocol.log.seal import LOG_ID_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from ledgerlog_spark.log.host import LogHost
-    from ledgerlog_spark.model import LedgerMetadata
-    from ledgerlog_spark.protocol.log.state.records import Item
+from ledgerlog_spark.protocol.log.state.records import Item
 
 AT_ONCE = 64
 YOUNG_MS = 60_000
@@ -103,11 +98,6 @@ class LogChecker:
 
     def __init__(self, host: LogHost) -> None:
         self._host = host
-        self._name = host.name
-        self._log_id = host.log_id
-        self._store = host.store
-        self._producers = host.store.producers
-        self._ledgers = host.ledgers
 
     async def check(
         self, *, every_entry: bool, on_progress: Callable[[int, int], None]
@@ -123,7 +113,7 @@ class LogChecker:
         on_progress(len(known.listed), len(known.listed))
         await self._confirm(checked, known.listed, every_entry)
         return LogCheck(
-            log=self._name,
+            log=self._host.name,
             ledgers=tuple(checked.values()),
             staged=tuple(sorted(known.staged.difference(known.listed))),
             marked=tuple(sorted(known.marked.difference(known.listed))),
@@ -138,8 +128,8 @@ class LogChecker:
         """The existing ledgers that were made at least `age_ms` ago, by the store's clock."""
         if not ledger_ids:
             return ()
-        now_ms = await self._store.now_ms(self._log_id)
-        made = await self._producers.created_ms(ledger_ids)
+        now_ms = await self._host.store.now_ms(self._host.log_id)
+        made = await self._host.store.producers.created_ms(ledger_ids)
         return tuple(
             ledger_id
             for ledger_id, created_ms in zip(ledger_ids, made, strict=True)
@@ -149,18 +139,18 @@ class LogChecker:
     async def _known(self) -> _Known:
         own = await self.own_ledgers()
         staged = await self._staged()
-        before = await self._producers.marked(self._log_id)
+        before = await self._host.store.producers.marked(self._host.log_id)
         staged |= {mark.ledger_id for mark in before if mark.is_made}
         listed = await self._listed()
-        after = await self._producers.marked(self._log_id)
+        after = await self._host.store.producers.marked(self._host.log_id)
         marked = {mark.ledger_id for mark in after if not mark.is_made}
         strangers = tuple(sorted(own - staged - marked - set(listed)))
         return _Known(listed, staged, marked, strangers)
 
     async def _listed(self) -> dict[int, list[Item]]:
         """Every listed ledger with its ranges. An open ledger has no ranges yet."""
-        state = await self._host.run(StateMachine(self._name))
-        items = await self._host.run(ListingMachine(self._name))
+        state = await self._host.run(StateMachine(self._host.name))
+        items = await self._host.run(ListingMachine(self._host.name))
         listed: dict[int, list[Item]] = {o.ledger_id: [] for o in state.head.open_ledgers}
         for item in items:
             listed.setdefault(item.ledger_id, []).append(item)
@@ -198,8 +188,8 @@ class LogChecker:
 
     async def own_ledgers(self) -> set[int]:
         """Ledgers with this log in their metadata. Reads the metadata of all ledgers."""
-        ids = [ledger_id async for ledger_id in self._ledgers.list_ledgers()]
-        own = self._log_id.encode()
+        ids = [ledger_id async for ledger_id in self._host.ledgers.list_ledgers()]
+        own = self._host.log_id.encode()
         found = set()
         for first in range(0, len(ids), AT_ONCE):
             some = ids[first : first + AT_ONCE]
@@ -212,14 +202,14 @@ class LogChecker:
 
     async def _staged(self) -> set[int]:
         found: set[int] = set()
-        for app in await self._producers.names(self._log_id):
-            found.update(await self._producers.registered(self._log_id, app))
+        for app in await self._host.store.producers.names(self._host.log_id):
+            found.update(await self._host.store.producers.registered(self._host.log_id, app))
         return found
 
     async def _metadata(self, ledger_id: int) -> LedgerMetadata | None:
         """The metadata of a ledger; None when it does not exist or cannot be read."""
         try:
-            return await self._ledgers.ledger_metadata(ledger_id)
+            return await self._host.ledgers.ledger_metadata(ledger_id)
         except (LedgerNotFoundError, MetadataFormatError):
             return None
 
@@ -262,7 +252,7 @@ class LogChecker:
         for first in range(0, len(entry_ids), AT_ONCE):
             some = entry_ids[first : first + AT_ONCE]
             counted = (
-                self._ledgers.entry_copies(ledger_id, metadata, entry_id) for entry_id in some
+                self._host.ledgers.entry_copies(ledger_id, metadata, entry_id) for entry_id in some
             )
             for entry_id, answers in zip(some, await asyncio.gather(*counted), strict=True):
                 copies = sum(code is Code.OK for code in answers.values())

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from ledgerlog_spark.client.handles.creation import check_type
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     LedgerLogError,
@@ -20,14 +20,16 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
     UnauthorizedError,
 )
+from ledgerlog_spark.log.committing.commits import LogCommits
 from ledgerlog_spark.log.committing.job import Job
-from ledgerlog_spark.log.host import CHANGE_TIMEOUT_MS
+from ledgerlog_spark.log.host import CHANGE_TIMEOUT_MS, LogHost
 from ledgerlog_spark.log.maintenance.check import LogCheck, LogChecker
 from ledgerlog_spark.log.reading.version_at import version_at
 from ledgerlog_spark.log.records import offset_of
+from ledgerlog_spark.model import Position
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log.change.expiry import Expired, ExpiryMachine
-from ledgerlog_spark.protocol.log.change.retention import KEPT, RetentionMachine
+from ledgerlog_spark.protocol.log.change.retention import KEPT, PageSizes, RetentionMachine
 from ledgerlog_spark.protocol.log.change.truncate import Truncated, TruncateMachine
 from ledgerlog_spark.protocol.log.commit.epoch import JobKind
 from ledgerlog_spark.protocol.log.commit.restore import (
@@ -38,19 +40,19 @@ from ledgerlog_spark.protocol.log.commit.restore import (
 )
 from ledgerlog_spark.protocol.log.commit.result import CommitResult
 from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX, LogProperties, PropertiesMachine
-from ledgerlog_spark.protocol.log.read.versions import HistoryMachine, SnapshotMachine, StateMachine
-from ledgerlog_spark.protocol.log.state.records import LogKind, StagedRange, WriteMode
+from ledgerlog_spark.protocol.log.read.versions import (
+    HistoryMachine,
+    LogState,
+    SnapshotMachine,
+    StateMachine,
+)
+from ledgerlog_spark.protocol.log.state.records import (
+    LogKind,
+    StagedRange,
+    VersionInterval,
+    WriteMode,
+)
 from ledgerlog_spark.protocol.log.sweep import STEP_LEDGERS_MAX, OrphansMachine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from ledgerlog_spark.log.committing.commits import LogCommits
-    from ledgerlog_spark.log.host import LogHost
-    from ledgerlog_spark.model import Position
-    from ledgerlog_spark.protocol.log.change.retention import PageSizes
-    from ledgerlog_spark.protocol.log.read.versions import LogState
-    from ledgerlog_spark.protocol.log.state.records import VersionInterval
 
 CopyRows = Callable[[Job, CutRange], Awaitable[StagedRange]]
 """Copies the rows of a part of a range into a ledger of the job."""
@@ -73,10 +75,6 @@ class LogMaintenance:
 
     def __init__(self, host: LogHost, commits: LogCommits) -> None:
         self._host = host
-        self._name = host.name
-        self._log_id = host.log_id
-        self._store = host.store
-        self._ledgers = host.ledgers
         self._commits = commits
 
     async def version_at(self, timestamp_ms: int) -> VersionInterval:
@@ -88,8 +86,8 @@ class LogMaintenance:
             LogKindError: The log is a leader log, which has no versions.
         """
         await self._require_versions()
-        history = await self._host.run(HistoryMachine(self._name))
-        return version_at(self._name, history, timestamp_ms)
+        history = await self._host.run(HistoryMachine(self._host.name))
+        return version_at(self._host.name, history, timestamp_ms)
 
     async def truncate(
         self, position: Position | int, *, on_progress: OnProgress = no_progress
@@ -109,19 +107,19 @@ class LogMaintenance:
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: Other changes were faster. Not definite if the log begins at the
                 offset already, and the sweeper will delete the rows below the offset.
-            MetadataUnknownError: The error is not definite; a retry is safe.
-            LogTimeoutError: The call took over 120 s. A retry is safe. Definite if nothing was
-                sent.
+            MetadataUnknownError: The outcome of the change is unknown; a retry is safe.
+            LogTimeoutError: The call took over 120 s. A retry is safe. The error is definite if
+                nothing was sent.
         """
-        offset = offset_of(position, self._log_id, self._name)
-        machine = TruncateMachine(self._name, offset=offset, token=uuid.uuid4().hex)
+        offset = offset_of(position, self._host.log_id, self._host.name)
+        machine = TruncateMachine(self._host.name, offset=offset, token=uuid.uuid4().hex)
         done = await self._drop(machine, on_progress)
         if not done.is_complete:
             raise ConcurrentCommitError(
-                f"log {self._name!r} begins at offset {done.start_offset} now, but "
+                f"log {self._host.name!r} begins at offset {done.start_offset} now, but "
                 f"{STEP_ATTEMPTS_MAX} attempts to remove older ranges from its list were "
                 "overtaken by other changes: to remove them, run `ledgerlog logs sweep` later",
-                log=self._name,
+                log=self._host.name,
                 retriable=True,
                 definite=False,
             )
@@ -134,18 +132,18 @@ class LogMaintenance:
 
         Args:
             page_sizes: Page sizes from earlier calls for this log, which save requests.
-            untimed_to: The value of an earlier call, which also saves requests.
+            untimed_to: The field `untimed_to` of an earlier result, which also saves requests.
 
         Returns:
-            A result with `is_more_due` if more than about 8,000 ranges had to be deleted. It is not
-            complete if other changes were faster; then the sweeper deletes the rest.
+            A result with `is_more_due` if more than about 8,000 ranges had to be deleted. If other
+            changes were faster, the sweeper deletes the rest.
 
         Raises:
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: Others changed the log too often; retriable.
-            MetadataUnknownError: The error is not definite; a retry is safe.
-            LogTimeoutError: The call took over 120 s. A retry is safe. Definite if nothing was
-                sent.
+            MetadataUnknownError: The outcome of the change is unknown; a retry is safe.
+            LogTimeoutError: The call took over 120 s. A retry is safe. The error is definite if
+                nothing was sent.
         """
         state = await self._state()
         properties = LogProperties.from_mapping(state.head.properties)
@@ -153,7 +151,7 @@ class LogMaintenance:
             head = state.head
             return Truncated(head.version, head.start_offset, head.oldest_version)
         machine = RetentionMachine(
-            self._name,
+            self._host.name,
             retention_ms=properties.retention_ms,
             retention_bytes=properties.retention_bytes,
             token=uuid.uuid4().hex,
@@ -186,10 +184,12 @@ class LogMaintenance:
             VersionNotAvailableError: The version cannot be read any more, or never existed. The
                 error has `oldest`.
             ConcurrentCommitError: Others committed during this call. Nothing was changed.
-            LocalProtocolError: Rows have to be copied, and there is no `copy`.
+            LocalProtocolError: Rows have to be copied, and there is no `copy`; or `version` is not
+                a number. Nothing was changed.
             LogKindError: The log is a leader log, which has no versions.
             CommitUnknownError: The outcome is unknown; the log's history shows it.
         """
+        check_type("version", version, int)
         await self._require_versions()
         for attempt in range(1, RESTORE_ATTEMPTS_MAX + 1):
             try:
@@ -213,11 +213,11 @@ class LogMaintenance:
             ConfigurationError: A name is unknown or a property cannot be changed, or a value is not
                 valid. Nothing was changed.
             LogNotFoundError: The log was deleted.
-            MetadataUnknownError: The error is not definite; a retry is safe.
-            LogTimeoutError: The call took over 120 s. A retry is safe. Definite if nothing was
-                sent.
+            MetadataUnknownError: The outcome of the change is unknown; a retry is safe.
+            LogTimeoutError: The call took over 120 s. A retry is safe. The error is definite if
+                nothing was sent.
         """
-        machine = PropertiesMachine(self._name, changes, token=uuid.uuid4().hex)
+        machine = PropertiesMachine(self._host.name, changes, token=uuid.uuid4().hex)
         return await self._host.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
 
     async def check(
@@ -244,9 +244,9 @@ class LogMaintenance:
         Raises:
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: Other changes were faster.
-            MetadataUnknownError: The error is not definite; a retry is safe.
-            LogTimeoutError: The call took over 120 s. A retry is safe. Definite if nothing was
-                sent.
+            MetadataUnknownError: The outcome of the change is unknown; a retry is safe.
+            LogTimeoutError: The call took over 120 s. A retry is safe. The error is definite if
+                nothing was sent.
         """
         checker = LogChecker(self._host)
         orphans = await checker.orphans()
@@ -255,38 +255,38 @@ class LogMaintenance:
         gone: list[int] = []
         for first in range(0, len(old), STEP_LEDGERS_MAX):
             some = old[first : first + STEP_LEDGERS_MAX]
-            machine = OrphansMachine(self._name, some, token=uuid.uuid4().hex)
+            machine = OrphansMachine(self._host.name, some, token=uuid.uuid4().hex)
             gone += await self._host.run(machine)
         return tuple(gone)
 
     async def delete(self) -> None:
-        """Delete the log. Its name is free immediately; its ledgers stay for `deletedRetentionMs`.
+        """Delete the log. The name is free immediately; the ledgers stay for `deletedRetentionMs`.
 
         Raises:
             LogNotFoundError: The log is deleted already.
-            MetadataUnknownError: The error is not definite; a retry is safe.
-            LogTimeoutError: The call took over 120 s. A retry is safe. Definite if nothing was
-                sent.
+            MetadataUnknownError: The outcome of the change is unknown; a retry is safe.
+            LogTimeoutError: The call took over 120 s. A retry is safe. The error is definite if
+                nothing was sent.
         """
         async with self._host.retries() as retries:
             for _ in range(DELETE_ATTEMPTS_MAX):
                 state = await self._state()
-                now_ms = await self._store.recent_ms()
+                now_ms = await self._host.store.recent_ms()
                 deleted = replace(state.head, token=uuid.uuid4().hex, deleted_ms=now_ms)
                 try:
-                    await self._store.delete_log(deleted, state.version)
+                    await self._host.store.delete_log(deleted, state.version)
                 except MetadataVersionError:
                     await retries.after(MetadataOutcome.CONFLICT, is_of_head=True)
                     continue
                 return
         raise MetadataVersionError(
-            f"log {self._name!r} was changed by other processes at every attempt: stop its "
+            f"log {self._host.name!r} was changed by other processes at every attempt: stop its "
             "writers, then delete it",
-            log=self._name,
+            log=self._host.name,
         )
 
     async def _state(self) -> LogState:
-        return await self._host.run(StateMachine(self._name))
+        return await self._host.run(StateMachine(self._host.name))
 
     async def _drop(self, machine: TruncateMachine, on_progress: OnProgress) -> Truncated:
         """Run steps of 1,000 items until no item is left or other changes are faster."""
@@ -309,7 +309,7 @@ class LogMaintenance:
         async with self._host.retries() as retries:
             for attempt in range(1, STEP_ATTEMPTS_MAX + 1):
                 machine = ExpiryMachine(
-                    self._name, version_retention_ms=None, token=uuid.uuid4().hex
+                    self._host.name, version_retention_ms=None, token=uuid.uuid4().hex
                 )
                 step = await self._host.run(machine)
                 if step.is_changed or step.is_complete:
@@ -321,27 +321,28 @@ class LogMaintenance:
     async def _require_versions(self) -> None:
         if (await self._state()).head.kind is LogKind.LEADER:
             raise LogKindError(
-                f"log {self._name!r} is a leader log, which has no versions: its rows stay "
-                f"until they are truncated. To see them, run `ledgerlog logs show {self._name}`",
-                log=self._name,
+                f"log {self._host.name!r} is a leader log, which has no versions: its rows stay "
+                "until they are truncated. To see them, run "
+                f"`ledgerlog logs show {self._host.name}`",
+                log=self._host.name,
             )
 
     async def _restore(
         self, version: int, copy: CopyRows | None, overwrite_if_changed: bool
     ) -> CommitResult:
         planned = (await self._state()).head
-        snapshot = await self._host.run(SnapshotMachine(self._name, version=version))
+        snapshot = await self._host.run(SnapshotMachine(self._host.name, version=version))
         parts = cut_ranges(snapshot.interval, snapshot.items)
         if parts and copy is None:
             raise LocalProtocolError(
-                f"version {version} of log {self._name!r} begins or ends within a merged range, so "
-                "a part of that range must be copied: run `ledgerlog logs restore`",
-                log=self._name,
+                f"version {version} of log {self._host.name!r} begins or ends within a merged "
+                "range, so a part of that range must be copied: run `ledgerlog logs restore`",
+                log=self._host.name,
                 version=version,
             )
         job = Job(
-            log=self._name,
-            log_id=self._log_id,
+            log=self._host.name,
+            log_id=self._host.log_id,
             app=f"{JOB_APP_PREFIX}{uuid.uuid4()}",
             run=str(uuid.uuid4()),
             batch_id=0,
@@ -364,7 +365,7 @@ class LogMaintenance:
                 overwrite_if_changed=overwrite_if_changed,
                 password=await self._password_of(copies.values()),
             )
-            machine = RestoreMachine(self._name, request, token=uuid.uuid4().hex)
+            machine = RestoreMachine(self._host.name, request, token=uuid.uuid4().hex)
             result = await self._host.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
             ledger_ids = frozenset(staged.ledger_id for staged in copies.values())
             await self._commits.forget_job(job.app, machine, ledger_ids)
@@ -378,11 +379,11 @@ class LogMaintenance:
     async def _password_of(self, copies: Iterable[StagedRange]) -> bytes:
         """The password of the ledgers of the copies; empty without copies."""
         ledger_ids = {copied.ledger_id for copied in copies}
-        found = {(await self._ledgers.ledger_metadata(i)).password for i in ledger_ids}
+        found = {(await self._host.ledgers.ledger_metadata(i)).password for i in ledger_ids}
         if len(found) > 1:
             raise UnauthorizedError(
                 f"the version has rows of {len(found)} passwords, but all rows of log "
-                f"{self._name!r} must have one password; nothing was changed",
-                log=self._name,
+                f"{self._host.name!r} must have one password; nothing was changed",
+                log=self._host.name,
             )
         return found.pop() if found else b""

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from ledgerlog_spark.errors import LedgerLogError, LedgerNotFoundError
+from ledgerlog_spark.log.host import LogHost
+from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.log.seal import FloorMachine, since_offset
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.log.host import LogHost
-    from ledgerlog_spark.model import LedgerMetadata
 
 SEALS_AT_ONCE = 4
 

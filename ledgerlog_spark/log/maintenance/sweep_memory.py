@@ -11,18 +11,13 @@ searched for once in `LOOK_AGAIN_MS`.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from ledgerlog_spark.protocol.log.state.records import LogKind
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from ledgerlog_spark.metadata.logs.store import LogStore
-    from ledgerlog_spark.model import Version
-    from ledgerlog_spark.protocol.log.change.retention import PageSizes
-    from ledgerlog_spark.protocol.log.state.records import LogHead
+from ledgerlog_spark.metadata.logs.store import LogStore
+from ledgerlog_spark.model import Version
+from ledgerlog_spark.protocol.log.change.retention import PageSizes
+from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind
 
 LOOK_AGAIN_MS = 3_600_000
 """Maximum time between two searches for work that may become due at any time."""
@@ -105,8 +100,7 @@ class SweepMemory:
 class PassClock:
     """A clock for one pass, which reads the store's clock only once, with one write.
 
-    It does not advance during the pass. So no age is overestimated, and nothing is deleted too
-    early.
+    The clock does not advance during the pass, so nothing is deleted too early.
     """
 
     def __init__(self, store: LogStore) -> None:

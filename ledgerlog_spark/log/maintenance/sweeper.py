@@ -1,7 +1,7 @@
 """Deletes ledgers, versions and pages that no version of a log lists, in steps (LOGS.md#W1-W7).
 
-The sweeper may run at any time and several times in parallel. It may be killed at any moment,
-because due work is stored before anything is deleted.
+The sweeper may run at any time and several times in parallel. The sweeper may be killed at any
+moment, because due work is stored before anything is deleted.
 """
 
 from __future__ import annotations
@@ -10,19 +10,29 @@ import contextlib
 import itertools
 import logging
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from random import Random
 
 from ledgerlog_spark.errors import LedgerLogError, MetadataVersionError
 from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.maintenance.check import LogChecker
-from ledgerlog_spark.log.maintenance.older_ledgers import Sealed, seal_open
-from ledgerlog_spark.log.maintenance.sweep_memory import LOOK_AGAIN_MS, SweepMemory
+from ledgerlog_spark.log.maintenance.older_ledgers import seal_open
+from ledgerlog_spark.log.maintenance.sweep_memory import (
+    LOOK_AGAIN_MS,
+    LogDue,
+    PassClock,
+    SweepMemory,
+)
+from ledgerlog_spark.log.ports import Ledgers
+from ledgerlog_spark.metadata.logs.producers import MarkedLedger
+from ledgerlog_spark.metadata.logs.store import LogStore
+from ledgerlog_spark.model import Versioned
 from ledgerlog_spark.protocol.log.change.expiry import ExpiryMachine
 from ledgerlog_spark.protocol.log.messages import WriteHead
 from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log.read.versions import listed_ledgers
-from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind, Paged
+from ledgerlog_spark.protocol.log.state.records import Item, LogHead, LogKind, Paged, ProducerRecord
 from ledgerlog_spark.protocol.log.state.rows import ITEMS
 from ledgerlog_spark.protocol.log.state.walk import Walk
 from ledgerlog_spark.protocol.log.sweep import (
@@ -31,17 +41,6 @@ from ledgerlog_spark.protocol.log.sweep import (
     PagesSweep,
     StagedSweep,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from random import Random
-
-    from ledgerlog_spark.log.maintenance.sweep_memory import LogDue, PassClock
-    from ledgerlog_spark.log.ports import Ledgers
-    from ledgerlog_spark.metadata.logs.producers import MarkedLedger
-    from ledgerlog_spark.metadata.logs.store import LogStore
-    from ledgerlog_spark.model import Versioned
-    from ledgerlog_spark.protocol.log.state.records import Item, ProducerRecord
 
 PAGES_GRACE_MS = 3_600_000
 """Pages younger than this are kept, so that running commits need not start over."""
@@ -68,8 +67,8 @@ class Swept:
         log_id: Id of the log.
         unlisted: Ledgers that no retained version lists from now on.
         deregistered: Staged ledgers that can never be committed any more.
-        ledgers_deleted: Ledgers sealed and deleted.
-        pages_deleted: Tokens with deleted pages.
+        ledgers_deleted: Ledgers that were sealed and deleted.
+        pages_deleted: Number of tokens whose pages were deleted.
         is_removed: The log was deleted long enough ago, and now its last node is deleted.
         ledgers_kept: Ledgers of a deleted log that must be sealed and deleted before the log is
             removed.
@@ -85,7 +84,7 @@ class Swept:
 
 
 class Sweeper:
-    """Sweeps the logs of one cluster, one pass at a time. It runs from time to time."""
+    """Sweeps the logs of one cluster, one pass at a time."""
 
     def __init__(
         self,
@@ -120,7 +119,7 @@ class Sweeper:
         return swept, errors
 
     async def sweep(self, log_id: str, head: Versioned[LogHead] | None = None) -> Swept:
-        """Run one pass over one log. `head` was read recently; None reads the head.
+        """Run one pass over one log. If `head` is None, this method reads the head.
 
         If the store fails, the earlier changes of the pass are kept.
         """
@@ -165,17 +164,15 @@ class _LogSweep:
 
     def __init__(self, host: LogHost, head: LogHead, due: LogDue) -> None:
         self._host = host
-        self._store = host.store
         self._producers = host.store.producers
         self._head = head
         self._log_id = head.log_id
-        self._clock = host.clock
         self._due = due
         self._properties = LogProperties.from_mapping(head.properties)
 
     async def sweep(self, pages_grace_ms: int) -> Swept:
         """Do the due work, and find when more work is due."""
-        due, now_ms = self._due, await self._clock.now_ms(self._log_id)
+        due, now_ms = self._due, await self._host.clock.now_ms(self._log_id)
         due.see(now_ms)
         unlisted = deregistered = deleted = pages = 0
         if due.versions <= now_ms:
@@ -235,7 +232,7 @@ class _LogSweep:
             step = await self._host.run(machine)
             deregistered += len(step.unlisted)
             crossed += not (step.unlisted or step.released)
-            await self._seal(step.released)
+            await seal_open(step.released, self._host)
             if step.is_complete:
                 return deregistered, True
         return deregistered, False
@@ -243,7 +240,7 @@ class _LogSweep:
     async def _sweep_ledgers(self) -> int:
         grace_ms = self._properties.deleted_retention_ms
         ttl_ms = self._properties.staging_ttl_ms
-        now_ms = await self._clock.now_ms(self._log_id)
+        now_ms = await self._host.clock.now_ms(self._log_id)
         marked = await self._claimed(now_ms, ttl_ms)
         due = due_ledgers(marked, now_ms, grace_ms)
         deleted, is_crossed = 0, False
@@ -276,7 +273,7 @@ class _LogSweep:
     async def _sweep_pages(self, now_ms: int, grace_ms: int) -> int:
         tokens = [
             node.token
-            for node in await self._store.page_nodes(self._log_id)
+            for node in await self._host.store.page_nodes(self._log_id)
             if now_ms - node.created_ms > grace_ms
         ]
         deleted = 0
@@ -305,10 +302,7 @@ class _LogSweep:
         if epoch == 1 or self._due.sealed.get(app) == epoch:
             return True
         older = await self._producers.registered_before(self._log_id, app, epoch)
-        return not (await self._seal(older)).left
-
-    async def _seal(self, ledger_ids: Sequence[int]) -> Sealed:
-        return await seal_open(ledger_ids, self._host)
+        return not (await seal_open(older, self._host)).left
 
     async def _shrink(self, app: str, found: Versioned[ProducerRecord], now_ms: int) -> None:
         """Delete replaced runs after `txnRetentionMs`; keep the last run and the last batch id.
@@ -330,19 +324,18 @@ class _LogSweep:
         is_job = app.startswith(JOB_APP_PREFIX)
         if not is_job or now_ms - found.value.time_ms <= self._properties.staging_ttl_ms:
             return
-        # The store refuses this while a ledger is registered: the job may still be running.
+        # The store refuses the deletion while a ledger is registered: the job may still run.
         with contextlib.suppress(MetadataVersionError):
             await self._producers.delete(self._log_id, app, found.version)
 
     async def sweep_deleted(self) -> Swept:
         """Delete the ledgers of a deleted log, then its nodes (LOGS.md#W10)."""
-        # This does not use a node of the log, because a process may have died while it removed the
-        # log's nodes.
-        log_id, now_ms = self._log_id, await self._store.recent_ms()
+        # The log's nodes are not used, because a process may have died while it removed nodes.
+        log_id, now_ms = self._log_id, await self._host.store.recent_ms()
         self._due.see(now_ms)
         if now_ms < self._due.removal:
             return Swept(log_id)
-        deleted_ms = await self._store.deleted_ms(log_id)
+        deleted_ms = await self._host.store.deleted_ms(log_id)
         if deleted_ms is None:
             return Swept(log_id)
         self._due.removal = deleted_ms + self._properties.deleted_retention_ms
@@ -367,7 +360,7 @@ class _LogSweep:
             await self._keep_marked(kept)
             self._due.removal = now_ms + LOOK_AGAIN_MS
             return Swept(log_id, ledgers_deleted=deleted, ledgers_kept=tuple(sorted(kept)))
-        if not await self._store.remove_log(log_id):
+        if not await self._host.store.remove_log(log_id):
             # Another pass failed to seal a ledger and has just marked it. The next pass handles
             # this ledger.
             self._due.removal = now_ms
@@ -382,7 +375,7 @@ class _LogSweep:
             *(self._head.name, len(ledger_ids), ledger_ids[0]),
         )
         for first in range(0, len(ledger_ids), STEP_LEDGERS_MAX):
-            found = await self._store.read_head(self._log_id)
+            found = await self._host.store.read_head(self._log_id)
             if found is None or not found.value.items.count + len(found.value.open_ledgers):
                 return
             some = tuple(ledger_ids[first : first + STEP_LEDGERS_MAX])
@@ -392,12 +385,12 @@ class _LogSweep:
             if is_last:
                 head = replace(head, items=Paged(), open_ledgers=())
             write = WriteHead(token, head, found.version, unlisted=some)
-            await self._store.write_head(self._log_id, write)
+            await self._host.store.write_head(self._log_id, write)
 
     async def _items(self, log_id: str, head: LogHead) -> tuple[Item, ...]:
         walk: Walk[Item] = Walk(ITEMS, head.items, 0, head.end_offset)
         while walk.wanted:
-            pages = await self._store.read_pages(log_id, walk.wanted)
+            pages = await self._host.store.read_pages(log_id, walk.wanted)
             if pages is None:
                 raise MetadataVersionError(
                     f"the pages of deleted log {head.name!r} are going already", log=head.name

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
 
 from ledgerlog_spark.errors import DataLossError, EntryNotFoundError, LedgerNotFoundError
+from ledgerlog_spark.log.host import LogHost
+from ledgerlog_spark.log.ports import LedgerReaderHandle
+from ledgerlog_spark.model import LedgerMetadata
+from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 from ledgerlog_spark.waits import forever
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
-
-    from ledgerlog_spark.log.host import LogHost
-    from ledgerlog_spark.log.ports import LedgerReaderHandle
-    from ledgerlog_spark.model import LedgerMetadata
-    from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 
 
 async def read_range(
@@ -91,7 +88,8 @@ class BegunRange:
     ) -> None:
         """Begins to read. The caller must take all batches, or call `aclose`.
 
-        `place` limits the bytes of this and other ranges. It is given back at the end of the range.
+        `place` limits the bytes of this and other ranges, and is given back at the end of the
+        range.
         """
         self._batches = batches
         self._place = place

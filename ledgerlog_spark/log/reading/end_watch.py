@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from ledgerlog_spark.callbacks import notify
+from ledgerlog_spark.client.handles.creation import check_callback
 from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.log.host import LogHost
+from ledgerlog_spark.log.ports import LedgerReaderHandle
+from ledgerlog_spark.metadata.tree import OnChange
 from ledgerlog_spark.protocol.log.state.records import LogKind
 from ledgerlog_spark.retry import ENDLESS
 from ledgerlog_spark.waits import within
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ledgerlog_spark.log.host import LogHost
-    from ledgerlog_spark.log.ports import LedgerReaderHandle
-    from ledgerlog_spark.metadata.ports import OnChange
 
 
 class EndWatch:
@@ -30,6 +27,7 @@ class EndWatch:
 
     def __init__(self, host: LogHost, on_change: OnChange) -> None:
         """Begins to watch. `on_change` is called on the running event loop."""
+        check_callback(on_change)
         self._host = host
         self._on_change = on_change
         self._followed: dict[int, LedgerReaderHandle] = {}
@@ -39,7 +37,7 @@ class EndWatch:
         self._refreshing: asyncio.Task[None] | None = None
         self._cancelled = asyncio.Event()
         self._forget = host.ledgers.when_closed(self.cancel)
-        self._cancel_head = host.watch_head(self._on_head)
+        self._cancel_head = host.store.watch_head(host.log_id, self._on_head)
         self._refresh_soon()
 
     def cancel(self) -> None:

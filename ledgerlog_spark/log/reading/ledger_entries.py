@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ledgerlog_spark.errors import DataLossError
 from ledgerlog_spark.log.entry_codec import decode_entry
+from ledgerlog_spark.log.ports import LedgerReaderHandle
 from ledgerlog_spark.log.reading.open_ends import read_one
 from ledgerlog_spark.log.records import Record
-from ledgerlog_spark.protocol.leader.entry import decode_entry_header
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.log.ports import LedgerReaderHandle
-    from ledgerlog_spark.protocol.leader.entry import LeaderEntryHeader
+from ledgerlog_spark.protocol.leader.entry import LeaderEntryHeader, decode_entry_header
 
 T = TypeVar("T")
 
 
 async def entry_holding(handle: LedgerReaderHandle, offset: int, end_entry_id: int) -> int:
-    """The first of the entries [0, end_entry_id) that ends after `offset`.
+    """Find the first of the entries [0, end_entry_id) that ends after `offset`, and return its id.
 
-    Returns `end_entry_id` if no entry ends after it. This is a binary search, so it reads few
-    entries.
+    Returns `end_entry_id` if no entry ends after `offset`. A binary search reads few entries.
     """
     low, high = 0, end_entry_id
     while low < high:
@@ -41,8 +37,8 @@ async def entry_holding(handle: LedgerReaderHandle, offset: int, end_entry_id: i
 class EntryCursor(ABC, Generic[T]):
     """Decodes entries in order, beginning at an offset, and checks that no record is missing.
 
-    It skips the records before `next_offset`, and the records from `end_offset` on. If `end_offset`
-    is None, there is no end.
+    The cursor skips the records before `next_offset`, and the records from `end_offset` on. If
+    `end_offset` is None, the cursor has no end.
     """
 
     def __init__(
@@ -102,7 +98,7 @@ class RecordCursor(EntryCursor[Record]):
             repeat(self._log_id),
             strict=False,  # `repeat` has no end
         )
-        # This costs half as much as calling the class.
+        # `tuple.__new__` costs half as much as calling the class `Record`.
         records: list[Record] = list(map(tuple.__new__, repeat(Record), columns))
         self.next_offset = first + len(records)
         return records

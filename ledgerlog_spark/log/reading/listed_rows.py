@@ -40,8 +40,8 @@ class DecodedRows(NamedTuple):
 
     Attributes:
         batch: The rows.
-        first_row: Place of the first row in the listed range. It can be negative if a foreign
-            writer wrote the entry.
+        first_row: Place of the first row in the listed range. The place can be negative if a
+            foreign writer wrote the entry.
         entries: For each entry, the number of its rows and the time when they were appended, in ms
             since the epoch. None if the list has the commit times of the range.
     """
@@ -78,11 +78,7 @@ def decoded_rows(
 
 
 class RowCutter:
-    """Selects the wanted rows of a range's entries. The entries must be passed in order.
-
-    Attributes:
-        next_entry_id: The entry of the next rows.
-    """
+    """Selects the wanted rows of a range's entries. The entries must be passed in order."""
 
     def __init__(
         self,
@@ -94,12 +90,9 @@ class RowCutter:
         rows: tuple[int, int] | None,
         wanted: range,
     ) -> None:
-        """A cutter before the first row.
+        """A cutter before the first row. `entry_ids` are the entries without the index entry.
 
-        Args:
-            entry_ids: The entries that are read, without the index entry.
-            range_offset: Offset of the listed range's first row.
-            rows: Rows of the listed range that the entries hold, half-open; None when unknown.
+        `rows` are the rows of the listed range that the entries hold, half-open; None when unknown.
         """
         self.next_entry_id = entry_ids.start
         self._log = log

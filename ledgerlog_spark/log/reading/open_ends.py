@@ -5,14 +5,16 @@ ledger ends at its present last add confirmed, and becomes an item. If a ledger 
 the ledgers after it are not read, so the result never has a gap.
 
 If a reader saw the log end at an offset, all records before this offset were acknowledged. The
-bookies that answer may not have this LAC yet. Then the entries up to the offset are read from them.
+bookies that answer may not have this LAC yet. Then these bookies' entries are read up to the
+offset.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ledgerlog_spark.errors import (
     DataLossError,
@@ -20,18 +22,12 @@ from ledgerlog_spark.errors import (
     InternalError,
     LedgerNotFoundError,
 )
+from ledgerlog_spark.log.host import LogHost
+from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.leader.entry import decode_entry_header
 from ledgerlog_spark.protocol.log.read.view import LogView, ViewMachine
-from ledgerlog_spark.protocol.log.state.records import Item, LogKind
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable
-
-    from ledgerlog_spark.log.host import LogHost
-    from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
-    from ledgerlog_spark.protocol.log.state.records import LogSnapshot, OpenLedger
-
+from ledgerlog_spark.protocol.log.state.records import Item, LogKind, LogSnapshot, OpenLedger
 
 LISTINGS_MAX = 5
 """Maximum number of reads of the list while ledgers of the list are deleted."""
@@ -60,8 +56,8 @@ async def view(
     Args:
         first_offset: The first row that may be read.
         seen_offset: An end of the log that any process saw. A fresh view reaches this offset, even
-            if the bookies that answer do not have the newest LAC yet. It ends before this offset
-            only if records are lost.
+            if the bookies that answer do not have the newest LAC yet. A fresh view ends before this
+            offset only if records are lost.
         known_version: The newest version that the caller has; None to read all versions that the
             commit times of the rows need.
         known_schemas: Ids of the schemas that the caller has.

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncGenerator
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.reading.ledger_entries import RecordCursor
 from ledgerlog_spark.log.reading.record_reader import RecordReader
-from ledgerlog_spark.log.records import check_holds, offset_of
-from ledgerlog_spark.protocol.log.state.records import LogContent
+from ledgerlog_spark.log.records import Record, check_holds, offset_of
+from ledgerlog_spark.model import Position
+from ledgerlog_spark.protocol.log.read.versions import LogState
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind, LogSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
     import pyarrow as pa
 
-    from ledgerlog_spark.log.log import Log
     from ledgerlog_spark.log.reading.row_cursor import RowBatch
-    from ledgerlog_spark.log.records import Record
-    from ledgerlog_spark.model import Position
-    from ledgerlog_spark.protocol.log.read.versions import LogState
-    from ledgerlog_spark.protocol.log.state.records import LogKind, LogSnapshot
 
 T = TypeVar("T")
 
@@ -29,8 +26,8 @@ T = TypeVar("T")
 class RecordLog:
     """One log that is read and not written. All methods run on the client's event loop.
 
-    It reads leader logs: logs of records with `read` and `tail`, logs of rows with `read_rows` and
-    `tail_rows`. Logs that Spark wrote are read with Spark.
+    `read` and `tail` read a leader log of records. `read_rows` and `tail_rows` read a leader log of
+    rows. Logs that Spark wrote are read with Spark.
 
     Attributes:
         name: The name that the log was opened under.
@@ -105,8 +102,8 @@ class RecordLog:
     async def tail(self, start: Position | int | None = None) -> AsyncGenerator[Record, None]:
         """All records from `start` on, and each new record soon after it was acknowledged.
 
-        Waits by watches, and ends with an error or when it is closed. A record is delivered within
-        100 ms of its acknowledgement, even if no record is appended after it.
+        A tail waits by watches, and ends with an error or when it is closed. A record is delivered
+        within 100 ms of its acknowledgement, even if no record is appended after it.
 
         Args:
             start: A position or an offset, which may be after the present end. None for the
@@ -138,8 +135,8 @@ class RecordLog:
     def tail_rows(self, start: Position | int | None = None) -> AsyncGenerator[RowBatch, None]:
         """All rows from `start` on, and each new row soon after it was acknowledged.
 
-        Waits by watches, and ends with an error or when it is closed. The arguments and errors are
-        those of `tail`, for a log of rows.
+        A tail waits by watches, and ends with an error or when it is closed. The arguments and
+        errors are those of `tail`, for a log of rows.
         """
         return _each(self._row_reader().tail(self._offset(start)))
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import AsyncGenerator, Callable
+from typing import Generic, TypeVar
 
 from ledgerlog_spark.errors import (
     ConfigurationError,
@@ -19,29 +20,23 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     PositionNotAvailableError,
 )
+from ledgerlog_spark.log.host import LogHost
+from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
 from ledgerlog_spark.log.reading import open_ends
 from ledgerlog_spark.log.reading.committed_range import read_range
-from ledgerlog_spark.log.reading.ledger_entries import entry_holding
-from ledgerlog_spark.protocol.log.read.view import ViewMachine
+from ledgerlog_spark.log.reading.ledger_entries import EntryCursor, entry_holding
+from ledgerlog_spark.protocol.log.read.view import LogView, ViewMachine
+from ledgerlog_spark.protocol.log.state.records import Item
 from ledgerlog_spark.retry import ENDLESS
 from ledgerlog_spark.waits import forever
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-
-    from ledgerlog_spark.log.host import LogHost
-    from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
-    from ledgerlog_spark.log.reading.ledger_entries import EntryCursor
-    from ledgerlog_spark.protocol.log.read.view import LogView
-    from ledgerlog_spark.protocol.log.state.records import Item
 
 T = TypeVar("T")
 
 NOTIFIED_SIZE_BYTES_MAX = 64 << 10
-"""Maximum bytes of new entries in a notification. It saves a request for a single record."""
+"""Maximum bytes of new entries in a notification. With the entries, no read request is needed."""
 
 ABOVE_ANY_VERSION = 1 << 62
-"""A version after all others: a reader that has it needs no history."""
+"""A version after all other versions. A reader that has this version needs no history."""
 
 LISTINGS_MAX = 5
 """Maximum number of reads of the list without a new record, while its ledgers are deleted."""
@@ -121,14 +116,14 @@ class RecordReader(Generic[T]):
     async def tail(self, start: int | None) -> AsyncGenerator[list[T], None]:
         """All records from `start` on, and each new record soon after it was acknowledged.
 
-        Waits by watches, and ends only with an error or when it is closed. While no record is
-        appended, it sends no request (LOGS.md#H5). The errors are those of `RecordLog.tail`.
+        A tail waits by watches, and ends only with an error or when it is closed. While no record
+        is appended, a tail sends no request (LOGS.md#H5). The errors are those of `RecordLog.tail`.
         """
         cursor = self._cursor((await self._ended(0)).end_offset if start is None else start)
         changes = _Changes(self._ledgers)
         cancels = (
             self._ledgers.when_closed(changes.on_ledger),
-            self._host.watch_head(changes.on_list),
+            self._host.store.watch_head(self._host.log_id, changes.on_list),
         )
         finished: set[int] = set()
         listings = 0
@@ -152,7 +147,7 @@ class RecordReader(Generic[T]):
                     self._check_is_kept(cursor, await self._relisted(cursor))
                     raise
                 except LedgerNotFoundError as error:
-                    # The ledger may have been truncated: the list is read once more.
+                    # The ledger may have been truncated, so the list is read once more.
                     listings = 1 if cursor.next_offset > before else listings + 1
                     if listings > LISTINGS_MAX:
                         raise self._loss(error, cursor) from error
@@ -274,7 +269,7 @@ class RecordReader(Generic[T]):
     async def _acknowledged(
         self, handle: LedgerReaderHandle, first: int, last: int, cursor: EntryCursor[T]
     ) -> AsyncGenerator[list[T], None]:
-        """The records of entries of the followed ledger, from its handle as long as it has them."""
+        """The records of a followed ledger's entries, which `handle` may have received already."""
         next_entry_id = first
         for entry in handle.watched_entries(first, last):
             next_entry_id = entry.entry_id + 1

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import VersionNotAvailableError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.protocol.log.state.records import VersionInterval
+from ledgerlog_spark.protocol.log.state.records import VersionInterval
 
 
 def version_at(log: str, history: Sequence[VersionInterval], timestamp_ms: int) -> VersionInterval:

@@ -1,9 +1,9 @@
 """New ledger ids, from the counter that Apache BookKeeper's clients use too.
 
 A separate counter would return ids that a Java client also gets. An id is the number of an
-EPHEMERAL_SEQUENTIAL node under `idgen`. One transaction creates the nodes of several ids. When all
-31 bits of the counter are used up, an id has two parts, as in Apache BookKeeper: the number of a
-directory `idgen-long/HOB-<n>` (high 32 bits), and the number of a node in it (low 31 bits).
+EPHEMERAL_SEQUENTIAL node under `idgen`. One transaction creates the nodes of several ids. After the
+31 bits of the counter are used up, an id has two parts, as in Apache BookKeeper. The high 32 bits
+are the number of a directory `idgen-long/HOB-<n>`. The low 31 bits are the number of a node in it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LedgerIds:
             numbers = await self._numbers(self._short, count)
             if numbers is not None:
                 return numbers
-            # No client can get more ids here: the counter would overflow and repeat its numbers.
+            # No more ids exist below `idgen`: the counter would overflow and repeat its numbers.
             self._is_short = False
         return await self._take_long(count)
 
@@ -82,7 +82,7 @@ class LedgerIds:
         return max((int(n) for n in numbers if n.isdecimal()), default=1)
 
     async def _numbers(self, directory: str, count: int) -> list[int] | None:
-        """`count` new numbers of a directory's counter, None when the counter is used up.
+        """Return `count` new numbers of a directory's counter; None if the counter is used up.
 
         After a lost reply, only numbers are lost: the next attempt gets other numbers.
         """

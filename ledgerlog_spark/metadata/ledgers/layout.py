@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from ledgerlog_spark.errors import ConfigurationError, MetadataFormatError, WireFormatError
 from ledgerlog_spark.metadata.tree import NodeMissingError, ZnodeTree
@@ -13,9 +14,6 @@ from ledgerlog_spark.wire.znodes import (
     ledger_id_of,
     ledger_path,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 LONG_HIERARCHICAL: Final = Layout(
     "org.apache.bookkeeper.meta.LongHierarchicalLedgerManagerFactory", 1
@@ -33,7 +31,7 @@ class LedgerLayout:
 
     def __init__(self, layout: Layout = HIERARCHICAL) -> None:
         self._is_long = layout == LONG_HIERARCHICAL
-        # patterns of the names on each level below the root; the tuple of lower ids is first
+        # Each tuple has a pattern for the names on each level below the root. Low ids come first.
         self.levels: Sequence[tuple[re.Pattern[str], ...]] = (
             (LONG_LEVELS,) if self._is_long else (SHORT_LEVELS, LONG_LEVELS)
         )
@@ -53,7 +51,7 @@ class LedgerLayout:
 
 
 async def read_layout(tree: ZnodeTree, root: str) -> Layout | None:
-    """The cluster's layout, None when it has no LAYOUT node."""
+    """The cluster's layout; None if the cluster has no LAYOUT node."""
     path = f"{root}/LAYOUT"
     try:
         record = await tree.get(path)

@@ -6,7 +6,8 @@ number alone is enough for a write. Incarnations are compared too if they are kn
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import AsyncIterator, Sequence
 
 from ledgerlog_spark.errors import (
     LedgerExistsError,
@@ -18,17 +19,12 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.ledgers.ids import LedgerIds, require_cluster
 from ledgerlog_spark.metadata.ledgers.layout import LedgerLayout
+from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
 from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
 from ledgerlog_spark.wire.ledger_metadata.record import (
     decode_ledger_metadata,
     encode_ledger_metadata,
 )
-
-if TYPE_CHECKING:
-    import re
-    from collections.abc import AsyncIterator, Sequence
-
-    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
 
 CREATE_ATTEMPTS_MAX = 4
 
@@ -55,8 +51,8 @@ class LedgerStore:
     async def create(self, ledger_id: int, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
         """Create the metadata of a ledger.
 
-        After a lost reply the create is retried. If the metadata exists then, `metadata.token`
-        shows whether this client created it.
+        After a lost reply the create is retried. If the metadata exists at the retry,
+        `metadata.token` shows whether this client created the metadata.
         """
         path, data = self.path(ledger_id), encode_ledger_metadata(metadata)
         attempts = znodes.WriteAttempts(CREATE_ATTEMPTS_MAX, settles=metadata.token is not None)
@@ -138,7 +134,7 @@ class LedgerStore:
     async def _settle(
         self, ledger_id: int, metadata: LedgerMetadata, lost: MetadataUnknownError | None
     ) -> Versioned[LedgerMetadata]:
-        """The existing metadata of the ledger, if this client created it."""
+        """Return the ledger's metadata if this client created it, otherwise raise an error."""
         try:
             await self.sync()
             found = await self.load(ledger_id)

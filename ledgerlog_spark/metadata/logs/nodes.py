@@ -1,4 +1,21 @@
-"""The nodes of all logs of one cluster: the paths of nodes, and common operations."""
+"""The nodes of all logs of one cluster: paths, common operations, and the queue of writers.
+
+The paths are below `<root>-logs`, outside the ledgers root:
+
+    names/<name>                                log id
+    ids/<id>                                    empty
+    ids/<id>/head                               head
+    ids/<id>/pages/<token>                      written by the sweeper, so that a commit fails
+    ids/<id>/pages/<token>/<number>             page
+    ids/<id>/producers/<app>                    producer record
+    ids/<id>/producers/<app>/ledgers/<ledger>   epoch, decimal
+    ids/<id>/unlisted/<ledger>                  "listed", "staged", "made": the earlier state
+    ids/<id>/queue/<token>-<number>             a writer that waits in the queue; ephemeral
+    ids/<id>/clock                              written to read the store's clock
+    ids/<id>/deleted                            made when the log was deleted
+
+The name of a producer may be any text. In a path the name is UTF-8, percent-encoded.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +23,13 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
+from urllib.parse import quote, unquote
 
-from ledgerlog_spark.errors import MetadataVersionError
-from ledgerlog_spark.metadata.logs.paths import LogPaths
+from ledgerlog_spark.errors import MetadataUnknownError, MetadataVersionError
 from ledgerlog_spark.metadata.tree import (
     Created,
+    NodeExistsError,
+    NodeKind,
     NodeMissingError,
     NodeNotEmptyError,
     NodeOperation,
@@ -18,6 +37,84 @@ from ledgerlog_spark.metadata.tree import (
     ZnodeTree,
 )
 from ledgerlog_spark.model import Version
+
+
+def app_segment(app: str) -> str:
+    """The node name for a producer."""
+    quoted = quote(app, safe="")
+    return quoted.replace(".", "%2E") if quoted in {".", ".."} else quoted
+
+
+def app_of_segment(segment: str) -> str:
+    """The producer with the given node name."""
+    return unquote(segment)
+
+
+class LogPaths:
+    """Paths of all logs of the cluster that has its ledgers at `root`."""
+
+    def __init__(self, root: str) -> None:
+        self.top = f"{root}-logs"
+        self.names = f"{self.top}/names"
+        self.ids = f"{self.top}/ids"
+
+    def name(self, name: str) -> str:
+        """The path of the node with a log's id, by the log's name."""
+        return f"{self.names}/{name}"
+
+    def log(self, log_id: str) -> str:
+        """The path of the node above all other nodes of a log."""
+        return f"{self.ids}/{log_id}"
+
+    def head(self, log_id: str) -> str:
+        """The path of the head of a log."""
+        return f"{self.ids}/{log_id}/head"
+
+    def pages(self, log_id: str, token: str | None = None) -> str:
+        """The path of the node above all pages, or above the pages with one token."""
+        above = f"{self.ids}/{log_id}/pages"
+        return above if token is None else f"{above}/{token}"
+
+    def page(self, log_id: str, token: str, number: int) -> str:
+        """The path of one page."""
+        return f"{self.ids}/{log_id}/pages/{token}/{number}"
+
+    def producers(self, log_id: str) -> str:
+        """The path of the node above all producer records."""
+        return f"{self.ids}/{log_id}/producers"
+
+    def producer(self, log_id: str, app: str) -> str:
+        """The path of a producer record."""
+        return f"{self.ids}/{log_id}/producers/{app_segment(app)}"
+
+    def registrations(self, log_id: str, app: str) -> str:
+        """The path of the node above a producer's registrations."""
+        return f"{self.producer(log_id, app)}/ledgers"
+
+    def registration(self, log_id: str, app: str, ledger_id: int) -> str:
+        """The path of one registration."""
+        return f"{self.registrations(log_id, app)}/{ledger_id}"
+
+    def marks(self, log_id: str) -> str:
+        """The path of the node above the marks of ledgers that no version lists."""
+        return f"{self.ids}/{log_id}/unlisted"
+
+    def mark(self, log_id: str, ledger_id: int) -> str:
+        """The path of the mark of one ledger."""
+        return f"{self.marks(log_id)}/{ledger_id}"
+
+    def queue(self, log_id: str) -> str:
+        """The path of the node above the writers that wait in the queue."""
+        return f"{self.ids}/{log_id}/queue"
+
+    def clock(self, log_id: str) -> str:
+        """The path of the node that is written to read the store's clock."""
+        return f"{self.ids}/{log_id}/clock"
+
+    def deleted(self, log_id: str) -> str:
+        """The path of the node with the time when a log was deleted."""
+        return f"{self.ids}/{log_id}/deleted"
+
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -71,3 +168,57 @@ def version_of(result: Created | Version | None) -> Version:
     """The version of a node after an operation of a transaction."""
     assert result is not None
     return result.version if isinstance(result, Created) else result
+
+
+class CommitQueue:
+    """The queue of waiting writers of one log. The queue avoids requests, but protects no data.
+
+    The name of a member is `<token>-<ten digits>`. The digits are a counter of the tree, and the
+    lowest number is first. The node of a member is deleted when its session ends. So a dead process
+    keeps its place for at most a session timeout.
+    """
+
+    def __init__(self, tree: ZnodeTree, directory: str) -> None:
+        """The queue in `directory`; each child of this node is a member."""
+        self._tree = tree
+        self._directory = directory
+
+    async def join(self, token: str) -> str:
+        """Join the queue after all present members, and return the name of the new member.
+
+        After a lost reply, the token in the name shows the outcome. The member leaves the queue
+        when the session ends, or by `leave`.
+        """
+        path = f"{self._directory}/{token}-"
+        try:
+            try:
+                created = await self._tree.create(path, kind=NodeKind.EPHEMERAL_SEQUENTIAL)
+            except NodeMissingError:
+                # The log is of an earlier release. Ancestors are not created, because a removed log
+                # must not be re-created.
+                with contextlib.suppress(NodeExistsError):
+                    await self._tree.create(self._directory)
+                created = await self._tree.create(path, kind=NodeKind.EPHEMERAL_SEQUENTIAL)
+        except MetadataUnknownError:
+            await self._tree.sync(self._directory)
+            for name in await self.members():
+                if name.startswith(f"{token}-"):
+                    return name
+            raise
+        return created.path.rpartition("/")[2]
+
+    async def members(self) -> Sequence[str]:
+        """Names of all members of the queue, the first member first."""
+        with contextlib.suppress(NodeMissingError):
+            names = await self._tree.children(self._directory)
+            return sorted(names, key=lambda name: name.rpartition("-")[2])
+        return ()
+
+    async def until_gone(self, name: str) -> bool:
+        """Wait until a member has left (True) or may have left (False). Callers set a deadline."""
+        return await self._tree.until_gone(f"{self._directory}/{name}")
+
+    async def leave(self, name: str) -> None:
+        """Remove any member from the queue; does nothing when the member has left."""
+        with contextlib.suppress(NodeMissingError):
+            await self._tree.delete(f"{self._directory}/{name}")

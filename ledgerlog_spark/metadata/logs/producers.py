@@ -1,14 +1,14 @@
 """Producers of logs: producer records, registered ledgers, and the marks of unlisted ledgers.
 
-A ledger with a mark is not listed, and the sweeper deletes it later.
+No version lists a ledger with a mark. The sweeper later deletes the ledger.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import (
     LedgerExistsError,
@@ -17,8 +17,8 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.logs.nodes import LogNodes, read_each, version_of
-from ledgerlog_spark.metadata.logs.paths import app_of_segment
+from ledgerlog_spark.metadata.ledgers.store import LedgerStore
+from ledgerlog_spark.metadata.logs.nodes import LogNodes, app_of_segment, read_each, version_of
 from ledgerlog_spark.metadata.tree import (
     CheckNode,
     CreateNode,
@@ -38,11 +38,6 @@ from ledgerlog_spark.protocol.log.state.codec import decode_producer, encode_pro
 from ledgerlog_spark.protocol.log.state.records import ProducerRecord
 from ledgerlog_spark.wire.ledger_metadata.record import encode_ledger_metadata
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from ledgerlog_spark.metadata.ledgers.store import LedgerStore
-
 ATTEMPTS_MAX = 5
 LISTED, STAGED, MADE = b"listed", b"staged", b"made"
 """The earlier state of a marked ledger. A leader made a `made` ledger, and may still list it."""
@@ -50,17 +45,12 @@ LISTED, STAGED, MADE = b"listed", b"staged", b"made"
 
 @dataclass(frozen=True, slots=True)
 class MarkedLedger:
-    """A ledger that no version lists, with the time of its mark by the store's clock.
-
-    Attributes:
-        is_staged: The ledger was never listed, so no reader can be using it.
-        is_made: A leader made the ledger, and may still list it.
-    """
+    """A ledger that no version lists, with the time of its mark by the store's clock."""
 
     ledger_id: int
     marked_ms: int
-    is_staged: bool
-    is_made: bool = False
+    is_staged: bool  # the ledger was never listed, so no reader can be using it
+    is_made: bool = False  # a leader made the ledger, and may still list it
 
 
 class LogProducers:
@@ -74,7 +64,7 @@ class LogProducers:
         self._ledgers = ledgers
 
     async def read(self, log_id: str, app: str) -> Versioned[ProducerRecord] | None:
-        """The record of a producer, None when it does not exist (in this replica)."""
+        """The record of a producer; None if this replica of the store has no such record."""
         with contextlib.suppress(NodeMissingError):
             node = await self._tree.get(self._paths.producer(log_id, app))
             return Versioned(decode_producer(node.value), node.version)
@@ -97,10 +87,8 @@ class LogProducers:
         """Create (`version` None) or replace a producer record, and end registrations.
 
         Each ledger in `deregistered` gets a mark as never listed, unless it has a mark. The ledgers
-        in `released` are listed, so they get no mark.
-
-        Raises:
-            MetadataVersionError: The record exists or has another version. Nothing was changed.
+        in `released` are listed, so they get no mark. Raises MetadataVersionError if the record
+        exists or has another version; nothing was changed.
         """
         path, data = self._paths.producer(log_id, app), encode_producer(producer)
         operations: list[NodeOperation]
@@ -122,11 +110,8 @@ class LogProducers:
     ) -> None:
         """Delete a producer and end its last registrations. The name must never be used again.
 
-        The ledgers get marks as in `write`.
-
-        Raises:
-            MetadataVersionError: The record has another version, or the producer has other
-                registrations. Nothing was changed.
+        The ledgers get marks as in `write`. Raises MetadataVersionError if the record has another
+        version, or the producer has other registrations; nothing was changed.
         """
         path = self._paths.producer(log_id, app)
         operations = await self._ended(log_id, app, deregistered, released)
@@ -259,7 +244,7 @@ class LogProducers:
         ]
 
     async def marked_ms(self, log_id: str, ledger_id: int) -> int | None:
-        """When the ledger was marked, None when it has no mark."""
+        """The time when the ledger was marked; None if the ledger has no mark."""
         stat = await self._tree.stat(self._paths.mark(log_id, ledger_id))
         return None if stat is None else stat.changed_ms
 
@@ -274,7 +259,7 @@ class LogProducers:
         return None
 
     async def _epoch_of(self, log_id: str, app: str, ledger_id: int) -> int:
-        """The epoch of the ledger's registration, -1 when the ledger is not registered."""
+        """The epoch of the ledger's registration; -1 if the ledger is not registered."""
         with contextlib.suppress(NodeMissingError):
             path = self._paths.registration(log_id, app, ledger_id)
             return int((await self._tree.get(path)).value)
@@ -288,7 +273,7 @@ class LogProducers:
         metadata: LedgerMetadata,
         lost: MetadataUnknownError | None,
     ) -> Versioned[LedgerMetadata]:
-        """Our ledger metadata, if an earlier transaction succeeded and `proof` still exists."""
+        """Return this client's metadata if an earlier transaction succeeded and `proof` exists."""
         await self._tree.sync()
         if lost is not None and await self._tree.stat(proof) is not None:
             with contextlib.suppress(LedgerNotFoundError):
@@ -312,9 +297,9 @@ class LogProducers:
     async def marks(
         self, log_id: str, ledger_ids: Sequence[int], was: bytes
     ) -> list[NodeOperation]:
-        """The operations that mark ledgers as `was`; for LISTED, the grace of a mark starts over.
+        """The operations that mark ledgers as `was`. LISTED also renews the time of a present mark.
 
-        While this runs, a commit can make the change that needs these marks fail.
+        A commit at the same time can make the change that needs these marks fail.
         """
         operations: list[NodeOperation] = []
         paths = [self._paths.mark(log_id, ledger_id) for ledger_id in ledger_ids]
@@ -330,7 +315,7 @@ class LogProducers:
     ) -> list[NodeOperation]:
         """The operations that delete the marks of newly listed ledgers.
 
-        The errors are those of `write_head`.
+        Raises the errors of `write_head`.
         """
         return [await self._listing(log_id, each, head_version) for each in ledger_ids]
 
@@ -357,7 +342,7 @@ class LogProducers:
         )
 
     async def _ledgers_below(self, path: str) -> AsyncIterator[tuple[int, int, int]]:
-        """For each child: ledger id, creation and change time in ms, in rising order of ids."""
+        """Yield each child's ledger id, creation and change time (ms), in rising order of ids."""
         ledger_ids = sorted(map(int, await self._nodes.children(path)))
         paths = [f"{path}/{ledger_id}" for ledger_id in ledger_ids]
         stats = await read_each(self._tree.stat, paths)

@@ -1,8 +1,8 @@
 """Heads, pages and transactions of logs on a tree of nodes (LOGS.md#stored-state).
 
-Transactions compare only version numbers. This is enough, because no path with a checked version is
-created twice: log ids, tokens and ledger ids are unique, and the name of a deleted producer is
-never used again.
+Transactions compare only version numbers. The numbers are enough, because no path with a checked
+version is created twice: log ids, tokens and ledger ids are unique, and the name of a deleted
+producer is never used again.
 
 Reads may be stale until `sync`. A write returns, or raises `MetadataVersionError` (definite: a node
 had another version), `MetadataUnavailableError` (definite: nothing was sent) or
@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledgerlog_spark.errors import (
     LogExistsError,
@@ -25,21 +26,24 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
 )
 from ledgerlog_spark.metadata.ledgers.ids import require_cluster
-from ledgerlog_spark.metadata.logs.commit_queue import CommitQueue
+from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.logs.nodes import (
     REQUESTS_AT_ONCE,
+    CommitQueue,
     LogNodes,
     read_each,
     version_of,
 )
 from ledgerlog_spark.metadata.logs.producers import ATTEMPTS_MAX, LISTED, LogProducers
 from ledgerlog_spark.metadata.tree import (
+    CancelWatch,
     CheckNode,
     CreateNode,
     DeleteNode,
     NodeMissingError,
     NodeNotEmptyError,
     NodeOperation,
+    OnChange,
     SetNode,
     TransactionFailedError,
     WriteAttempts,
@@ -48,21 +52,15 @@ from ledgerlog_spark.metadata.tree import (
     operations_size_bytes,
 )
 from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.protocol.log.messages import WriteHead
 from ledgerlog_spark.protocol.log.state.codec import (
     decode_head,
     decode_page,
     encode_head,
     encode_producer,
 )
+from ledgerlog_spark.protocol.log.state.pages import PageRequest
 from ledgerlog_spark.protocol.log.state.records import LogHead
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.metadata.ledgers.store import LedgerStore
-    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
-    from ledgerlog_spark.protocol.log.messages import WriteHead
-    from ledgerlog_spark.protocol.log.state.pages import PageRequest
 
 TRANSACTION_SIZE_BYTES_MAX = 900_000
 CLOCK_AGE_MS_MAX = 600_000
@@ -94,9 +92,9 @@ class LogStore:
     async def create_log(self, head: LogHead, pages: Sequence[bytes]) -> Versioned[LogHead]:
         """Create a log with `head.name` and `head.log_id`, in one transaction.
 
-        After a lost reply the log is read, and its id shows who created it. Raises LogExistsError
-        if another log has the name. After a MetadataUnknownError a retry with the same head is
-        safe.
+        After a lost reply the log is read, and the id shows which client created the log. Raises
+        LogExistsError if another log has the name. After a MetadataUnknownError a retry with the
+        same head is safe.
         """
         paths, log_id = self._paths, head.log_id
         token_node = [CreateNode(paths.pages(log_id, head.token))] if pages else []
@@ -166,8 +164,7 @@ class LogStore:
     async def delete_log(self, head: LogHead, version: Version) -> Version:
         """Delete a log: free its name and store the deletion in its head, in one transaction.
 
-        Raises:
-            MetadataVersionError: The head has another version, or another log has the name.
+        Raises MetadataVersionError if the head has another version, or another log has the name.
         """
         name = self._paths.name(head.name)
         try:
@@ -188,7 +185,7 @@ class LogStore:
         return version_of(done[0])
 
     async def remove_log(self, log_id: str) -> bool:
-        """Remove the last nodes of a deleted log; does nothing when they are removed already.
+        """Remove the last nodes of a deleted log; does nothing if the nodes are already removed.
 
         Returns false if a ledger still has a mark; then the head and the marks stay. Raises
         MetadataVersionError if a ledger is still registered, or a producer was created.
@@ -197,8 +194,8 @@ class LogStore:
         if await self._nodes.children(paths.marks(log_id)):
             return False
         # A task may register a ledger until its producer record is deleted, and a new producer may
-        # be created until the node above is deleted. The store refuses to delete a node that is not
-        # empty.
+        # be created until the node above all producers is deleted. The store refuses to delete a
+        # node that is not empty.
         for app in await self.producers.names(log_id):
             found = await self.producers.read(log_id, app)
             if found is not None:
@@ -213,7 +210,7 @@ class LogStore:
             pass
         except NodeNotEmptyError:
             return False
-        # The head is deleted first. Without it all other nodes will be removed, even if this
+        # The head is deleted first. Without a head all other nodes will be removed, even if this
         # process dies here. A head without its pages has no list of its ledgers. The node that
         # marks the deletion is deleted last.
         await self._nodes.delete(paths.head(log_id))
@@ -232,7 +229,7 @@ class LogStore:
         return None if stat is None else stat.created_ms
 
     async def read_head(self, log_id: str) -> Versioned[LogHead] | None:
-        """The head of a log, None when it does not exist (in this replica of the store)."""
+        """The head of a log; None if this replica of the store has no such head."""
         with contextlib.suppress(NodeMissingError):
             node = await self._tree.get(self._paths.head(log_id))
             return Versioned(decode_head(node.value), node.version)
@@ -257,7 +254,7 @@ class LogStore:
         return tuple(records)
 
     async def write_pages(self, log_id: str, token: str, pages: Sequence[bytes]) -> Version:
-        """Create `pages/<token>` and its pages. Returns the version that a commit checks."""
+        """Create `pages/<token>` and its pages. Returns the node's version, for the commit."""
         operations: list[NodeOperation] = [CreateNode(self._paths.pages(log_id, token))]
         version: Version | None = None
         for number, page in enumerate(pages):
@@ -295,7 +292,7 @@ class LogStore:
         return version_of((await self._nodes.transact(operations))[0])
 
     async def touch_pages(self, log_id: str, token: str) -> Version:
-        """Write the node of the pages, so that a commit that checks its version fails."""
+        """Write the node `pages/<token>`, so that a commit that checks the node's version fails."""
         done = await self._nodes.transact(
             [SetNode(self._paths.pages(log_id, token), b"swept", None)]
         )
@@ -322,9 +319,9 @@ class LogStore:
         ]
 
     async def now_ms(self, log_id: str) -> int:
-        """The time of the store's clock, read with a write. All times of this class are its times.
+        """The time of the store's clock, read with a write. This class uses no other clock.
 
-        The time is never ahead of the store. Deletions use it to calculate ages.
+        The time is never ahead of the store's clock. Deletions use this time to calculate ages.
         """
         try:
             await self._ask_clock(self._paths.clock(log_id))
@@ -335,8 +332,8 @@ class LogStore:
     async def recent_ms(self) -> int:
         """The time of the store's clock, estimated from its last answer and the time since then.
 
-        The time is never ahead of the store. It is stored in new nodes. It costs no request, or a
-        write if the last answer is more than 10 minutes old.
+        The time is never ahead of the store's clock, and is stored in new nodes. The estimate sends
+        no request, or one write if the last answer is more than 10 minutes old.
         """
         found_ms = self._tree.clock.estimate_ms(CLOCK_AGE_MS_MAX)
         if found_ms is not None:
@@ -354,7 +351,7 @@ class LogStore:
         return self._tree.clock.estimate_ms() or 0
 
     def queue(self, log_id: str) -> CommitQueue:
-        """The queue of the log's waiting writers, without a request."""
+        """Return the queue of the log's waiting writers. Sends no request."""
         return CommitQueue(self._tree, self._paths.queue(log_id))
 
     def watch_head(self, log_id: str, on_change: OnChange) -> CancelWatch:

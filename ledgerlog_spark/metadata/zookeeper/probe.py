@@ -15,8 +15,8 @@ _logger.addHandler(logging.NullHandler())
 def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
     """The id of the newest transaction of the ensemble at `hosts`; blocks.
 
-    Before a server answers, it catches up with its leader. So an id that is lower than before means
-    that the ensemble is another one, or lost its data. Returns None when no server answers in time.
+    Before a server answers, it catches up with its leader. So a lower id than before comes from
+    another ensemble, or the ensemble lost its data. Returns None if no server answers in time.
     """
     client = KazooClient(hosts=hosts, timeout=timeout_seconds, logger=_logger)
     try:
@@ -31,7 +31,7 @@ def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
 
 def stop(client: KazooClient) -> None:
     """End the session and its threads. Blocks up to a session timeout if the server is silent."""
-    # kazoo may raise errors while it stops, and no caller needs these errors.
+    # The stop of kazoo may raise errors, and no caller needs these errors.
     with contextlib.suppress(Exception):
         client.stop()
     with contextlib.suppress(Exception):

@@ -1,12 +1,13 @@
-"""Makes requests for kazoo, and converts its answers to results and errors of this package.
+"""Makes requests for kazoo, and converts kazoo's answers to results and errors of ledgerlog.
 
 In kazoo's own transactions, the answer to a create has only a path. `Multi` sends a newer create
-request. Its answer also has the node's stat, so the version of a new node is known immediately.
+request. The answer to this request also has the node's stat, and so the version of the new node.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.protocol.serialization import (
@@ -32,9 +33,6 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.model import Version
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ANY_VERSION = -1
 MULTI_ERROR = -1
@@ -143,7 +141,7 @@ def outcomes_of(
 
 
 def written_ms_of(results: Sequence[Any]) -> int | None:
-    """When ZooKeeper ran a transaction; None when none of its results has the time."""
+    """The time when ZooKeeper ran a transaction; None if no result contains the time."""
     stats = (result[1] if isinstance(result, tuple) else result for result in results)
     return next((stat.mtime for stat in stats if hasattr(stat, "mtime")), None)
 

@@ -1,9 +1,9 @@
-"""A `ZnodeTree` on ZooKeeper, with one kazoo client. Its threads pass all results to the loop.
+"""A `ZnodeTree` on ZooKeeper. The threads of its kazoo client pass all results to the loop.
 
-Every wait has a limit. While ZooKeeper is unavailable, a request waits for the connection up to the
-request timeout. Then it fails with `MetadataUnavailableError`, and nothing was sent. If kazoo
-got a write and no answer comes, the error is `MetadataUnknownError`, because kazoo does not report
-whether the write was sent. A read is simply retried.
+Every wait has a limit. If ZooKeeper is unavailable, a request waits for the connection up to the
+request timeout. Then the request fails with `MetadataUnavailableError`, and nothing was sent. If
+kazoo got a write and no answer arrives, the error is `MetadataUnknownError`, because kazoo does not
+report whether the write was sent. A read is simply retried.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
@@ -27,6 +28,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.store_clock import StoreClock
+from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
 from ledgerlog_spark.metadata.zookeeper.probe import newest_transaction_id, stop
 from ledgerlog_spark.metadata.zookeeper.requests import (
     LOST,
@@ -41,11 +43,6 @@ from ledgerlog_spark.metadata.zookeeper.requests import (
 from ledgerlog_spark.metadata.zookeeper.watches import ZookeeperWatches
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.waits import Deadline, forever, within
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
 
 SESSION_TIMEOUT_MS = 10_000
 REQUEST_TIMEOUT_MS = 15_000
@@ -80,7 +77,7 @@ class ZookeeperSession:
     """
 
     def __init__(self, hosts: str, *, session_timeout_ms: int, request_timeout_ms: int) -> None:
-        """A session that `connect` starts. Must be called on the event loop."""
+        """Prepare a session, which `connect` starts. Must be called on the event loop."""
         self._hosts = hosts
         self._request_timeout = request_timeout_ms / 1000
         self._loop = asyncio.get_running_loop()
@@ -294,7 +291,7 @@ class ZookeeperSession:
     async def until_gone(self, path: str) -> bool:
         """Implements `ZnodeTree.until_gone`.
 
-        No watch is left: a read of a missing node sets no watch, and a deletion ends the watch.
+        No watch remains: a read of a missing node sets no watch, and a deletion ends the watch.
         """
         znodes.checked_path(path)
         happened: asyncio.Future[bool] = self._loop.create_future()
@@ -346,7 +343,7 @@ class ZookeeperSession:
         for future in self._pending:
             if not future.done():
                 future.set_exception(self._closed())
-        # kazoo has no deadline of its own for this; the thread may continue after the wait.
+        # kazoo has no deadline for its stop, so the thread may continue after this wait.
         with contextlib.suppress(TimeoutError):
             await within(asyncio.to_thread(self._stop_client), self._stop_seconds_max)
 
@@ -356,7 +353,7 @@ class ZookeeperSession:
         stop(self._client)
 
     async def _refuse_later_incarnation(self, path: str, version: Version | None) -> None:
-        """Raise if the node has a later incarnation than `version`, because it was created again.
+        """Raise an error if the node was created again, so its incarnation is after `version`.
 
         If the read shows an earlier incarnation or no node, the read is stale, and the write will
         detect a wrong version.

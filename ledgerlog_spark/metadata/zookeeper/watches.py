@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
 from kazoo.protocol.states import EventType
 
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
-
-    from kazoo.client import KazooClient
-
-    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
+from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """Appends of a leader that are not acknowledged yet, in the order of their offsets (LOGS.md#J7-J9).
 
-An append first waits. Then it is ordered into one ledger, as the entry that `AppendEntry` names. It
-is acknowledged when it and all earlier appends are confirmed. If the ledger is closed without the
-append, the append waits again and keeps its offset.
+An append first waits. Then it is ordered into one ledger, as the entry that `AppendEntry` names. An
+append is acknowledged when this append and all earlier appends are confirmed. If the ledger is
+closed without the append, the append waits again and keeps its offset.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class LeaderLedger:
     confirmed_ms: int = 0
     """Append time of the last acknowledged entry of the ledger."""
     opened_ms: int = 0
-    """When this ledger became the current one, by the store's clock."""
+    """Time by the store's clock at which this ledger became the current ledger."""
     is_broken: bool = False
     """Whether the ledger's writer failed."""
     end: LedgerEnd | None = None
-    """The contents of the ledger, after this leader closed it."""
+    """The contents of the ledger; None until this leader has closed the ledger."""
 
     def __repr__(self) -> str:
         return f"LeaderLedger({self.ledger_id}: {self.last_confirmed + 1} of {self.entries})"
@@ -91,28 +91,21 @@ class PendingAppend:
 
 
 class LeaderAppends:
-    """The queue of one leader's appends.
-
-    Attributes:
-        next_offset: The offset that the next appended record gets.
-        end_offset: The offset after the last acknowledged record.
-        last_ms: Time of the last append; never smaller than the time of an earlier append.
-        next_append: Number of the next append.
-    """
+    """The queue of one leader's appends."""
 
     def __init__(self, log: str, window: Window) -> None:
         self._log = log
-        self.next_offset = 0
-        self.end_offset = 0
-        self.last_ms = 0
-        self.next_append = 0
+        self.next_offset = 0  # the offset that the next appended record gets
+        self.end_offset = 0  # the offset after the last acknowledged record
+        self.last_ms = 0  # time of the newest append; this time never goes back
+        self.next_append = 0  # number of the next append
         self._window = window
         self._size_bytes = 0
         self._ordered: deque[PendingAppend] = deque()
         self._waiting: deque[PendingAppend] = deque()
 
     def begin(self, *, next_offset: int, last_ms: int) -> None:
-        """Set the offset of the first append, and the earliest time that it can get."""
+        """Set the offset of the first append, and the earliest time that this append can get."""
         assert self.next_append == 0, "appends were taken before the log was led"
         self.next_offset = self.end_offset = next_offset
         self.last_ms = last_ms
@@ -133,18 +126,8 @@ class LeaderAppends:
         """Whether an append was ordered into a ledger and is not acknowledged yet."""
         return bool(self._ordered)
 
-    @property
-    def first_unknown_append(self) -> int | None:
-        """The oldest append that is not acknowledged but may be in a ledger."""
-        return self._ordered[0].number if self._ordered else None
-
-    @property
-    def first_unsent_append(self) -> int:
-        """The first append that is certainly in no ledger, as all later appends."""
-        return self._waiting[0].number if self._waiting else self.next_append
-
     def check(self, event: AppendRequested) -> None:
-        """Raise if the window is full, or if the append has no records or too many."""
+        """Raise LocalProtocolError if the window is full or the number of records is wrong."""
         if not self.can_add:
             raise LocalProtocolError(
                 "the window is full: wait until can_add is true again", log=self._log
@@ -165,16 +148,16 @@ class LeaderAppends:
         )
 
     def stopped(self, error: LedgerLogError) -> LeaderStopped:
-        """The last indication: which appends are acknowledged, and which may be in the log."""
+        """The last indication, with the appends that are not acknowledged but may be in the log."""
         return LeaderStopped(
             error,
             end_offset=self.end_offset,
-            first_unknown_append=self.first_unknown_append,
-            first_unsent_append=self.first_unsent_append,
+            first_unknown_append=self._ordered[0].number if self._ordered else None,
+            first_unsent_append=self._waiting[0].number if self._waiting else self.next_append,
         )
 
     def add(self, event: AppendRequested) -> None:
-        """Add an append to those that wait."""
+        """Add an append to the waiting appends."""
         self.last_ms = max(self.last_ms, event.now_ms)
         self._waiting.append(
             PendingAppend(
@@ -208,7 +191,7 @@ class LeaderAppends:
     def requeue_ordered(self) -> int:
         """Make all ordered, unacknowledged appends wait again; returns their number.
 
-        This is allowed only after their ledger was closed without these appends.
+        A call is allowed only after the ledger was closed without these appends.
         """
         count = len(self._ordered)
         self._ordered.extend(self._waiting)
@@ -218,7 +201,7 @@ class LeaderAppends:
     def confirm(self, ledger: LeaderLedger, last_entry_id: int) -> list[AppendsAcknowledged]:
         """Confirm the entries of a ledger up to `last_entry_id` (inclusive).
 
-        Returns the acknowledgements that this allows.
+        Returns the acknowledgements that these entries allow.
         """
         ledger.last_confirmed = max(ledger.last_confirmed, last_entry_id)
         acknowledged: list[AppendsAcknowledged] = []

@@ -55,7 +55,7 @@ class Attempts:
         return StartTimer(self._timer, self._policy.pause_ms(self._failures))
 
     def wake(self, request: int) -> bool:
-        """End the delay if this is the number of its timer; returns whether it was."""
+        """End the delay if `request` is the number of its timer. Return whether it ended."""
         if request != self._timer or not self._timer:
             return False
         self._timer = 0
@@ -86,5 +86,5 @@ class LeaderAttempts:
             attempts.forgive()
 
     def wake(self, request: int) -> bool:
-        """End the delay that has this timer number; returns whether a delay had it."""
+        """End the delay whose timer has the number `request`. Returns whether a delay ended."""
         return any(a.wake(request) for a in (self.listing, self.creating, self.closing))

@@ -14,7 +14,7 @@ codec 2 the body is one encapsulated Arrow record batch message of `count` rows.
 big-endian.
 
 Decoders accept any bytes. For an invalid entry they raise `WireFormatError`, before they allocate
-memory for the size that the header names.
+memory for the size in the header.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BODY_SIZE_BYTES_MAX = 16 << 20
 
 COUNT_MAX = (1 << 31) - 1
 OFFSET_END = (1 << 63) - 1
-"""Every record has a smaller offset than this."""
+"""The offset of every record is less than this number."""
 
 _HEADER = Struct(">2sBBqqiI")
 HEADER_SIZE_BYTES = _HEADER.size
@@ -52,18 +52,13 @@ class LeaderCodec(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeaderEntryHeader:
-    """The header of an entry.
-
-    Attributes:
-        append_time_ms: When the leader took the append, by the store's clock, ms since the epoch.
-        body_size_bytes: Size of the body before compression.
-    """
+    """The header of an entry."""
 
     codec: LeaderCodec
     first_offset: int
-    append_time_ms: int
+    append_time_ms: int  # time of the append call by the store's clock, since the epoch
     count: int
-    body_size_bytes: int
+    body_size_bytes: int  # size of the body before compression
 
     @property
     def end_offset(self) -> int:

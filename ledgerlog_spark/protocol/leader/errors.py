@@ -28,9 +28,9 @@ def deposed(
 ) -> LeaderDeposedError:
     """The error of a leader that may not append any more.
 
-    `reason` is the error that showed this to the leader. Its message is for the writer of a single
-    ledger. Records below `end_offset` are acknowledged. Those from there to `pending_end_offset`
-    were appended, but are not acknowledged.
+    `reason` is the error that showed this to the leader. The message of `reason` is for the writer
+    of a single ledger. Records below `end_offset` are acknowledged. Records from `end_offset` to
+    `pending_end_offset` were appended, but are not acknowledged.
     """
     others, then = "No other record of this leader is in it", ""
     if end_offset < pending_end_offset:
@@ -47,7 +47,7 @@ def deposed(
 
 
 def deleted(log: str, *, end_offset: int, pending_end_offset: int) -> LogNotFoundError:
-    """The error of a leader after its log was deleted. The offsets are those of `deposed`."""
+    """The error of a leader after its log was deleted. `deposed` explains the offsets."""
     return LogNotFoundError(
         f"log {log!r} was deleted while this process led it, with its records up to offset "
         f"{end_offset}: open it with lead=True again to create a new log",
@@ -63,7 +63,7 @@ def not_opened(
 ) -> LeaderTimeoutError:
     """The error of an opening that did not end in time.
 
-    `may_lead` means that the list may name a ledger of this client, now or later.
+    `may_lead` means that the list may contain a ledger of this client, now or later.
     """
     ledger: dict[str, Any] = {} if ledger_id is None else {"ledger_id": ledger_id}
     named = "" if ledger_id is None else f" ({ledger_id})"

@@ -50,7 +50,7 @@ class InnerMachine:
         return bool(self.request) and isinstance(machine, HeadTransaction) and machine.may_write
 
     def take_refusal(self, reply: Any) -> HeadTransaction[Any] | None:
-        """The machine, if this reply shows that its only write failed for certain; otherwise None.
+        """Return the machine if this reply shows that its only write certainly failed, or None.
 
         After that, the machine can no longer change the head.
         """

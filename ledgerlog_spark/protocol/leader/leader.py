@@ -1,9 +1,9 @@
 """The one writer of a leader log (LOGS.md#J1-J12).
 
-`LeaderLog` opens the log as its leader and gives every append its offset. It writes each append to
-the current ledger and acknowledges the appends in sequence. It rolls to new ledgers, closes the old
-ledgers and updates the list in the head. It stops permanently as soon as another leader may have
-taken over.
+`LeaderLog` opens the log as its leader and gives every append its offset. The leader writes each
+append to the current ledger and acknowledges the appends in sequence. The leader rolls to new
+ledgers, closes the old ledgers and updates the list in the head. As soon as another leader may have
+taken over, this leader stops permanently.
 
 After an event `_advance` finds out from the state which operations are due, and starts those that
 do not run yet. At most one creation, one close and one change of the list run at the same time.
@@ -73,21 +73,17 @@ _TOKENS_OF_A_CHANGE = 1_000
 
 
 class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
-    """One client's leadership of one log, from `Start` to `LeaderClosed` or `LeaderStopped`.
-
-    Attributes:
-        properties: Properties of the log, as this leader last read them.
-    """
+    """One client's leadership of one log, from `Start` to `LeaderClosed` or `LeaderStopped`."""
 
     def __init__(self, log: str, *, token: str, settings: LeaderSettings | None = None) -> None:
         self.log = log
         self.phase = LeaderPhase.NEW
-        self.properties = LogProperties()
+        self.properties = LogProperties()  # the properties that this leader last read
         self._settings = settings or LeaderSettings()
         self._token = token
         self._numbers = RequestNumbers()
         self._appends = LeaderAppends(log, self._settings.window)
-        self._ledgers: LeaderLedgers | None = None
+        self._ledgers: LeaderLedgers  # set by `_on_opened`; not used before that
         self._list = InnerMachine(self._numbers)
         self._change: tuple[list[ClosedLedger], LeaderLedger | None] | None = None
         self._attempts = LeaderAttempts(self._settings.retry, self._numbers)
@@ -111,19 +107,13 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._appends.next_offset
 
     @property
-    def next_append(self) -> int:
-        """The number that the next append gets. The first append has number 0."""
-        return self._appends.next_append
-
-    @property
     def end_offset(self) -> int:
-        """The offset after the last acknowledged record; it never decreases during leadership."""
+        """The offset after the last acknowledged record. This offset never decreases."""
         return self._appends.end_offset
 
     @property
     def roll_wait(self) -> tuple[RollStep, LedgerLogError | None]:
         """The step that a roll waits for, and the error of its newest attempt if that failed."""
-        assert self._ledgers is not None
         return self._ledgers.roll_wait(self._attempts.errors, is_closing=self._is_finishing)
 
     # --- opening ---
@@ -161,7 +151,8 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         assert isinstance(self._list.machine, LeaderOpening)
         ledger_id = self._list.machine.unlisted_ledger
         dropped = [] if ledger_id is None else self._drop(ledger_id)
-        return [*dropped, *self._stop(error)]
+        self.phase = LeaderPhase.STOPPED
+        return [*dropped, self._appends.stopped(error)]
 
     def _on_broken_early(self, event: LedgerBroken) -> list[LeaderEffect]:
         """Note that a ledger is broken, because its `LedgerCreated` may not have arrived yet."""
@@ -172,7 +163,6 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
 
     def _on_append(self, event: AppendRequested) -> list[LeaderEffect]:
         appends, ledgers = self._appends, self._ledgers
-        assert ledgers is not None
         appends.check(event)
         if ledgers.current.is_broken and appends.is_empty:
             self._attempts.forgive()
@@ -187,7 +177,6 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return effects
 
     def _on_confirmed(self, event: EntriesConfirmed) -> list[LeaderEffect]:
-        assert self._ledgers is not None
         ledger = self._ledgers.find(event.ledger_id)
         if ledger is None:
             return []
@@ -197,7 +186,6 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return effects
 
     def _on_broken(self, event: LedgerBroken) -> list[LeaderEffect]:
-        assert self._ledgers is not None
         ledger = self._ledgers.find(event.ledger_id)
         if ledger is None:
             return self._on_broken_early(event)
@@ -208,7 +196,6 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._advance()
 
     def _on_roll_requested(self, _event: RollRequested) -> list[LeaderEffect]:
-        assert self._ledgers is not None
         self._ledgers.wants_roll = self._ledgers.wants_roll or self._ledgers.current.entries > 0
         return self._advance()
 
@@ -217,7 +204,6 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
 
     def _on_close_requested(self, _event: CloseRequested) -> list[LeaderEffect]:
         self.phase = LeaderPhase.CLOSING
-        assert self._ledgers is not None
         self._ledgers.wants_roll = False
         self._attempts.forgive()
         return self._advance()
@@ -235,12 +221,11 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
 
     @property
     def _is_finishing(self) -> bool:
-        """Whether the leader closes, and only has to close its ledgers and to list them."""
+        """Whether the leader is closing, and only has to close its ledgers and to list them."""
         return self.phase is LeaderPhase.CLOSING and self._appends.is_empty
 
     def _switch(self) -> list[LeaderEffect]:
         ledgers, appends = self._ledgers, self._appends
-        assert ledgers is not None
         if self._is_finishing or not ledgers.may_switch(appends):
             return []
         ledgers.switch(self._now_ms)
@@ -252,7 +237,6 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return [*effects, *self._arm_age_timer()]
 
     def _close_one(self) -> list[LeaderEffect]:
-        assert self._ledgers is not None
         if not self._attempts.closing.is_idle:
             return []
         self._to_close = self._ledgers.to_close(is_closing=self._is_finishing)
@@ -275,14 +259,12 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._try_again(self._attempts.closing, event.error)
 
     def _create(self) -> list[LeaderEffect]:
-        assert self._ledgers is not None
         is_due = self._attempts.creating.is_idle and self._ledgers.may_create()
         if self._is_finishing or not is_due:
             return []
         return [CreateLedger(self.properties, request=self._attempts.creating.begin())]
 
     def _on_created(self, event: LedgerCreated) -> list[LeaderEffect]:
-        assert self._ledgers is not None
         assert event.request == self._attempts.creating.request
         if event.outcome is not LedgerOutcome.OK:
             assert event.error is not None
@@ -296,8 +278,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._drop(event.ledger_id) if event.outcome is LedgerOutcome.OK else []
 
     def _try_again(self, attempts: Attempts, error: LedgerLogError) -> list[LeaderEffect]:
-        """Wait before a retry. Stop after too many failures if appends or the close wait for it."""
-        assert self._ledgers is not None
+        """Wait before a retry. After too many failures, stop if appends or the close wait."""
         timer = attempts.fail(error)
         is_needed = self._ledgers.current.is_broken and not self._appends.is_empty
         if attempts.is_hopeless and (is_needed or self.phase is LeaderPhase.CLOSING):
@@ -309,7 +290,6 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
     def _change_list(self) -> list[LeaderEffect]:
         """Start the change of the list that is due, or repeat a failed change (LOGS.md#J4)."""
         ledgers = self._ledgers
-        assert ledgers is not None
         if self._list.request or not self._attempts.listing.is_idle:
             return []
         dropped: list[LeaderEffect] = []
@@ -349,7 +329,6 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
     def _on_list_done(self, result: Opened | LogHead) -> list[LeaderEffect]:
         if isinstance(result, Opened):
             return self._on_opened(result)
-        assert self._ledgers is not None
         assert self._change is not None
         self._attempts.listing.succeed()
         self._ledgers.relist(*self._change)
@@ -385,7 +364,6 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
     # --- the end ---
 
     def _is_all_done(self) -> bool:
-        assert self._ledgers is not None
         attempts = self._attempts
         is_idle = not (attempts.creating.request or attempts.closing.request or self._dropping)
         return (
@@ -397,9 +375,9 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return [*self._drop_next(), self._appends.stopped(error)]
 
     def _drop_next(self) -> list[LeaderEffect]:
-        """Drop the next ledger, unless the list names it or an attempt may still list it."""
+        """Drop the next ledger, unless the list has this ledger or an attempt may still add it."""
         ledgers = self._ledgers
-        if ledgers is None or ledgers.next is None or ledgers.is_next_listed:
+        if ledgers.next is None or ledgers.is_next_listed:
             return []
         is_tried = self._change is not None and self._change[1] is ledgers.next
         if is_tried and (self._is_unsure or self._list.may_write):
@@ -428,11 +406,9 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._advance() if self._attempts.wake(event.request) else []
 
     def _arm_age_timer(self) -> list[StartTimer]:
-        assert self._ledgers is not None
         return self._age_timer.arm(self._ledgers.current, self.properties.roll_ms)
 
     def _on_age_timer(self) -> list[LeaderEffect]:
-        assert self._ledgers is not None
         if self._age_timer.is_of(self._ledgers.current) and self.phase is LeaderPhase.LEADING:
             self._ledgers.wants_roll = self._ledgers.wants_roll or self._ledgers.current.entries > 0
         return [*self._arm_age_timer(), *self._advance()]

@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class ClosedLedger:
-    """A ledger that is closed now, but that the list still names as open, and its contents."""
+    """A closed ledger and its contents. The list still shows the ledger as open."""
 
     ledger_id: int
     end: LedgerEnd
@@ -39,7 +39,7 @@ class ClosedLedger:
 
 @dataclass(frozen=True, slots=True)
 class ListEdit:
-    """One change of the list. It has no token and no pages yet.
+    """One change of the list, which gets a token and pages when an attempt begins.
 
     Raises:
         DataLossError: A closed ledger begins later than the previous ledger ends (LOGS.md#J6).
@@ -147,9 +147,9 @@ def open_ids(head: LogHead) -> tuple[int, ...]:
 class ListChange(HeadTransaction[LogHead]):
     """One change of the list by the current leader; ends with `Finished(LogHead)`.
 
-    After a lost reply the plan finds out whether the change was made, because it compares the open
-    ledgers in the head with those before and after the change. Only this leader lists its ledgers,
-    and another leader removes them only when it takes over (LOGS.md#J2, LOGS.md#J4).
+    After a lost reply, the plan compares the open ledgers in the head with the open ledgers before
+    and after the change. The result shows whether the change was made. Only this leader lists its
+    ledgers, and another leader removes them only when it takes over (LOGS.md#J2, LOGS.md#J4).
 
     Fails with `LeaderDeposedError` when the head has another leader's list, so that no attempt can
     succeed any more. Fails with `LedgerNotFoundError` when the ledger to add was deleted, so that
@@ -165,7 +165,7 @@ class ListChange(HeadTransaction[LogHead]):
         added: int | None,
         token: str,
     ) -> None:
-        """`mine` are all open ledgers before the change, oldest first, and begin with `closed`."""
+        """`mine` has all ledgers that were open, oldest first. `closed` are its first ones."""
         super().__init__(log, token=token)
         self._mine = tuple(mine)
         self._closed = tuple(closed)

@@ -14,7 +14,7 @@ from ledgerlog_spark.retry import RetryPolicy
 _ANSWERED = {MetadataOutcome.OK, MetadataOutcome.GONE, MetadataOutcome.UNREADABLE}
 """Outcomes after which the head is not read again.
 
-`UNREADABLE` is one of them, because the next change of the list reports that error.
+`UNREADABLE` is one of these outcomes, because the next change of the list reports that error.
 """
 
 
@@ -68,5 +68,5 @@ class HeadLook:
         return reply.head is not None and bool(reply.head.value.deleted_ms), []
 
     def wake(self, request: int) -> bool:
-        """End the delay after a failed read if this is its timer; returns whether it was."""
+        """End the delay after a failed read if `request` is its timer. Returns whether it ended."""
         return self._attempts.wake(request)

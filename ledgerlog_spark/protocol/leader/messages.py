@@ -8,20 +8,21 @@ effects:
   so the host need not delay a reply.
 - A *command* (`AppendEntry`) has no reply of its own. The host hands the entries to the ledger's
   writer in the sequence of the commands. `EntriesConfirmed` reports the confirmed entries.
-- An *indication* notifies the application. `LeaderClosed` or `LeaderStopped` is the last. Requests
-  that are still pending then also get replies, so that a ledger that is created late is dropped.
+- An *indication* notifies the application. `LeaderClosed` or `LeaderStopped` is the last. The
+  requests that are pending at this time also get replies, so the machine can drop a ledger with a
+  late reply.
 
 Duties of the host for the writer of each ledger that `CreateLedger` made:
 
-1. It passes each `EntriesConfirmed` on in sequence, before a later `LedgerBroken` or
-   `CloseAnswered` of the same ledger. It never confirms an entry that the writer withdrew.
-2. It reports the first failure of a writer with one `LedgerBroken`. After that it reports only
-   `CloseAnswered` for this ledger.
+1. The host passes each `EntriesConfirmed` on in sequence, before a later `LedgerBroken` or
+   `CloseAnswered` of the same ledger. The host never confirms an entry that the writer withdrew.
+2. The host reports the first failure of a writer with one `LedgerBroken`. After that the host
+   reports only `CloseAnswered` for this ledger.
 3. If `changes_ensemble` is false, the writer may not replace a bookie. Then the first failed bookie
    breaks the ledger (`WriterSettings.ensemble_changes_max=0`).
-4. It keeps the payload of an append until `AppendsAcknowledged` names the append. The machine may
-   put the append into another ledger, with the same offset and time. So the host may also keep the
-   encoded entry.
+4. The host keeps the payload of an append until `AppendsAcknowledged` contains the append. The
+   machine may put the append into another ledger, with the same offset and time. So the host may
+   also keep the encoded entry.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class LeaderSettings:
     """Limits of the unacknowledged appends: their number and their bytes."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     """Delays between attempts to change the list, to create or to close a ledger. The number of
-    attempts is limited only while the leader closes, or while appends wait for another ledger."""
+    attempts has a limit only if the leader is closing or appends wait for another ledger."""
     open_timeout_ms: int = 120_000
     """Maximum time from `Start` to `LeaderOpened`."""
 
@@ -106,9 +107,9 @@ class SealLedger(LogRequest["LedgerSealed"]):
 class CloseLedger:
     """Close a ledger of this leader at its last add confirmed. The reply is `CloseAnswered`.
 
-    The machine requests this when no entry of the ledger is pending, or after `LedgerBroken`. In
-    the second case the close cuts off the pending entries. After a `FAILED` reply the machine may
-    request it again for the same ledger.
+    The machine requests the close when no entry of the ledger is pending, or after `LedgerBroken`.
+    After `LedgerBroken`, the close cuts off the pending entries. After a `FAILED` reply the machine
+    may request the close of the same ledger again.
     """
 
     request: int
@@ -138,7 +139,7 @@ class AppendRequested(NamedTuple):
     size_bytes: int
     """Approximate size of the stored entry, including the header."""
     now_ms: int
-    """Time of the store's clock. If the clock goes back, the times in the log do not."""
+    """Time by the store's clock. If this clock goes back, the times in the log do not go back."""
 
 
 class EntriesConfirmed(NamedTuple):
@@ -150,7 +151,7 @@ class EntriesConfirmed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LedgerBroken:
-    """A ledger's writer failed. It withdrew all entries that are not confirmed."""
+    """A ledger's writer failed. The writer withdrew all entries that are not confirmed."""
 
     ledger_id: int
     is_lost: bool
@@ -162,7 +163,7 @@ class LedgerBroken:
 class RollRequested:
     """Continue in a new ledger as soon as possible, for any size and age of the current ledger.
 
-    This has no effect during a roll, or when the current ledger is empty.
+    The event has no effect during a roll, or when the current ledger is empty.
     """
 
 
@@ -186,7 +187,7 @@ class HeadChanged:
 class LedgerCreated:
     """Reply to `CreateLedger`.
 
-    The outcome is also FAILED when the ledger may exist. Such a ledger is never used.
+    The outcome is also FAILED if the ledger may exist. The leader never uses this ledger.
     """
 
     request: int
@@ -197,7 +198,7 @@ class LedgerCreated:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEnd:
-    """The contents of a closed ledger of a leader log; the defaults for an empty ledger."""
+    """The contents of a closed ledger of a leader log. An empty ledger has the default values."""
 
     last_entry_id: int = NO_ENTRY
     size_bytes: int = 0
@@ -227,16 +228,14 @@ class LedgerSealed:
 class CloseAnswered:
     """Reply to `CloseLedger`.
 
-    Attributes:
-        outcome: OK means that the ledger is closed at `last_entry_id`, by this writer or by another
-            client. LOST means that another client closed or may close it at another entry. After
-            FAILED the machine requests the close again later.
-        last_entry_id: For OK, the writer's last add confirmed.
+    OK means that the ledger is closed at `last_entry_id`, by this writer or by another client. LOST
+    means that another client closed the ledger, or may close it, at another entry. After FAILED,
+    the machine requests the close again later.
     """
 
     request: int
     outcome: LedgerOutcome
-    last_entry_id: int = NO_ENTRY
+    last_entry_id: int = NO_ENTRY  # with OK, the last add confirmed of the writer
     size_bytes: int = 0
     error: LedgerLogError | None = None
 
@@ -254,8 +253,8 @@ class AppendsAcknowledged(NamedTuple):
     """The appends from `first_append` to `last_append` (inclusive) are durably in the log.
 
     Every append is acknowledged once, in sequence. All appends of one indication are in the same
-    ledger: append n is the entry `last_entry_id - last_append + n`. All records below `end_offset`
-    are durable.
+    ledger. In this ledger, append n is the entry `last_entry_id - last_append + n`. All records
+    below `end_offset` are durable.
     """
 
     first_append: int
@@ -284,7 +283,7 @@ class ListChanged:
 
 @dataclass(frozen=True, slots=True)
 class LeaderClosed:
-    """The last indication: all appends are acknowledged, all ledgers are closed and listed."""
+    """The last indication. All appends are acknowledged, and all ledgers are closed and listed."""
 
     end_offset: int
 
@@ -293,19 +292,19 @@ class LeaderClosed:
 class LeaderStopped:
     """The last indication: this leader has stopped because of an error.
 
-    The error is `LeaderDeposedError` if another client took the log over, and `LogNotFoundError` if
-    the log was deleted.
+    The error is `LeaderDeposedError` after another client took the log over, and `LogNotFoundError`
+    after the log was deleted.
     """
 
     error: LedgerLogError
     end_offset: int
-    """The offset after the last acknowledged record. The records below are in the log, unless the
-    log was deleted."""
+    """The offset after the last acknowledged record. Records with lower offsets are in the log,
+    unless the log was deleted."""
     first_unknown_append: int | None
     """The oldest append that was not acknowledged but may be in the log."""
     first_unsent_append: int
-    """The first append that was not sent or was cut off. It and all later appends are certainly not
-    in the log."""
+    """The first append that was not sent or was cut off. This append and all later appends are
+    certainly not in the log."""
 
 
 ListReply = Synced | HeadRead | PagesRead | PagesWritten | Written

@@ -47,9 +47,9 @@ class LeaderOpening(HeadTransaction[Opened]):
     """Makes this client the leader of a log; ends with `Finished(Opened)` or with `Failed`.
 
     Fails with `LogNotFoundError`, `LogKindError`, `ConfigurationError`, `DataLossError`
-    (LOGS.md#J6), `ConcurrentCommitError` (other clients took the log over again and again),
-    `LedgerNotFoundError` (a listed ledger does not exist), the error of a ledger that could not be
-    sealed or created, or the store's errors.
+    (LOGS.md#J6), `ConcurrentCommitError` (other clients took the log over again and again) or
+    `LedgerNotFoundError` (a listed ledger does not exist). Also fails with the error of a ledger
+    that could not be sealed or created, and with the store's errors.
     """
 
     def __init__(self, log: str, *, token: str) -> None:

@@ -30,23 +30,17 @@ class RollStep(Enum):
 
 
 class LeaderLedgers:
-    """The open ledgers of a leader. Only those in `listed` may hold acknowledged records.
-
-    Attributes:
-        current: The ledger to which appends go.
-        next: The ledger that will replace `current`, or None. Appends go to it only after it is
-            listed.
-        listed: The open ledgers of the list, as this leader last read or wrote it, oldest first.
-        wants_roll: Whether the current ledger is large or old enough for a roll, or the application
-            requested a roll.
-    """
+    """The open ledgers of a leader. Only the ledgers in `listed` may have acknowledged records."""
 
     __slots__ = ("current", "listed", "next", "wants_roll")
 
     def __init__(self, first: LeaderLedger) -> None:
-        self.current = first
+        self.current = first  # appends go to this ledger
+        # the ledger that will replace `current`; gets appends only after it is listed
         self.next: LeaderLedger | None = None
+        # the open ledgers of the list, as this leader last read or wrote it, oldest first
         self.listed = [first]
+        # `current` is large or old enough for a roll, or the application requested a roll
         self.wants_roll = False
 
     @property
@@ -58,8 +52,8 @@ class LeaderLedgers:
     def takes_entries(self) -> bool:
         """Whether appends may be ordered into the current ledger.
 
-        They may not after the next ledger is listed, because all appends of the current ledger have
-        to be acknowledged before the switch (LOGS.md#J7).
+        After the next ledger is listed, further appends wait, because all appends of the current
+        ledger have to be acknowledged before the switch (LOGS.md#J7).
         """
         return not self.current.is_broken and not self.is_next_listed
 
@@ -69,7 +63,7 @@ class LeaderLedgers:
         return self.listed == [self.current]
 
     def find(self, ledger_id: int) -> LeaderLedger | None:
-        """The ledger with that id, or None if it is not one of the open ledgers."""
+        """The open ledger with that id; None if no open ledger has this id."""
         for ledger in (self.current, self.next, *self.listed):
             if ledger is not None and ledger.ledger_id == ledger_id:
                 return ledger
@@ -94,7 +88,7 @@ class LeaderLedgers:
     ) -> tuple[RollStep, LedgerLogError | None]:
         """The step that a roll waits for, and the error of its newest attempt.
 
-        `errors` has the errors of closing, creating and listing. A step that failed comes first.
+        `errors` has the errors of closing, creating and listing. A failed step has priority.
         """
         due = {
             RollStep.CLOSING: self.to_close(is_closing=is_closing) is not None,
@@ -110,8 +104,8 @@ class LeaderLedgers:
     def may_switch(self, appends: LeaderAppends) -> bool:
         """Whether the leader may switch to the next ledger.
 
-        It may when no append is pending in the current ledger (LOGS.md#J7), or when the current
-        ledger is broken and was closed without its pending appends (LOGS.md#J8).
+        The switch is allowed when no append is pending in the current ledger (LOGS.md#J7), or when
+        the current ledger is broken and was closed without its pending appends (LOGS.md#J8).
         """
         if not self.is_next_listed:
             return False
@@ -139,7 +133,7 @@ class LeaderLedgers:
         """The oldest listed ledgers that can become items now.
 
         At least one ledger stays open, unless the same change lists the next ledger or the leader
-        ends. If the list had no open ledger of this leader, it could not show whether another
+        ends. If the list had no open ledger of this leader, the list could not show whether another
         leader took over for some time (LOGS.md#J3).
         """
         done: list[ClosedLedger] = []
@@ -162,7 +156,7 @@ class LeaderLedgers:
     ) -> tuple[list[ClosedLedger], LeaderLedger | None] | None:
         """The change of the list that is due now: ledgers that become items, and the added ledger.
 
-        None when no change is due.
+        The result is None if no change is due.
         """
         closed = self.closed(is_closing=is_closing)
         added = self.to_add(closed)
@@ -176,7 +170,7 @@ class LeaderLedgers:
 
 
 class AgeTimer:
-    """A timer that requests a roll by age while the log gets no appends; only one runs at a time.
+    """A timer that requests a roll by age if the log gets no appends. Only one timer runs.
 
     Each append checks the age itself, in `LeaderLedgers.look_at_size_and_age`.
     """
@@ -197,7 +191,7 @@ class AgeTimer:
         return [StartTimer(self._request, roll_ms)]
 
     def wake(self, request: int) -> bool:
-        """Note that the timer with this number ended; returns whether it is this timer."""
+        """Note that the timer `request` ended. Returns whether this object started that timer."""
         if request != self._request or not self._request:
             return False
         self._request = 0

@@ -9,17 +9,13 @@ because a frozen dataclass takes twice as long to build. The host's duties are i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, Version, Versioned
 from ledgerlog_spark.protocol.ledger.read_room import RoomMade
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.model import Code, LedgerMetadata, Version, Versioned
 
 Payload = bytes | bytearray | memoryview
 
@@ -35,7 +31,7 @@ class Run:
     last_add_confirmed: int  # the LAC in every header; smaller than the first id
     length_before: int  # payload bytes of the ledger before the run
     entries: int
-    size_bytes: int  # of the payloads
+    size_bytes: int  # total size of the payloads
     attachment: Any = None  # the host keeps the encoded entries here
 
     def __repr__(self) -> str:
@@ -96,11 +92,11 @@ class SendAdd:
 
     request: int
     bookie_id: str
-    index: int  # of the bookie in the ensemble
+    index: int  # place of the bookie in the ensemble
     run: Run
-    # rising ids of the entries that this bookie stores; None: all entries of the run
+    # rising ids of the entries that this bookie stores; None means all entries of the run
     entry_ids: tuple[int, ...] | None
-    is_recovery: bool  # send with the RECOVERY_ADD flag
+    is_recovery: bool  # whether to send the flag RECOVERY_ADD
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +106,9 @@ class SendRead:
     request: int
     bookie_id: str
     index: int
-    entry_id: int  # NO_ENTRY: the last entry that the bookie has
-    fence: bool  # fence the ledger before the read; the request then has the master key
-    is_recovery: bool  # send on the control connection, with high priority
+    entry_id: int  # NO_ENTRY means the last entry that the bookie has
+    fence: bool  # whether to fence the ledger before the read, with the master key
+    is_recovery: bool  # whether to send on the control connection, with high priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +121,7 @@ class SendReadBatch:
     first_entry_id: int
     count_max: int
     size_bytes_max: int
-    is_recovery: bool = False  # send on the control connection, with high priority
+    is_recovery: bool = False  # whether to send on the control connection, with high priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +142,7 @@ class LoadMetadata:
     """Read the ledger metadata. The reply is `MetadataLoaded`."""
 
     request: int
-    sync_first: bool  # then the answer is at least as new as this request
+    sync_first: bool  # if True, the answer is at least as new as this request
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +199,7 @@ class ReadReplied(NamedTuple):
 class BatchReplied(NamedTuple):
     """One bookie's answer to a `SendReadBatch`: verified entries from the first one, without gaps.
 
-    An answer with fewer entries than requested does not show that the others are absent.
+    An answer with fewer entries than requested does not show that the other entries are absent.
     """
 
     request: int
@@ -263,7 +259,7 @@ class Start:
 
 
 class AddRequested(NamedTuple):
-    """Append a run. This is allowed only while the writer's `can_add` is true.
+    """Append a run. This event is allowed only while the writer's `can_add` is true.
 
     The entries get consecutive ids from the writer's `next_entry_id` on. The host reads
     `next_entry_id` before it sends this event.
@@ -329,13 +325,13 @@ class NoReplacement:
     allows no further retry, the writer fails.
     """
 
-    bookie_ids: tuple[str, ...]
+    answers: tuple[tuple[str, Code], ...]  # the last answer of each failed bookie
     wanted: int  # number of bookies in the ensemble
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerClosed:
-    """The ledger is closed, with the metadata `versioned`. This ends the writer or the recovery."""
+    """The ledger is closed, with the metadata `versioned`. The writer or the recovery has ended."""
 
     versioned: Versioned[LedgerMetadata]
 
@@ -345,15 +341,15 @@ class LedgerFailed:
     """The machine gave up. If it is a writer, the outcome of its pending adds is unknown."""
 
     failure: Failure
-    is_definite: bool  # the requested change did not happen and will not happen
+    is_definite: bool  # True: the requested change did not happen and will not happen
     last_add_confirmed: int = NO_ENTRY  # all entries up to and including this one are safe
-    first_unknown_entry_id: int | None = None  # None when nothing was pending
+    first_unknown_entry_id: int | None = None  # None when no add was pending
     is_retriable: bool = False
     entry_id: int | None = None
     bookie_ids: tuple[str, ...] = ()
-    wanted: int | None = None  # bookies needed, for NOT_ENOUGH_BOOKIES
-    available: int | None = None  # bookies found
-    codes: tuple[tuple[str, Code], ...] = ()  # of bookies that have not answered since they failed
+    wanted: int | None = None  # for NOT_ENOUGH_BOOKIES, the number of needed bookies
+    available: int | None = None  # for NOT_ENOUGH_BOOKIES, the number of found bookies
+    codes: tuple[tuple[str, Code], ...] = ()  # the failed bookies and their answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +361,7 @@ class EntriesRead:
 
 @dataclass(frozen=True, slots=True)
 class RangeRead:
-    """The whole range was delivered. This is the last indication of a reader."""
+    """The whole range was delivered. `RangeRead` is the last indication of a reader."""
 
     metadata: LedgerMetadata
 
@@ -374,24 +370,24 @@ class RangeRead:
 class ReadFailed:
     """The reader delivered everything before `entry_id` and cannot continue."""
 
-    failure: Failure  # ENTRY_ABSENT only if all bookies of the write set twice reported it absent
+    failure: Failure  # ENTRY_ABSENT only if each bookie of the write set reported it absent twice
     entry_id: int
     codes: tuple[tuple[str, Code | None], ...] = ()  # the last answer of each bookie
 
 
 @dataclass(frozen=True, slots=True)
 class LacAdvanced:
-    """A bookie reported a LAC that is larger than all LACs before it. A larger one may follow."""
+    """A bookie reported a LAC that is larger than all earlier LACs. A larger LAC may follow."""
 
     last_add_confirmed: int
 
 
 @dataclass(frozen=True, slots=True)
 class LacRead:
-    """The largest LAC that the last ensemble reported. This ends the LAC read."""
+    """The largest LAC that the last ensemble reported. The LAC read has ended."""
 
     last_add_confirmed: int
-    is_covered: bool  # no later recovery can find a smaller LAC
+    is_covered: bool  # whether no later recovery can find a smaller LAC
 
 
 Indication = (

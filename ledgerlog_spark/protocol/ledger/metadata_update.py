@@ -18,28 +18,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import LedgerMetadata, Versioned
 from ledgerlog_spark.protocol.dispatch import TableMachine
 from ledgerlog_spark.protocol.ledger import messages as m
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-    from ledgerlog_spark.retry import RetryPolicy
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+from ledgerlog_spark.retry import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """The current metadata forbids the change, or makes it unnecessary."""
 
-    failure: m.Failure | None  # None: the metadata already is as wanted
+    failure: m.Failure | None  # None if the metadata already is as wanted
 
 
 Decide = Callable[[LedgerMetadata], LedgerMetadata | Refusal]
 """A pure function from the current metadata to the new metadata, or to a refusal.
 
-The loop calls it again when another write has changed the metadata first.
+The loop calls the function again when another write has changed the metadata first.
 """
 
 
@@ -68,11 +65,7 @@ Step = tuple[UpdateEffects, UpdateResult | None]
 
 
 _COMPARED = attrgetter("quorum", "fragments", "state", "last_entry_id", "length", "token")
-
-
-def is_same_record(left: LedgerMetadata, right: LedgerMetadata) -> bool:
-    """Whether both are the same metadata, even if they were stored in different formats."""
-    return bool(_COMPARED(left) == _COMPARED(right))
+"""The fields that decide whether metadata is the same. The format of the record does not matter."""
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +94,7 @@ class MetadataUpdate:
         return self.phase is not UpdatePhase.DONE and event.request == self._request
 
     def handle(self, event: UpdateEvent) -> Step:
-        """The next step after a reply that the loop `awaits`."""
+        """The next step after a reply for which `awaits` is true."""
         assert self.awaits(event), f"{event} was not requested"
         if isinstance(event, m.MetadataWritten):
             return self._on_written(event)
@@ -163,7 +156,7 @@ class MetadataUpdate:
         if loaded.version == self.current.version:
             return self._wait(UpdatePhase.WAITING_TO_WRITE)
         self.current = loaded
-        if is_same_record(loaded.value, self._intended):
+        if _COMPARED(loaded.value) == _COMPARED(self._intended):
             return self._finish(None)
         # All our writes named an older version, and the metadata has changed since. So no write can
         # still happen, not even a write that has no answer yet.

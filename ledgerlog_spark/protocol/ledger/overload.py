@@ -1,4 +1,4 @@
-"""Bookies that answer BUSY. They work but refuse adds, so the adds are sent again later.
+"""Bookies that answer BUSY. Busy bookies work but refuse adds, so the adds are sent again later.
 
 Every refusal makes the next wait for the bookie longer. When the bookie has stored all runs, the
 wait becomes short again. A bookie may be replaced if it refuses for long and no other bookie
@@ -9,13 +9,10 @@ move the load.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.protocol.ledger.messages import StartTimer
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 OVERLOAD = RetryPolicy(first_delay_ms=20, delay_max_ms=1_000, attempts_max=64)
 """Delays between retries. A bookie may store nothing for about a minute in all."""
@@ -40,7 +37,7 @@ class BusyBookies:
     def __init__(self, numbers: RequestNumbers, retry: RetryPolicy = OVERLOAD) -> None:
         self._numbers = numbers
         self._retry = retry
-        self.waits: dict[int, _Busy] = {}  # by index
+        self.waits: dict[int, _Busy] = {}  # maps indexes to busy bookies
 
     @property
     def indexes(self) -> tuple[int, ...]:
@@ -49,7 +46,7 @@ class BusyBookies:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a timer is running. When it fires, refused runs are resent."""
+        """Whether a timer is running. When the timer fires, refused runs are resent."""
         return any(busy.timer for busy in self.waits.values())
 
     def refused(self, index: int) -> None:
@@ -67,7 +64,7 @@ class BusyBookies:
         return StartTimer(busy.timer, self._retry.pause_ms(busy.level))
 
     def should_be_replaced(self, index: int) -> bool:
-        """Whether to replace the bookie at `index`: no other is busy, and it refused for long."""
+        """Whether to replace the bookie at `index`, because it alone is busy, and for long."""
         is_alone = len(self.waits) == 1
         return is_alone and self.waits[index].rounds % ALONE_ROUNDS == 0
 
@@ -76,7 +73,7 @@ class BusyBookies:
         return index in self.waits
 
     def fired(self, timer: int) -> int | None:
-        """Note that `timer` fired. Return its index, or None if no busy bookie has this timer."""
+        """Note that `timer` fired. Return the index of its bookie; None without such a bookie."""
         for index, busy in self.waits.items():
             if timer and busy.timer == timer:
                 busy.timer = 0

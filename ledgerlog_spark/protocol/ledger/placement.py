@@ -1,20 +1,16 @@
 """Pure functions that choose the bookies of an ensemble.
 
-They take the candidates in the given order. The host has already shuffled the candidates, so
-nothing here draws random numbers.
+The functions take the candidates in the given order. The host has already shuffled the candidates,
+so these functions draw no random numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import NotEnoughBookiesError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from ledgerlog_spark.model import Quorum
+from ledgerlog_spark.model import Quorum
 
 
 def choose_ensemble(quorum: Quorum, candidates: Sequence[str]) -> tuple[str, ...]:
@@ -49,7 +45,7 @@ def replace_failed(
     ensemble: Sequence[str],
     failed_indexes: Iterable[int],
     candidates: Sequence[str],
-    failures: Mapping[str, int],  # number for each bookie in this ledger; 0 if missing
+    failures: Mapping[str, int],  # number of failures of each bookie in this ledger
 ) -> Replacements:
     """Replace the bookie at each failed index, as long as there are candidates.
 

@@ -7,10 +7,8 @@ need no special care, because Python integers do not overflow. (Apache casts the
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ledgerlog_spark.model import Quorum
+from ledgerlog_spark.model import Quorum
 
 
 def write_set(quorum: Quorum, entry_id: int) -> tuple[int, ...]:
@@ -62,8 +60,9 @@ def is_acknowledged(quorum: Quorum, acked_mask: int, first_entry_id: int, entrie
 def is_covered(quorum: Quorum, known_mask: int) -> bool:
     """Whether every possible ack quorum contains a bookie of `known_mask`.
 
-    This is so if each write set has fewer than Qa bookies outside the mask (PROTOCOL.md#C3). If the
-    bookies of the mask are fenced, the old writer can then complete no add.
+    The result is True if each write set has fewer than Qa bookies outside the mask
+    (PROTOCOL.md#C3). If the bookies of the mask are fenced, the old writer can then complete no
+    add.
     """
     return all(
         (mask & ~known_mask).bit_count() < quorum.ack_quorum for mask in write_set_masks(quorum)

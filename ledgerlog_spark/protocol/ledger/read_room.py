@@ -3,18 +3,16 @@
 While a consumer takes the entries of one range, other readers read the next ranges ahead. Each
 reader has its own limits (`read/budget.py`), and a `ReadRoom` limits the sum. The reader of the
 range that the consumer takes has the turn. Readers without the turn wait when there is no room.
-They also have a smaller limit of their own, so the reader with the turn never waits for them.
+Readers without the turn also have a smaller limit of their own, so the reader with the turn never
+waits for other readers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROOM_SIZE_BYTES_MAX = 64 << 20
 """Maximum payload that the readers of a room hold. A pending request counts as a whole frame."""
@@ -28,7 +26,7 @@ HEDGES_SPARED = 2
 
 @dataclass(frozen=True, slots=True)
 class RoomMade:
-    """There may be room for a reader: other readers hold less, or this reader has the turn now."""
+    """There may be room, because other readers hold less, or this reader has the turn now."""
 
 
 class ReadRoom:
@@ -102,7 +100,7 @@ class ReadPlace:
         self.settled()
 
     def settled(self) -> None:
-        """Update the sums after the reader handled an event. Its host calls this.
+        """Update the sums. The host of the reader calls this after each event of the reader.
 
         If the reader holds less than before, the room is offered to other readers.
         """

@@ -54,7 +54,7 @@ Steps = Generator[LogRequest[Any], Any, T]
 Read = TypeVar("Read", bound=LogReply)
 
 READER_FEATURES: tuple[str, ...] = ()
-"""Features of logs that this release can read. It refuses a head with another feature."""
+"""Features of logs that this release can read. A head with another feature is refused."""
 
 WRITER_FEATURES: tuple[str, ...] = (PASSWORD_CHECK,)
 """Features of logs to which this release can write."""
@@ -84,36 +84,28 @@ class PageMissingError(Exception):
 class LogMachine(ABC, Generic[R_co]):
     """One request at a time: `start`, then `handle` of each reply, until `Finished` or `Failed`.
 
-    The machine is a generator, `_run`: it yields requests, gets their replies and returns the
-    result. A `LedgerLogError` that it raises ends it with `Failed`.
-
-    Attributes:
-        time_needed: The purpose for which machines of this class need the time of a head.
+    `_run` is a generator. It yields requests, gets their replies and returns the result. If it
+    raises a `LedgerLogError`, the machine ends with `Failed`.
     """
 
-    time_needed = TimeNeeded.NONE
+    time_needed = TimeNeeded.NONE  # the time that a reply with the head has to contain
 
     def __init__(self, log: str, *, is_fresh: bool = True) -> None:
-        """A machine that has not started.
+        """With `is_fresh`, the machine synchronises before it reads the head.
 
-        With `is_fresh` the machine synchronises before it reads the head. Otherwise the head may be
-        old. That is enough to read more rows, but it does not prove that something does not exist.
+        Otherwise the head may be old. An old head is enough to read more rows, but it does not
+        prove that something does not exist.
         """
         self.log = log
         self._is_fresh = is_fresh
         self._running: Steps[R_co] | None = None
         self._requests = 0
         self._out: LogRequest[Any] | None = None
-        self._ended = False
+        self.has_ended = False  # the machine returned `Finished` or `Failed`
         self._has_written = False
         self._head: Versioned[LogHead] | None = None
         self._now_ms = 0
         self._missed_token: str | None = None
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the machine returned `Finished` or `Failed`."""
-        return self._ended
 
     @property
     def may_write(self) -> bool:
@@ -123,7 +115,7 @@ class LogMachine(ABC, Generic[R_co]):
     def give_up(self, timeout_ms: int) -> LedgerLogError:
         """End without the pending reply; returns the error for the waiting caller (LOGS.md#K16)."""
         definite = not self.may_write
-        self._ended = True
+        self.has_ended = True
         then = "nothing was changed" if definite else "it may have been changed nevertheless"
         return LogTimeoutError(
             f"log {self.log!r} was not changed within {timeout_ms / 1e3:g} s, and {then}: check "
@@ -141,7 +133,7 @@ class LogMachine(ABC, Generic[R_co]):
 
     def handle(self, reply: LogReply) -> LogEffects[R_co]:
         """The next effects, after the reply to the pending request."""
-        assert not self._ended, "a reply after the end"
+        assert not self.has_ended, "a reply after the end"
         assert self._out is not None, reply
         assert reply.request == self._out.request, (reply, self._out)
         self._out = None
@@ -152,10 +144,10 @@ class LogMachine(ABC, Generic[R_co]):
         try:
             request = self._running.send(reply)
         except StopIteration as end:
-            self._ended = True
+            self.has_ended = True
             return [Finished(end.value)]
         except LedgerLogError as error:
-            self._ended = True
+            self.has_ended = True
             return [Failed(self._failed(error))]
         self._out = replace(request, request=self._requests)
         self._requests += 1
@@ -196,7 +188,7 @@ class LogMachine(ABC, Generic[R_co]):
         return walk.records()
 
     def _refs(self, walk: Walk[Any]) -> Steps[list[PageRef]]:
-        """The references to all pages of the walk. Reads the index pages, but not these pages."""
+        """The references to all pages of the walk. Reads only the index pages."""
         while not walk.is_indexed:
             walk.feed((yield from self._pages(walk.wanted)))
         return walk.refs
@@ -225,7 +217,7 @@ class LogMachine(ABC, Generic[R_co]):
                 self._miss_page()
 
     def _miss_page(self) -> None:
-        """Note that a page is missing. Raise if this head missed a page before (LOGS.md#Q3)."""
+        """Note that a page is missing. Raise if the same head missed a page before (LOGS.md#Q3)."""
         assert self._head is not None
         token = self._head.value.token
         if token == self._missed_token:
@@ -235,7 +227,7 @@ class LogMachine(ABC, Generic[R_co]):
         self._missed_token = token
 
     def _head_of(self, head: LogHead | None, *, writes: LogKind | None) -> LogHead:
-        """The head, if this release may use the log. `writes` None only reads the log.
+        """The head, if this release may use the log. With `writes` None, the log is only read.
 
         Raises:
             LogNotFoundError: The log does not exist.

@@ -238,8 +238,8 @@ def _integer(option: str, text: str) -> int:
 class PropertiesMachine(HeadTransaction[dict[str, str]]):
     """Changes the properties of a log after its creation, without a new version (LOGS.md#U9).
 
-    Ends with `Finished(dict)`: all properties that are set now. Or ends with `Failed` and
-    `ConfigurationError`, `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
+    Ends with `Finished(dict)`, all properties that are set now. Fails with `ConfigurationError`,
+    `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
     """
 
     def __init__(self, log: str, changes: Mapping[str, str | None], *, token: str) -> None:

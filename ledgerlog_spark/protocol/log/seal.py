@@ -20,7 +20,6 @@ LOG_ID_KEY = "ledgerlog.log"
 APP_KEY = "ledgerlog.app"
 """Custom metadata: the producer under which the ledger was registered."""
 
-
 SINCE_KEY = "ledgerlog.since"
 """Custom metadata: the first offset at which the log may list the ledger, decimal."""
 

@@ -2,7 +2,7 @@
 
 All machines of this module follow one rule. First they change a node that commits check, so that
 each commit that could still name the page or ledger fails. Then they read whether the log names the
-page or ledger. Only then they delete it.
+page or ledger. They delete it only after that.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ STEP_LEDGERS_MAX = 1_000
 class PagesSweep(LogMachine[tuple[str, ...]]):
     """Deletes pages that the head does not name, of tokens that are old enough (LOGS.md#W2).
 
-    Ends with `Finished(tuple[str, ...])`: the tokens with deleted pages. A touch with an unknown
-    outcome leaves that token for a later sweep.
+    Ends with `Finished(tuple[str, ...])`, the tokens whose pages were deleted. A token whose touch
+    has an unknown outcome is left for a later sweep.
     """
 
     def __init__(self, log: str, tokens: tuple[str, ...]) -> None:
@@ -87,26 +87,20 @@ class PagesSweep(LogMachine[tuple[str, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Deregistered:
-    """The result of one step of `StagedSweep`.
+    """The result of one step of `StagedSweep`."""
 
-    Attributes:
-        unlisted: Ledgers that no version names and no commit can name any more, now marked.
-        released: Listed ledgers that no commit can add to any more.
-        is_complete: Whether nothing more was due; False after a concurrent change.
-    """
-
-    unlisted: tuple[int, ...] = ()
-    released: tuple[int, ...] = ()
-    is_complete: bool = True
+    unlisted: tuple[int, ...] = ()  # marked ledgers, which no version and no commit can name
+    released: tuple[int, ...] = ()  # listed ledgers to which no commit can add
+    is_complete: bool = True  # nothing more was due; False after a concurrent change
 
 
 class StagedSweep(LogMachine[Deregistered]):
     """Ends registrations of one producer that are too old (LOGS.md#W3).
 
-    An unlisted ledger gets a mark, and is deleted later. A listed one stays, without its
-    registration: so a producer's registrations, which every commit reads, do not grow forever. Ends
-    with `Finished(Deregistered)`. The producer record is read before the head, and replaced at that
-    version: a commit in between changes it and makes this sweep fail.
+    An unlisted ledger gets a mark, and is deleted later. A listed ledger stays and loses its
+    registration, because every commit reads the registrations, so their number must not grow for
+    ever. Ends with `Finished(Deregistered)`. The producer record is read before the head, and is
+    replaced at the version that was read. So a commit in between makes this sweep fail.
     """
 
     def __init__(self, log: str, *, app: str, staging_ttl_ms: int) -> None:
@@ -153,20 +147,17 @@ class LedgerSweep(LogMachine[tuple[int, ...]]):
     A writer may have continued with a marked ledger, so that it is listed again. The sweep does not
     change such a ledger, its mark or its registration. It deregisters the other ledgers with each
     producer, which changes the producer records. Then it searches the list for these ledgers once
-    more, seals them and deletes them. After that search no commit can list them, so none of their
-    marks is renewed. A ledger whose mark was renewed before remains. Ends with
-    `Finished(tuple[int, ...])`: the deleted ledgers.
-
-    Attributes:
-        is_crossed: A producer changed in between, so that nothing was deleted: run it again.
+    more, seals them and deletes them. After that search no commit can list them, so their marks are
+    not renewed any more. A ledger whose mark was renewed earlier is not deleted. Ends with
+    `Finished(tuple[int, ...])`, the deleted ledgers.
     """
 
     def __init__(self, log: str, marked_ms: Mapping[int, int]) -> None:
-        """`marked_ms` has the time of each due ledger's mark; the first 1,000 are handled."""
+        """`marked_ms` has the time of each due ledger's mark. The first 1,000 are handled."""
         super().__init__(log)
         self._marked_ms = marked_ms
         self._ledger_ids = tuple(itertools.islice(marked_ms, STEP_LEDGERS_MAX))
-        self.is_crossed = False
+        self.is_crossed = False  # a producer changed, so nothing was deleted, and a retry is needed
 
     def _run(self) -> Steps[tuple[int, ...]]:
         yield from self._look(self._keep_unlisted)
@@ -189,7 +180,7 @@ class LedgerSweep(LogMachine[tuple[int, ...]]):
         self._ledger_ids = tuple(ledger for ledger in self._ledger_ids if ledger not in listed)
 
     def _deregister(self) -> Steps[None]:
-        """Delete registrations of the ledgers, so that every commit of them in flight fails."""
+        """Delete the ledgers' registrations, so that each pending commit of them fails."""
         reply = yield from self._reply_to(ReadRegistrations(self._ledger_ids))
         if reply.outcome is not MetadataOutcome.OK:
             raise self._read_error(reply.outcome)
@@ -203,8 +194,8 @@ class LedgerSweep(LogMachine[tuple[int, ...]]):
 class OrphansMachine(HeadTransaction[tuple[int, ...]]):
     """Marks orphans, so that they are swept (LOGS.md#U19).
 
-    Ends with `Finished(tuple[int, ...])`: the given ledgers that the log does not list. Their marks
-    are those of ledgers that were listed, so they stay for `deletedRetentionMs`. Or `Failed` with
+    Ends with `Finished(tuple[int, ...])`, the given ledgers that the log does not list. These get
+    the same marks as unlisted ledgers, so they stay for `deletedRetentionMs`. Fails with
     `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
     """
 

@@ -1,15 +1,15 @@
-"""The transaction that changes a head; every machine that writes a head is a plan for it.
+"""The transaction that changes a head. Every machine that writes a head makes a plan for it.
 
 An attempt reads the head, plans, reads the pages that the change needs and writes new pages. Then
 it writes the head at the version that was read, so when the transaction succeeds, all conclusions
 from the head still hold. An attempt that was overtaken is retried under another token.
 
-A change without a producer is idempotent (LOGS.md#U1, LOGS.md#U3): its plan first checks whether
-the head is already as wanted, and it moves no offset unless it makes a version (LOGS.md#U2). So an
-unknown outcome needs no special handling: read the head again, and change it if needed. An attempt
-that is still in flight compares the head with a version. If the head is still at that version, one
-of the two attempts fails; otherwise the late attempt fails. A commit is not
-idempotent: `commit/commit.py` settles its outcome with the producer record.
+A change without a producer is idempotent (LOGS.md#U1, LOGS.md#U3). Its plan first checks whether
+the head is already as wanted. It moves no offset unless it makes a version (LOGS.md#U2). So after
+an unknown outcome the machine reads the head again, and changes it if needed. An earlier attempt
+may still be in flight. If the head still has the version that this attempt compares, only one of
+the two attempts succeeds. Otherwise the earlier attempt fails. A commit is not idempotent, so
+`commit/commit.py` settles its outcome with the producer record.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ledgerlog_spark.protocol.log.state.records import LogHead
 R = TypeVar("R")
 
 ATTEMPTS_MAX = 100
-"""Conflicts and unknown outcomes after which a change gives up."""
+"""Number of conflicts and unknown outcomes after which a change fails."""
 
 Build = Callable[[str, Loaded], tuple[LogHead, tuple[bytes, ...]]]
 """Makes the new head and its pages from an attempt's token and the wanted pages."""
@@ -48,29 +48,21 @@ Build = Callable[[str, Loaded], tuple[LogHead, tuple[bytes, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class HeadChange(Generic[R]):
-    """The change that a plan makes of a head.
+    """A planned change of a head."""
 
-    Attributes:
-        build: Creates the new head; called once for an attempt.
-        result: The machine's result, from the head that was written.
-        wanted: Pages that have to be read before `build`.
-        unlisted: Ledgers that no retained version names after the change.
-        listed: Ledgers of a leader that the change adds to the list.
-    """
-
-    build: Build
-    result: Callable[[LogHead], R]
-    wanted: tuple[PageRequest, ...] = ()
-    unlisted: tuple[int, ...] = ()
-    listed: tuple[int, ...] = ()
+    build: Build  # called once for each attempt
+    result: Callable[[LogHead], R]  # makes the machine's result from the new head
+    wanted: tuple[PageRequest, ...] = ()  # pages that have to be read before `build`
+    unlisted: tuple[int, ...] = ()  # ledgers that no retained version names after the change
+    listed: tuple[int, ...] = ()  # ledgers of a leader that the change adds to the list
 
 
 Plan = Steps[HeadChange[R] | Finished[R] | None]
-"""The change of the head, or the machine's end, or None for another attempt."""
+"""Steps to the change of the head, to the machine's end, or to None for another attempt."""
 
 
 class HeadTransaction(LogMachine[R]):
-    """Changes the head by compare-and-swap until it is as `_plan` wants it."""
+    """Changes the head by compare-and-swap, until the head is as `_plan` requires."""
 
     time_needed = TimeNeeded.RECENT
 
@@ -88,7 +80,7 @@ class HeadTransaction(LogMachine[R]):
         return self._is_unsure or isinstance(self._out, WriteHead)
 
     def leave(self) -> bool:
-        """Ignore further replies: the pending attempt was refused. Whether no attempt is left."""
+        """End after a refusal of the pending attempt. Returns whether no attempt can succeed."""
         self._out = None
         return not self.may_write
 
@@ -122,7 +114,7 @@ class HeadTransaction(LogMachine[R]):
         return (yield from self._plan(head))
 
     def _prepare(self, change: HeadChange[R]) -> Steps[WriteHead | None]:
-        """The transaction, once its pages are written; None when another attempt is needed."""
+        """Write the pages; returns the transaction, or None when another attempt is needed."""
         loaded: Loaded = {}
         if change.wanted:
             pages = yield from self._pages(change.wanted)
@@ -135,7 +127,7 @@ class HeadTransaction(LogMachine[R]):
         if reply.outcome is MetadataOutcome.OK:
             return self._write(change, head, reply.version)
         if reply.outcome in {MetadataOutcome.CONFLICT, MetadataOutcome.UNKNOWN}:
-            return None  # they may exist already, and the sweeper may have touched them
+            return None  # the pages may exist, and the sweeper may have touched them
         raise self._read_error(reply.outcome)
 
     def _write(
@@ -152,7 +144,7 @@ class HeadTransaction(LogMachine[R]):
         )
 
     def _send(self, change: HeadChange[R], write: WriteHead) -> Steps[Finished[R] | None]:
-        """Send the transaction; the machine's end if it succeeded, None for a retry."""
+        """Send the transaction; returns the machine's end, or None for another attempt."""
         reply = yield from self._reply_to(write)
         match reply.outcome:
             case MetadataOutcome.OK:
@@ -170,7 +162,7 @@ class HeadTransaction(LogMachine[R]):
         return None
 
     def _on_unlistable(self, change: HeadChange[R]) -> Steps[None]:
-        """No attempt listed the change's ledgers, and none can any more."""
+        """Raise, because no attempt has listed the change's ledgers, or can list them later."""
         yield from ()
         raise LedgerNotFoundError(
             f"log {self.log!r} cannot list ledger {', '.join(map(str, change.listed))}, because it "
@@ -188,7 +180,7 @@ class HeadTransaction(LogMachine[R]):
             raise self._overtaken()
 
     def _next_token(self) -> None:
-        """A token names only one attempt: the sweeper may have touched the last one's pages."""
+        """Use another token of pages: the sweeper may have changed pages of the last attempt."""
         self._token = token_after(self._token)
 
     def _overtaken(self) -> ConcurrentCommitError:
@@ -201,12 +193,12 @@ class HeadTransaction(LogMachine[R]):
         )
 
     def _failed(self, error: LedgerLogError) -> LedgerLogError:
-        """The error; unknown if the obstacle may be the result of an earlier unknown attempt."""
+        """The error. It is not definite if an earlier attempt may have succeeded."""
         error.definite = error.definite and not self._is_unsure
         return error
 
     def _read_error(self, outcome: MetadataOutcome) -> LedgerLogError:
-        """The store's error, without "nothing was changed" while an attempt may be in flight."""
+        """The store's error. While an attempt may be in flight, the outcome is unknown."""
         if self._is_unsure:
             return MetadataUnknownError(
                 f"whether log {self.log!r} was changed is unknown: try again", log=self.log

@@ -10,21 +10,24 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
+from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     MetadataUnknownError,
     MetadataVersionError,
 )
+from ledgerlog_spark.metadata.store_clock import EstimatedClock
 from ledgerlog_spark.metadata.tree import (
+    CancelWatch,
     Created,
     CreateNode,
     DeleteNode,
     NodeKind,
     NodeOperation,
     NodeStat,
+    OnChange,
     SetNode,
     TransactionFailedError,
     checked_path,
@@ -36,12 +39,6 @@ from ledgerlog_spark.metadata.tree import (
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.testing.memory.nodes import MemoryNodes, NodeChange, NodeMap, Outcome
 from ledgerlog_spark.waits import forever
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
-    from ledgerlog_spark.metadata.store_clock import EstimatedClock
 
 SESSION_TIMEOUT_MS = 10_000
 
@@ -160,7 +157,7 @@ class MemoryTree:
     async def until_gone(self, path: str) -> bool:
         """Wait until the node may have changed, and return whether the node does not exist.
 
-        This needs one request, and leaves no watch.
+        The call sends one request, and leaves no watch.
         """
         changed = asyncio.Event()
         cancel = self.watch(path, changed.set)
@@ -185,7 +182,7 @@ class MemoryTree:
         self.nodes.expire(int.from_bytes(secret, "big"))
 
     async def close(self) -> None:
-        """End the session. Its ephemeral nodes are deleted, and requests fail. Idempotent."""
+        """End the session, delete its ephemeral nodes, and make later requests fail. Idempotent."""
         if not self._is_closed:
             self._is_closed = True
             self._stop_listening()

@@ -7,12 +7,10 @@ first part arrives.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from ledgerlog_spark.transport import control_pb2 as pb
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 REQUEST_SIZE_BYTES_MAX: Final = 65_536
 """Maximum size of a message that a bookie receives. The ids and lengths of a run take at most

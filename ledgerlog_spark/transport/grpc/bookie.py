@@ -6,21 +6,17 @@ import asyncio
 import contextlib
 import itertools
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from ledgerlog_spark.model import Code
+from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import port
 from ledgerlog_spark.transport.grpc.append_parts import in_parts
 from ledgerlog_spark.transport.grpc.channel import ChannelTask, close, connect, outcome_of
 from ledgerlog_spark.transport.pending import Pending
 from ledgerlog_spark.waits import forever
 from ledgerlog_spark.wire.opcodes import code_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from ledgerlog_spark.transport import control_pb2 as pb
-
 
 CALLS_MAX = 4_096
 """Maximum number of calls to one bookie at the same time. Further calls are answered BUSY."""

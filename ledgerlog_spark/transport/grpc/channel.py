@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 import grpc
 
 from ledgerlog_spark.errors import BookieUnavailableError, LedgerLogError
-from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, Code
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, BookieInfo, Code
 from ledgerlog_spark.transport import control_pb2_grpc
+from ledgerlog_spark.transport.port import ResolveBookie
 from ledgerlog_spark.waits import forever, within
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from ledgerlog_spark.model import BookieInfo
-    from ledgerlog_spark.transport.port import ResolveBookie
 
 MESSAGE_SIZE_BYTES_MAX: Final = FRAME_SIZE_BYTES_MAX + 65_536
 KEEPALIVE_MS: Final = 10_000

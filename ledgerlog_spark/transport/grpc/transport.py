@@ -9,10 +9,10 @@ watch the last add confirmed (LAC), because the v2 protocol has no such operatio
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.transport import control_pb2 as pb
+from ledgerlog_spark.transport import port
 from ledgerlog_spark.transport.deadlines import Deadlines
 from ledgerlog_spark.transport.grpc.bookie import GrpcBookie, GrpcRequest, time_out
 from ledgerlog_spark.transport.prepared_run import PreparedRun
@@ -22,10 +22,6 @@ from ledgerlog_spark.wire.requests import (
     encode_batch_read,
     encode_read,
 )
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.transport import port
-
 
 BOOKIES_MAX = 256
 """Number of bookies with an open channel from which idle channels are closed."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, cast
 
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
@@ -23,12 +24,14 @@ from ledgerlog_spark.transport.pending import (
     PendingRead,
     PendingRun,
 )
+from ledgerlog_spark.transport.port import Buffer
 from ledgerlog_spark.transport.prepared_run import GATHERED_BYTES_MIN
 from ledgerlog_spark.transport.v2.sockets import write_all
 from ledgerlog_spark.waits import within
 from ledgerlog_spark.wire.answers import (
     AddAnswer,
     AddRunAnswer,
+    Answer,
     BatchReadAnswer,
     ReadAnswer,
     TellLacAnswer,
@@ -36,12 +39,6 @@ from ledgerlog_spark.wire.answers import (
 )
 from ledgerlog_spark.wire.frames import ChunkPool, FrameSplitter
 from ledgerlog_spark.wire.opcodes import Opcode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ledgerlog_spark.transport.port import Buffer
-    from ledgerlog_spark.wire.answers import Answer
 
 VANISHED_AFTER_MS: Final = 10_000
 LOST_SECONDS_MAX: Final = 3.0

@@ -14,25 +14,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.model import Code
+from ledgerlog_spark.model import BookieInfo, Code
+from ledgerlog_spark.retry import RetryPolicy
 from ledgerlog_spark.transport.deadlines import Deadlines
-from ledgerlog_spark.transport.pending import PendingRun
+from ledgerlog_spark.transport.pending import Pending, PendingRun
+from ledgerlog_spark.transport.port import ResolveBookie, WriteLac
 from ledgerlog_spark.transport.v2.connection import LATE_REQUESTS_MAX, V2Connection
 from ledgerlog_spark.transport.v2.sockets import connected_within_host
 from ledgerlog_spark.waits import forever
+from ledgerlog_spark.wire.frames import ChunkPool
 from ledgerlog_spark.wire.requests import encode_tell_lac
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledgerlog_spark.model import BookieInfo
-    from ledgerlog_spark.retry import RetryPolicy
-    from ledgerlog_spark.transport.pending import Pending
-    from ledgerlog_spark.transport.port import ResolveBookie, WriteLac
-    from ledgerlog_spark.wire.frames import ChunkPool
 
 
 class V2Link:

@@ -10,6 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
+from ledgerlog_spark.transport import port
 from ledgerlog_spark.transport.allocator import keep_freed_memory
 from ledgerlog_spark.transport.pending import PendingBatch, PendingRead, PendingRun
 from ledgerlog_spark.transport.prepared_run import PreparedRun
@@ -17,7 +18,6 @@ from ledgerlog_spark.transport.v2.link import V2Link
 from ledgerlog_spark.wire.frames import ChunkPool
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.transport import port
     from ledgerlog_spark.transport.grpc.transport import GrpcTransport
 
 

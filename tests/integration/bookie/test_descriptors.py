@@ -33,6 +33,7 @@ from bookie_server.core.requests import StoredRead
 from bookie_server.core.settings import StorageSettings
 from bookie_server.ports import Standing
 from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.shared import Shared
 from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
@@ -51,8 +52,8 @@ async def main(directory):
         await files.lock()
         await initialize_directory(files)
         tasks = OsTasks()
-        storage = await LedgerStorage.open(files=files, clock=OsClock(), tasks=tasks,
-            settings=SETTINGS, metadata=FixedMetadata(Standing.OPEN_WITH_ME))
+        storage = await LedgerStorage.open(Shared(files=files, clock=OsClock(), tasks=tasks,
+            settings=SETTINGS, metadata=FixedMetadata(Standing.OPEN_WITH_ME)))
         for number in range(COUNT if start == 0 else 0):
             done = loop.create_future()
             storage.add(add_request(1, (number,), b"%d" % number), done.set_result)

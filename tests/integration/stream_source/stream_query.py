@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ledgerlog_spark.datasource.cluster import client_of, logs_at
+from ledgerlog_spark.datasource.cluster import client_of
 from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.stream.reader import LedgerStreamReader
 from ledgerlog_spark.datasource.write.job import begin_job
@@ -32,7 +32,7 @@ def write(uri: str, log: str, ids: Iterable[int], *, overwrite: bool = False) ->
     """Commit rows to a log, as one range in entries of four rows."""
     options = SourceOptions.parse({"log": log}).for_write()
     job = begin_job(client_of(uri), options, SCHEMA_JSON, overwrite=overwrite)
-    handle = logs_at(uri).open_by_id(job.log, job.log_id)
+    handle = client_of(uri).logs.open_by_id(job.log, job.log_id)
     values = list(ids)
     batches = [
         pa.record_batch({"id": pa.array(values[first : first + 4], pa.int64())})

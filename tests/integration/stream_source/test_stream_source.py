@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledgerlog_spark.datasource.cluster import client_of, logs_at
+from ledgerlog_spark.datasource.cluster import client_of
 from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
 from ledgerlog_spark.errors import ConfigurationError, DataLossError, MetadataUnavailableError
 from ledgerlog_spark.local.cluster import local_cluster
@@ -215,7 +215,7 @@ def test_rows_truncated_between_a_batch_and_its_replay_are_data_loss(uri: str, l
     query = Query(uri, log=log, startingOffsets="earliest", maxRowsPerTrigger="10")
     with pytest.raises(CrashError):
         query.run(crash_at=1)
-    logs_at(uri).open(log).truncate(15)
+    client_of(uri).logs.open(log).truncate(15)
     with pytest.raises(DataLossError, match="5 rows were truncated"):
         query.run()
 

@@ -15,7 +15,7 @@ from tests.sim.log.hosts.tree import SimTree
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledgerlog_spark.metadata.ports import CancelWatch
+    from ledgerlog_spark.metadata.tree import CancelWatch
     from ledgerlog_spark.model import Versioned
     from ledgerlog_spark.testing.memory.nodes import NodeMap
 

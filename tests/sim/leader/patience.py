@@ -66,7 +66,7 @@ class PatienceStory:
                     self._failures["looking"] = 0
             case lm.LedgerBroken():
                 self._broken.add(event.ledger_id)
-                ledgers = self._leader.machine._ledgers
+                ledgers = getattr(self._leader.machine, "_ledgers", None)  # an opening has none
                 if ledgers is not None and ledgers.find(event.ledger_id) is not None:
                     self._forgive()
             case lm.AppendRequested() if self._is_broken and self._pending == 1:

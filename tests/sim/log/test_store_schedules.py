@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledgerlog_spark.metadata.leases import Leases
-from ledgerlog_spark.metadata.logs.commit_queue import CommitQueue
+from ledgerlog_spark.metadata.logs.nodes import CommitQueue
 from ledgerlog_spark.metadata.logs.store import LogStore
 from ledgerlog_spark.metadata.store_clock import StoreClock
 from tests.sim.log.schedules import run_host_schedules

@@ -93,9 +93,10 @@ class ServiceWorld:
         self.storage = LateStorage(self)
         self.lanes = Lanes.of(self.settings)
         self.counters = ServiceCounters()
-        self.server = V2Server(self.settings, self.storage, self.lanes, self.counters)
-        self.server._connections = self.server._sweeper._connections = _InOrder()  # type: ignore[assignment]
-        self._sweeping = asyncio.create_task(self.server._sweeper.run())
+        shared = v2_shared.V2Shared(self.settings, self.storage, self.lanes, self.counters)
+        self.server = V2Server(self.settings, shared)
+        self.server._connections = self.server.sweeper._connections = _InOrder()  # type: ignore[assignment]
+        self._sweeping = asyncio.create_task(self.server.sweeper.run())
         self.server._sweeping = self._sweeping
         self.pipes: list[Pipe] = []
         self.is_stopping = False

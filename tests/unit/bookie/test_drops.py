@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -321,6 +322,12 @@ def test_reading_under_way_keeps_its_slot_from_being_used_again() -> None:
     assert machine.serving.counters.damage == 0
 
 
+def test_slot_without_a_reading_under_way_is_freed_at_once() -> None:
+    pins, freed = Pins(), list[str]()
+    pins.when_past(lambda: freed.append("slot"))
+    assert freed == ["slot"]
+
+
 def test_reading_that_meets_a_recycled_slot_looks_again_and_finds_no_damage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -407,14 +414,18 @@ def test_first_regular_add_of_a_forgotten_ledger_goes_through_the_metadata_check
     restarted(machine, way)
     # Nothing else that makes the ledger known again stands in for the question.
     assert machine.add(7, (0,), is_recovery=True) is Code.OK
-    assert machine.ask(lambda done: machine.serving.write_lac(3, 0, KEY, done)) == (Code.OK,)
+    for ledger_id in (3, 9, 10):
+        write_lac = partial(machine.serving.write_lac, ledger_id, 0, KEY)
+        assert machine.ask(write_lac) == (Code.OK,)
     restarted(machine, way)
     machine.metadata.asked.clear()
     assert machine.add(7, (1,)) is answer
     assert machine.add(3, (1,)) is answer
+    assert machine.add(9, (1,)) is answer, "the highest ledger that was forgotten"
+    assert machine.add(10, (1,)) is Code.OK
     assert machine.add(13, (0,)) is Code.OK
     assert machine.add(12, (40,)) is Code.OK
-    assert set(machine.metadata.asked) == {3, 7}
+    assert set(machine.metadata.asked) == {3, 7, 9}
 
 
 def test_commit_that_fails_on_a_full_disk_frees_later_and_forgets_no_slot() -> None:

@@ -23,6 +23,7 @@ from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.journal import GROUP_RECORDS_MAX, GROUPS_UNDER_WAY_MAX
 from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.shared import Shared
 from ledgerlog_spark.model import Code
 from tests.crash.machine import FixedMetadata, add_request, entry
 from tests.sim.disk import SimDisk, SimFileSystem
@@ -245,11 +246,13 @@ class Bookie:
         await files.lock()
         await initialize_directory(files)
         self.storage = await LedgerStorage.open(
-            files=files,
-            clock=OsClock(),
-            tasks=self.tasks,
-            settings=StorageSettings(1 << 20, 64 << 20, free_bytes_min=0, open_files_max=64),
-            metadata=FixedMetadata(Standing.OPEN_WITH_ME),
+            Shared(
+                files=files,
+                clock=OsClock(),
+                tasks=self.tasks,
+                settings=StorageSettings(1 << 20, 64 << 20, free_bytes_min=0, open_files_max=64),
+                metadata=FixedMetadata(Standing.OPEN_WITH_ME),
+            )
         )
         return self.storage
 
@@ -273,7 +276,7 @@ async def test_entries_on_a_real_directory_survive_rolls_and_restarts(tmp_path: 
                 *(added(storage, add_request(1, (start * 40 + n,), payload)) for n in range(40))
             )
             assert set(answers) == {Code.OK}
-            assert list(await storage.entries_held(1)) == [(0, start * 40 + 39)]
+            assert list(await storage.entries_held(1, 100)) == [(0, start * 40 + 39)]
     async with Bookie(tmp_path / "data") as storage:
         from bookie_server.core.requests import StoredRead
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import pytest
 
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
 from bookie_server.errors import SyncFailedError
@@ -194,6 +197,25 @@ def test_last_add_confirmed_is_the_largest_ever_seen() -> None:
     assert machine.ask(lambda done: machine.serving.read_lac(8, done)) == (Code.NO_LEDGER, -1)
 
 
+def test_an_explicit_lac_outlives_the_file_with_its_record() -> None:
+    machine = started()
+    keeper, entries = machine.serving._keeper, itertools.count()
+
+    def finish(files: int) -> None:
+        files_in_all = len(list(keeper.finished)) + files
+        while len(list(keeper.finished)) < files_in_all:
+            assert machine.add(8, (next(entries),), bytes(1_000)) is Code.OK
+            machine.scheduler.run_for(10)
+
+    machine.add(7, range(7), lac=-1)
+    finish(2)
+    assert machine.ask(lambda done: machine.serving.write_lac(7, 6, KEY, done)) == (Code.OK,)
+    finish(3)
+    machine.lose_power()
+    machine.start()
+    assert machine.ask(lambda done: machine.serving.read_lac(7, done)) == (Code.OK, 6)
+
+
 def test_lac_that_was_told_is_heard_at_once_and_costs_no_record() -> None:
     machine = started()
     seen: list[int] = []
@@ -209,6 +231,21 @@ def test_lac_that_was_told_is_heard_at_once_and_costs_no_record() -> None:
     assert seen == [5]
     assert machine.ask(lambda done: machine.serving.read_lac(7, done)) == (Code.OK, 5)
     assert machine.serving.counters.journal_records == records
+
+
+@pytest.mark.parametrize(
+    ("ledger_id", "lac", "key"),
+    [(7, 1 << 63, KEY), (7, -1, KEY), (1 << 63, 5, KEY), (-1, 5, KEY), (7, 5, KEY[1:])],
+)
+def test_lac_that_no_record_can_have_is_refused(ledger_id: int, lac: int, key: bytes) -> None:
+    machine = started()
+
+    def write(lac: int, ledger_id: int = 7, key: bytes = KEY) -> Any:
+        return machine.ask(lambda done: machine.serving.write_lac(ledger_id, lac, key, done))
+
+    assert write(lac, ledger_id, key) == (Code.BAD_REQUEST,)
+    assert write((1 << 63) - 1) == (Code.OK,)
+    assert machine.ask(lambda done: machine.serving.read_lac(7, done)) == (Code.OK, (1 << 63) - 1)
 
 
 def test_lac_that_was_told_can_still_be_written_to_last() -> None:

@@ -103,6 +103,20 @@ def add_to_all(machine: Machine, entry_id: int) -> None:
     assert set(codes) == {Code.OK}
 
 
+@pytest.mark.parametrize("count", [0, 1, 1_999, 2_000, 2_001, 4_000, 4_001])
+def test_slices_are_all_items_in_their_order(count: int) -> None:
+    items = range(count)
+    found = list(slices.parts(items))
+    assert [item for part in found for item in part] == list(items)
+    assert len(found) == -(-count // slices.UNITS_PER_TURN)
+    assert max(map(len, found), default=0) <= slices.UNITS_PER_TURN
+
+
+def test_stretches_that_lie_within_others_or_touch_them_are_joined() -> None:
+    spans = Spans([(0, 10), (3, 5), (11, 12), (14, 14)])
+    assert (list(spans), len(spans), spans.last_id) == ([(0, 12), (14, 14)], 2, 14)
+
+
 def test_commits_rolls_and_forgetting_are_done_in_slices(metered: Meter) -> None:
     machine = metered.machine
     metered.most.clear()
@@ -319,6 +333,24 @@ def test_a_list_of_more_ranges_than_are_wanted_is_refused(metered: Meter) -> Non
     for number in range(10):
         assert machine.add(7, range(number * 400 + 1, number * 400 + 401, 2), b"") is Code.OK
     assert held(2_000) == 1, "those of different files that join are one"
+
+
+def test_a_ledger_whose_pieces_are_dropped_counts_as_one_piece() -> None:
+    index = active_index.ActiveIndex()
+    index.insert(
+        JournalRecord(JournalRecordKind.RUN, 1, entry_ids=range(0, 10, 2), lengths=(7,) * 5)
+    )
+    assert index.pieces == 5
+    for _ in range(3):
+        index.drop(1)
+        index.drop(1)
+        assert index.pieces == 1
+        index.insert(JournalRecord(JournalRecordKind.RUN, 1, entry_ids=range(1), lengths=(7,)))
+        assert index.pieces == 1
+    index.drop(1)
+    index.name_only(2)
+    assert index.pieces == 2
+    assert [total.ledger_id for total in index.totals()] == [1, 2]
 
 
 def test_the_size_of_a_ledger_looks_at_each_length_once() -> None:

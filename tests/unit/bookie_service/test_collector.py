@@ -15,6 +15,7 @@ from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.shared import Shared
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum
 from ledgerlog_spark.testing.cluster import memory_metadata
@@ -54,7 +55,7 @@ class World:
         assert await self.add(ledger_id) is Code.OK
 
     async def held(self) -> list[int]:
-        return [i for i in sorted(self.storage._states) if await self.storage.entries_held(i)]
+        return [i for i in sorted(self.storage._states) if await self.storage.entries_held(i, 100)]
 
 
 @pytest.fixture
@@ -73,11 +74,13 @@ async def a_world(directory: Path) -> AsyncIterator[World]:
     await files.lock()
     await initialize_directory(files)
     storage = await LedgerStorage.open(
-        files=files,
-        clock=OsClock(),
-        tasks=tasks,
-        settings=StorageSettings(1 << 20, 64 << 20, free_bytes_min=0, open_files_max=64),
-        metadata=StoreMetadataCheck(stores.ledgers, BOOKIE, 1_000),
+        Shared(
+            files=files,
+            clock=OsClock(),
+            tasks=tasks,
+            settings=StorageSettings(1 << 20, 64 << 20, free_bytes_min=0, open_files_max=64),
+            metadata=StoreMetadataCheck(stores.ledgers, BOOKIE, 1_000),
+        )
     )
     world = World(storage, stores, tasks)
     world.collector.start()

@@ -47,7 +47,8 @@ class SlowBookie:
         self.storage = HeldStorage(MemoryStorage())
         self.lanes = Lanes.of(self.settings)
         self.counters = ServiceCounters()
-        self.server = V2Server(self.settings, self.storage, self.lanes, self.counters)
+        shared = v2_shared.V2Shared(self.settings, self.storage, self.lanes, self.counters)
+        self.server = V2Server(self.settings, shared)
         self.port = 0
         self.writers: list[asyncio.StreamWriter] = []
 
@@ -297,12 +298,12 @@ async def test_memory_counts_for_as_long_as_an_add_in_it_is_open(bookie: SlowBoo
     (connection,) = bookie.server._connections
     held_bytes = bookie.lanes.adds.held_bytes
     assert held_bytes == len(connection.memory.frames.buffer)
-    bookie.server._sweeper.sweep()
+    bookie.server.sweeper.sweep()
     assert bookie.lanes.adds.held_bytes == held_bytes
     bookie.storage.release()
     assert (await client.answer()).code is Code.OK
     await bookie.until(lambda: connection.is_idle)
-    bookie.server._sweeper.sweep()
+    bookie.server.sweeper.sweep()
     assert bookie.lanes.held_bytes == 0
 
 

@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from ledgerlog_spark.client.services import WritableBookies
-from ledgerlog_spark.metadata.bookies.registration import Registration
-from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
+from ledgerlog_spark.metadata.registration import Registration
+from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
 from ledgerlog_spark.model import BookieInfo
 from ledgerlog_spark.testing.cluster import memory_metadata
 

@@ -84,8 +84,9 @@ async def test_the_loss_of_the_only_spare_is_logged_once_and_named_in_the_error(
     with pytest.raises(NotEnoughBookiesError, match="more bookies than the ensemble") as caught:
         await ledger.append(b"x")
     assert caught.value.definite
+    assert "(bookie-1: unavailable)" in str(caught.value)
     (warning,) = [record.getMessage() for record in of_this_thread(caplog)]
-    assert "continues without bookie-1" in warning
+    assert "continues without bookie-1 (unavailable)" in warning
     assert "(an ensemble of 3 needs 4 bookies)" in warning
 
 

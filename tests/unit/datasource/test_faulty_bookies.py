@@ -18,8 +18,7 @@ from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.datasource import cluster
 from ledgerlog_spark.datasource.options.values import SourceOptions
-from ledgerlog_spark.datasource.scan.raw_reader import RawReader
-from ledgerlog_spark.datasource.scan.reader import BatchReader
+from ledgerlog_spark.datasource.scan.reader import BatchReader, RawReader
 from ledgerlog_spark.datasource.stream import writer as stream_writer
 from ledgerlog_spark.datasource.stream.reader import LedgerStreamReader
 from ledgerlog_spark.datasource.stream.writer import RunningBatch, StreamWriter

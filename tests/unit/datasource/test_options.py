@@ -103,6 +103,8 @@ def test_sparks_own_keys_pass() -> None:
         ("maxTriggerDelay", "soon", "a duration such as"),
         ("onOverwrite", "ignore", "one of fail, continue"),
         ("maxBytesPerTrigger", "0", "bytes from 1"),
+        ("targetEntryBytes", "4095", "bytes from 4096 to 4194304"),
+        ("targetEntryBytes", "4194305", "bytes from 4096 to 4194304"),
         ("startingOffsets", "first", "must be earliest, latest, a row number"),
         ("startingOffsets", '{"flights": -3}', "must be earliest, latest, a row number"),
         ("endingOffsets", '{"flights": true}', "must be earliest, latest, a row number"),
@@ -116,6 +118,11 @@ def test_a_wrong_value_names_the_option_and_what_would_be_right(
     assert str(caught.value).startswith(f'option "{option}" must be ')
     assert str(caught.value).count("must be") == 1
     assert caught.value.option == option
+
+
+@pytest.mark.parametrize(("value", "size"), [("4k", 4096), ("4m", 4 << 20)])
+def test_entries_of_a_write_may_have_from_4_kib_to_4_mib(value: str, size: int) -> None:
+    assert write(targetEntryBytes=value).target_entry_bytes == size
 
 
 def test_a_stream_begins_at_the_end_and_takes_a_gibibyte_at_a_time() -> None:

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,8 +15,7 @@ from ledgerlog_spark.datasource import cluster
 from ledgerlog_spark.datasource.configure import configure
 from ledgerlog_spark.datasource.options.sql_table import with_table_options
 from ledgerlog_spark.datasource.scan import planning
-from ledgerlog_spark.datasource.scan.raw_reader import RawReader
-from ledgerlog_spark.datasource.scan.reader import BatchReader
+from ledgerlog_spark.datasource.scan.reader import BatchReader, RawReader
 from ledgerlog_spark.datasource.schemas import raw_schema
 from ledgerlog_spark.errors import ConfigurationError, VersionNotAvailableError
 from pyspark_ledger import DefaultSource
@@ -53,7 +53,7 @@ def test_a_version_that_is_not_there_is_advice_for_a_stream_only_if_it_is_one(
     def not_there(*_: object) -> str:
         raise VersionNotAvailableError("log 'a' can be read as of 2026 or later", oldest=3)
 
-    monkeypatch.setattr(cluster, "logs_at", lambda _uri: None)
+    monkeypatch.setattr(cluster, "client_of", lambda _uri: SimpleNamespace(logs=None))
     monkeypatch.setattr(planning, "schema_of", not_there)
     source = DefaultSource({"log": "a", "metadataServiceUri": "zk://nowhere/ledgers", **option})
     with pytest.raises(VersionNotAvailableError) as caught:

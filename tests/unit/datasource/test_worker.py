@@ -47,7 +47,7 @@ def test_other_programs_keep_their_module(main: ModuleType, spec: ModuleSpec | N
     assert main.traceback is traceback
 
 
-UNPICKLED_IN_WORKERS = ("source", "scan.reader", "scan.raw_reader", "write.writer", "stream.reader",
+UNPICKLED_IN_WORKERS = ("source", "scan.reader", "write.writer", "stream.reader",
                         "stream.writer")  # fmt: skip
 DAEMONS_WORKER = """
 import importlib, sys, traceback

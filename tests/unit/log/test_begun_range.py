@@ -34,7 +34,7 @@ class Source:
             self.is_closed = True
 
 
-async def test_the_first_batch_is_asked_for_before_anybody_takes_it() -> None:
+async def test_the_first_batch_is_requested_before_it_is_taken() -> None:
     source = Source(2)
     begun = BegunRange(source.read())
     await asyncio.sleep(0)

@@ -385,7 +385,7 @@ def test_leader_writer_confirms_all_entries_of_a_run_at_once() -> None:
     assert told == [EntriesConfirmed(7, 5)]
 
 
-async def test_reader_of_a_truncated_position_is_told_the_oldest_one(world: LeaderWorld) -> None:
+async def test_error_of_a_truncated_position_has_the_oldest_one(world: LeaderWorld) -> None:
     leader = await world.lead()
     positions = list(await leader.append_many(of(0, 10)))
     await leader.roll()
@@ -487,7 +487,7 @@ async def test_record_that_came_damaged_with_the_news_of_it_is_read_from_another
     await leader.close()
 
 
-async def test_new_records_come_with_the_news_of_them_and_are_not_asked_for(
+async def test_new_records_come_with_their_notification_and_are_not_requested(
     world: LeaderWorld,
 ) -> None:
     leader = await world.lead()
@@ -532,7 +532,7 @@ async def test_tail_goes_on_over_rolls_leaders_and_a_lost_bookie(world: LeaderWo
     await tailing.end()
 
 
-async def test_tail_begins_where_it_is_told_and_waits_for_what_is_not_there_yet(
+async def test_tail_begins_at_its_position_and_waits_for_records_that_do_not_exist_yet(
     world: LeaderWorld,
 ) -> None:
     leader = await world.lead()

@@ -80,7 +80,7 @@ async def test_records_whose_ledger_is_gone_while_the_list_has_it_are_lost(
             await anext(records)
 
 
-async def test_a_read_that_cannot_tell_whether_records_are_lost_ends(
+async def test_a_read_ends_when_the_loss_of_records_is_unknown(
     world: LeaderWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tail waits for the metadata store; a read of a part is told to try again."""

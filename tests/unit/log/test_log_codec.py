@@ -175,6 +175,28 @@ def test_item_whose_time_cannot_be_is_refused() -> None:
         ITEMS.decode(ByteReader(stored[:-8] + bytes(8)))
 
 
+POSSIBLE_ITEM = Item(77, 9, 9, -1, 1, 0, 0)
+
+
+@pytest.mark.parametrize("change", [{"rows": 0}, {"last_entry_id": 8}, {"first_offset": -1}])
+def test_item_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
+    assert ITEMS.decode(ByteReader(ITEMS.encode([POSSIBLE_ITEM]))) == (POSSIBLE_ITEM,)
+    stored = ITEMS.encode([replace(POSSIBLE_ITEM, **change)])
+    with pytest.raises(WireFormatError, match="impossible item"):
+        ITEMS.decode(ByteReader(stored))
+
+
+POSSIBLE_REF = PageRef("01" * 16, 0, first_key=5, end_key=6, count=1, size_bytes=0)
+
+
+@pytest.mark.parametrize("change", [{"end_key": 5}, {"end_key": 4}, {"count": 0}, {"number": -1}])
+def test_reference_to_a_page_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
+    assert REFS.decode(ByteReader(REFS.encode([POSSIBLE_REF]))) == (POSSIBLE_REF,)
+    stored = REFS.encode([replace(POSSIBLE_REF, **change)])
+    with pytest.raises(WireFormatError, match="impossible reference"):
+        REFS.decode(ByteReader(stored))
+
+
 def test_head_stored_by_the_first_version_still_reads() -> None:
     body = bytes.fromhex(GOLDEN_HEAD_BODY)
     sizes = len(body).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big")

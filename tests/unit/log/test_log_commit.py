@@ -90,7 +90,7 @@ def test_commit_changes_head_and_producer_with_one_token() -> None:
     assert session.machine.has_ended
 
 
-def test_append_without_rows_asks_for_nothing() -> None:
+def test_append_without_rows_sends_no_request() -> None:
     (effect,) = CommitMachine("l", replace(REQUEST, ranges=()), token=token(1)).start()
     assert isinstance(effect, m.Finished)
     assert effect.result.status is CommitStatus.NOTHING_TO_COMMIT

@@ -154,13 +154,13 @@ def test_a_run_that_is_not_in_its_place_looks_again_after_a_sync() -> None:
     assert (found.epoch, found.took_over) == (2, True)
 
 
-def test_another_query_of_the_same_app_is_told_apart_from_a_replay_of_its_last_batch() -> None:
+def test_another_query_of_the_same_app_differs_from_a_replay_of_its_last_batch() -> None:
     log = CountingLog()
     log.producers["app"] = Versioned(ProducerRecord(1, ("first/1",), 9), Version(1, 0))
     assert joined(log, "first/2").last_batch_id == 9
     for last_batch_id in (9, 3):  # the query begins with batch 9
         record = ProducerRecord(1, ("first/1", "first/2"), last_batch_id)
         log.producers["app"] = Versioned(record, Version(1, last_batch_id))
-        with pytest.raises(StaleCheckpointError, match="is another query's"):
+        with pytest.raises(StaleCheckpointError, match="belongs to another query"):
             joined(log, "second/1")
     assert log.producers["app"].value.current_run == "first/2"

@@ -80,7 +80,7 @@ def test_merge_replaces_ranges_by_one_and_moves_no_offset_and_makes_no_version()
     assert [item.ledger_id for item in as_of.items] == [1, 9]
 
 
-def test_merged_ledger_that_another_item_still_names_is_not_let_go() -> None:
+def test_merged_ledger_that_another_item_still_names_is_not_marked() -> None:
     log = OneLog()
     log.commit(staged(1), staged(2), staged(1))
     merge(log, log.items()[:2], into=9)
@@ -103,7 +103,7 @@ def test_merge_of_what_was_truncated_or_merged_meanwhile_changes_nothing() -> No
         assert log.head == before
 
 
-def test_merge_of_a_ledger_that_was_let_go_is_refused() -> None:
+def test_merge_of_a_ledger_that_was_deregistered_is_refused() -> None:
     log = of_commits(2)
     log.producer(MERGER, "run")
     request = MergeRequest(MERGER, "run", log.items(), staged(9, rows=200))
@@ -113,7 +113,7 @@ def test_merge_of_a_ledger_that_was_let_go_is_refused() -> None:
     assert log.head == before
 
 
-def test_merge_of_other_rows_gaps_or_schemas_cannot_be_asked_for() -> None:
+def test_merge_of_other_rows_gaps_or_schemas_cannot_be_requested() -> None:
     items = of_commits(3).items()
     for wrong, rows in (
         (items[:2], 199),
@@ -150,7 +150,7 @@ def test_restoring_what_the_log_has_already_makes_no_version() -> None:
     assert log.head.value.version == 2
 
 
-def test_restore_planned_before_a_commit_of_others_fails_unless_told_otherwise() -> None:
+def test_restore_planned_before_a_commit_of_others_fails_without_the_option() -> None:
     log = of_commits(2)
     log.commit(staged(3))
     with pytest.raises(ConcurrentCommitError) as refused:

@@ -118,7 +118,7 @@ def test_head_of_an_older_version_is_checked_against_a_listed_ledger_and_then_st
     assert log.asked_of == [ranges - 1, ranges - 1], "the head says it from then on"
 
 
-def test_ledgers_without_a_record_say_nothing_and_the_next_one_is_asked() -> None:
+def test_ledgers_without_a_record_are_skipped_and_the_next_one_is_read() -> None:
     log = GuardedLog()
     log.write(b"right", *range(3))
     log.forget_password()

@@ -17,7 +17,7 @@ from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
 from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
 from ledgerlog_spark.protocol.log.properties import LogProperties, PropertiesMachine
 from ledgerlog_spark.protocol.log.read.versions import HistoryMachine, SnapshotMachine
-from ledgerlog_spark.protocol.log.state.records import Operation, WriteMode
+from ledgerlog_spark.protocol.log.state.records import LogKind, Operation, WriteMode
 from ledgerlog_spark.protocol.log.sweep import LedgerSweep
 from tests.unit.log.log_values import OneLog, new_head, staged, token
 
@@ -42,7 +42,7 @@ def ledgers(log: OneLog) -> list[int]:
     return [item.ledger_id for item in log.items()]
 
 
-def test_truncation_moves_the_start_and_no_offset_and_lets_go_of_whole_items() -> None:
+def test_truncation_moves_the_start_and_no_offset_and_drops_whole_items() -> None:
     log = OneLog()
     for ledger_id in (1, 2, 3):
         log.commit(staged(ledger_id))
@@ -244,3 +244,12 @@ def test_properties_that_cannot_be_change_nothing(changes: dict[str, str], says:
     with pytest.raises(ConfigurationError, match=says):
         change(log, **changes)
     assert log.head == before
+
+
+def test_every_step_of_a_truncation_gives_the_head_another_token() -> None:
+    """A reader that misses a page compares the tokens of two heads (LOGS.md#Q3)."""
+    head, pages = new_head()
+    log = OneLog(replace(head, kind=LogKind.LEADER, end_offset=200), pages)
+    truncate(log, 150)
+    assert log.head.value.token == token(2 << 16)
+    assert log.head.value.start_offset == 150

@@ -77,7 +77,7 @@ async def test_truncated_rows_are_gone_and_a_reader_that_planned_before_still_fi
     assert await payloads(log) == of("y", "z")
 
 
-async def test_ledger_that_was_let_go_and_is_listed_again_keeps_its_registration(
+async def test_marked_ledger_that_is_listed_again_keeps_its_registration(
     world: LogWorld,
 ) -> None:
     logs = world.logs()
@@ -390,7 +390,7 @@ async def test_check_still_finds_damage_in_a_ledger_whose_ranges_change_meanwhil
     assert [(c.ledger_id, c.copies) for c in found.findings] == [(damaged, 1)]
 
 
-async def test_orphan_is_let_go_when_it_is_old_and_swept_after_the_grace(world: LogWorld) -> None:
+async def test_orphan_is_marked_when_it_is_old_and_swept_after_the_grace(world: LogWorld) -> None:
     logs = world.logs()
     log = await logs.create("flights")
     await commit(log, "x")

@@ -118,7 +118,7 @@ def test_record_without_a_run_does_not_let_a_query_in_whose_batches_these_may_no
     batch_id: int,
 ) -> None:
     emptied = ProducerRecord(epoch=3, runs=(), last_batch_id=4)
-    with pytest.raises(StaleCheckpointError, match="may be another query's"):
+    with pytest.raises(StaleCheckpointError, match="may belong to another query"):
         join(emptied, "query/run", batch_id)
     assert join(emptied, "run", batch_id).epoch == 4, "the app itself is the query"
     unused = replace(emptied, last_batch_id=-1)

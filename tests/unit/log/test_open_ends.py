@@ -250,7 +250,7 @@ async def test_ledger_that_is_gone_under_the_same_head_is_an_error(world: LedWor
         await world.log.snapshot()
 
 
-async def test_leader_log_has_no_versions_to_ask_for(world: LedWorld) -> None:
+async def test_leader_log_has_no_versions_to_read(world: LedWorld) -> None:
     with pytest.raises(LogKindError):
         await world.log.snapshot(0)
     for asked in (world.log.version_at(0), world.log.restore(0)):
@@ -403,7 +403,9 @@ async def test_watch_is_silent_and_asks_nothing_while_nothing_changes(world: Led
     heard.cancel()
 
 
-async def test_cancelled_watch_calls_nobody_and_lets_go_of_the_ledgers(world: LedWorld) -> None:
+async def test_cancelled_watch_calls_nobody_and_stops_following_the_ledgers(
+    world: LedWorld,
+) -> None:
     ledger = await world.ledger()
     await world.open((ledger, 0))
     heard = Heard(world.log)

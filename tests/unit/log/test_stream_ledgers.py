@@ -133,7 +133,7 @@ async def test_ledgers_roll_by_age_by_size_and_long_before_their_registration_en
 
 
 @pytest.mark.parametrize("is_reaped", [False, True])
-async def test_batches_an_hour_apart_meet_ledgers_that_are_sealed_and_let_go(
+async def test_batches_an_hour_apart_meet_ledgers_that_are_sealed_and_marked(
     world: LogWorld, is_reaped: bool
 ) -> None:
     stream = await opened(world, stagingTtlMs=str(HOUR_SECONDS * 1_000 // 2))
@@ -187,7 +187,7 @@ async def test_attempt_that_fails_takes_its_ledger_along(world: LogWorld) -> Non
     assert await payloads(stream.log) == [b"batch 0", b"batch 1"]
 
 
-async def test_ledger_that_fails_between_two_batches_is_not_gone_on_with(world: LogWorld) -> None:
+async def test_ledger_that_fails_between_two_batches_is_not_continued(world: LogWorld) -> None:
     stream = await opened(world)
     first = await stream.batch()
     (idle,) = stream.ledgers._idle.values()

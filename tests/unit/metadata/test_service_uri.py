@@ -47,6 +47,7 @@ def test_service_uri_is_taken_apart(
         ("zk://a:1//ledgers", "not a path of nodes"),
         ("zk://a:1/led gers", "not a path of nodes"),
         ("zk://a:1/../ledgers", "not a path of nodes"),
+        ("zk://a:1/./ledgers", "not a path of nodes"),
     ],
 )
 def test_service_uri_with_a_mistake_is_refused_naming_it(text: str, reason: str) -> None:

@@ -48,7 +48,7 @@ def test_an_index_that_was_settled_waits_no_longer() -> None:
     assert bookies.rounds == {0: 2}
 
 
-def test_an_answer_ends_what_is_told_of_a_failure_and_counts_waits_anew() -> None:
+def test_an_answer_ends_a_reported_failure_and_counts_waits_anew() -> None:
     bookies = FailedBookies()
     bookies.report(0, "b0", Code.UNAVAILABLE)
     bookies.report(1, "b1", Code.TIMEOUT)
@@ -60,3 +60,17 @@ def test_an_answer_ends_what_is_told_of_a_failure_and_counts_waits_anew() -> Non
     bookies.report(0, "b0", Code.IO_ERROR)
     bookies.wait(0)
     assert bookies.rounds == {0: 1}
+
+
+def test_the_newest_answer_is_last_and_answers_before_other_entries_are_first() -> None:
+    bookies = FailedBookies()
+    bookies.report(0, "b0", Code.UNAVAILABLE)
+    bookies.report(1, "b1", Code.TIMEOUT)
+    bookies.report(2, "b2", Code.IO_ERROR)
+    bookies.settle(0)  # b0 is tried again, and has not answered
+    bookies.recovered(2, "b2")  # b2 answered for an entry that was sent before
+    assert bookies.answers == (
+        ("b2", Code.IO_ERROR),
+        ("b0", Code.UNAVAILABLE),
+        ("b1", Code.TIMEOUT),
+    )

@@ -232,7 +232,7 @@ def test_the_record_is_loaded_again_within_the_bound_where_nothing_is_taken(
 
 
 @pytest.mark.parametrize("size", ["large", "mixed"])
-def test_a_bookie_that_turns_batches_down_is_not_asked_for_all_their_entries_at_once(
+def test_entries_of_refused_batches_are_not_all_requested_at_once(
     size: str,
 ) -> None:
     reading = Reading(PLAIN, 999, size)

@@ -119,7 +119,7 @@ def test_a_range_comes_in_order_whatever_the_batches(metadata: LedgerMetadata, s
 @pytest.mark.parametrize(
     ("payload_size_bytes", "entries"), [(1 << 10, 970), (64 << 10, 15), (10, 1_024)]
 )
-def test_a_batch_of_a_closed_ledger_asks_for_as_many_as_fit_one_answer(
+def test_a_batch_of_a_closed_ledger_requests_as_many_as_fit_one_answer(
     payload_size_bytes: int, entries: int
 ) -> None:
     metadata = replace(
@@ -134,7 +134,7 @@ def test_a_batch_of_a_closed_ledger_asks_for_as_many_as_fit_one_answer(
     assert first.count_max == entries
 
 
-def test_entries_of_the_size_of_an_answer_are_asked_for_one_by_one_of_all_bookies() -> None:
+def test_entries_of_the_size_of_an_answer_are_requested_one_by_one_of_all_bookies() -> None:
     metadata = replace(PLAIN, state=LedgerState.CLOSED, last_entry_id=99, length=100 << 20)
     effects = reader(metadata, 0, 99).handle(m.Start())
     asked = [effect.bookie_id for effect in effects if isinstance(effect, m.SendRead)]
@@ -206,7 +206,7 @@ def test_each_entry_is_looked_for_again_after_a_load_of_its_own() -> None:
         (Code.NO_LEDGER, m.Failure.ENTRY_ABSENT),
     ],
 )
-def test_one_member_that_cannot_tell_makes_an_entry_unknown(
+def test_one_member_without_a_definite_answer_makes_an_entry_unknown(
     other: Code, failure: m.Failure
 ) -> None:
     replicas = Replicas(PLAIN, 9, lambda b, _: other if b == "b1" else Code.NO_ENTRY)
@@ -315,6 +315,6 @@ def test_the_lac_is_never_below_the_last_fragment() -> None:
     assert lac_answers(two, (Code.NO_LEDGER, -1), (Code.OK, -1)) == [m.LacRead(9, True)]
 
 
-def test_a_closed_ledger_needs_no_bookie_to_tell_its_end() -> None:
+def test_the_end_of_a_closed_ledger_needs_no_bookie() -> None:
     closed = PLAIN.closed(last_entry_id=41, length=5)
     assert LacReader(metadata=closed).handle(m.Start()) == [m.LacRead(41, True)]

@@ -167,7 +167,7 @@ def test_a_batch_shows_no_entry_absent(batch_entries_max: int) -> None:
     assert end.versioned.value.last_entry_id == 9
 
 
-def test_a_bookie_that_knows_no_batches_is_asked_for_entries(batch_entries_max: int) -> None:
+def test_entries_are_requested_of_a_bookie_without_batch_reads(batch_entries_max: int) -> None:
     cluster = Cluster(OPEN, holding(99))
     refused: list[m.SendReadBatch] = []
 
@@ -252,7 +252,7 @@ def test_the_length_is_read_when_nothing_lies_beyond_the_last_add_confirmed() ->
     assert (end.versioned.value.last_entry_id, end.versioned.value.length) == (4, 50)
 
 
-def test_the_wrong_password_is_found_before_any_bookie_is_asked() -> None:
+def test_the_wrong_password_is_found_before_any_bookie_gets_a_request() -> None:
     one = recovery(password=b"wrong")
     load = only(m.LoadMetadata, one.handle(m.Start()))
     stored = Versioned(OPEN, Version(1, 0))
@@ -417,6 +417,29 @@ def test_a_dead_bookie_without_a_successor_does_not_hold_the_window() -> None:
     end = cluster.run(one)
     assert isinstance(end, m.LedgerClosed)
     assert end.versioned.value.last_entry_id == 40
+
+
+def test_entries_that_wait_for_a_slow_bookie_are_in_the_closed_ledger() -> None:
+    """All runs sent so far are confirmed, but b2 has yet to store them, so the window is full."""
+    one = LedgerRecovery(
+        ledger_id=1,
+        password=b"secret",
+        settings=RecoverySettings(
+            window=Window(entries_max=1, size_bytes_max=1 << 20),
+            read_ahead=ReadAhead(**READ_AHEAD),
+        ),
+    )
+    cluster = Cluster(OPEN, holding(40))
+    todo, late, slow = one.handle(m.Start()), list[m.Effect](), list[m.Effect]()
+    while one.phase is not RecoveryPhase.DONE:
+        assert todo or late, "recovery waits for nothing"
+        effect = todo.pop(0) if todo else late.pop(0)
+        if isinstance(effect, m.SendAdd) and effect.bookie_id == "b2" and effect not in slow:
+            slow.append(effect)
+            late.append(effect)
+        elif not isinstance(effect, m.StartTimer):
+            todo += one.handle(cluster.reply(effect))
+    assert cluster.stored.value.last_entry_id == 40
 
 
 def test_a_run_that_lost_its_quorum_ends_the_attempt_once_it_is_the_oldest(

@@ -120,13 +120,30 @@ def test_it_gives_up_when_nobody_takes_the_place_of_a_failed_bookie() -> None:
     sends = all_of(m.SendAdd, one.handle(m.AddRequested((b"x",))))
     listing = only(m.ListBookies, fail_member(one, sends, Code.UNAVAILABLE))
     missing, timer = one.handle(m.BookiesListed(listing.request, ("b0", "b1")))
-    assert missing == m.NoReplacement(("b2",), 3)
+    assert missing == m.NoReplacement((("b2", Code.UNAVAILABLE),), 3)
     assert isinstance(timer, m.StartTimer)
     listing = only(m.ListBookies, one.handle(m.TimerFired(timer.request)))
     (failed,) = one.handle(m.BookiesListed(listing.request, ("b0", "b1")))
     assert isinstance(failed, m.LedgerFailed)
     assert failed.failure is m.Failure.NOT_ENOUGH_BOOKIES
     assert (failed.wanted, failed.available, failed.bookie_ids) == (3, 2, ("b2",))
+    assert failed.codes == (("b2", Code.UNAVAILABLE),)
+
+
+def test_a_failure_names_the_answer_of_a_bookie_that_stored_other_runs_after_it() -> None:
+    one = writer(replacement=RetryPolicy(first_delay_ms=10, attempts_max=2))
+    sends = all_of(m.SendAdd, one.handle(m.AddRequested((b"x",))))
+    later = all_of(m.SendAdd, one.handle(m.AddRequested((b"y",))))
+    listing = only(m.ListBookies, fail_member(one, sends, Code.TIMEOUT))
+    (late,) = [send for send in later if send.bookie_id == "b2"]
+    one.handle(m.AddReplied(late.request, Code.OK))
+    missing, timer = one.handle(m.BookiesListed(listing.request, ("b0", "b1")))
+    assert missing == m.NoReplacement((("b2", Code.TIMEOUT),), 3)
+    assert isinstance(timer, m.StartTimer)
+    listing = only(m.ListBookies, one.handle(m.TimerFired(timer.request)))
+    (failed,) = one.handle(m.BookiesListed(listing.request, ("b0", "b1")))
+    assert isinstance(failed, m.LedgerFailed)
+    assert failed.codes == (("b2", Code.TIMEOUT),)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 TIMEOUT_MS = 60_000
-LEDGER, HELD_UP = 7, 8
+LEDGER, HELD_UP, ENDING = 7, 8, 9
 KEY = bytes(20)
 
 
@@ -30,6 +30,7 @@ class Full(control_pb2_grpc.BookieServicer):
 
     def __init__(self) -> None:
         self.refusal = GONE
+        self.lookups = 0
         self.watches = asyncio.Event()
         self.writes = asyncio.Event()
         self.reads = asyncio.Event()
@@ -54,6 +55,8 @@ class Full(control_pb2_grpc.BookieServicer):
     ) -> AsyncIterator[Any]:
         async for request in requests:
             self.writes.set()
+            if request.ledger_id == ENDING:
+                return
             if request.ledger_id != HELD_UP:
                 yield pb.WriteLacReply(request_id=request.request_id, code="CODE_OK")
 
@@ -66,6 +69,7 @@ async def full() -> AsyncIterator[tuple[Full, GrpcTransport]]:
     await server.start()
 
     async def resolve(bookie_id: str) -> BookieInfo:
+        servicer.lookups += 1
         return BookieInfo(bookie_id, "127.0.0.1", 1, port)
 
     transport = GrpcTransport(resolve)
@@ -108,3 +112,16 @@ async def test_who_shares_a_channel_with_a_call_that_fails_goes_on_or_is_answere
             while len(told) < 3:  # noqa: ASYNC110 -- nothing tells
                 await asyncio.sleep(0)
             assert told == [Code.UNAVAILABLE] * 3
+
+
+async def test_bookie_that_ends_a_stream_is_looked_up_before_the_next_request(
+    full: tuple[Full, GrpcTransport],
+) -> None:
+    """A bookie that stops ends its streams, and may start again at another address."""
+    servicer, transport = full
+    for ledger_id, code in ((LEDGER, Code.OK), (ENDING, Code.UNAVAILABLE), (LEDGER, Code.OK)):
+        answered: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
+        transport.write_lac("b", WriteLac(ledger_id, 1, KEY), TIMEOUT_MS, answered.set_result)
+        async with asyncio.timeout(20):
+            assert await answered is code
+    assert servicer.lookups == 2

@@ -44,9 +44,11 @@ async def read_lac(transport: GrpcTransport) -> Code:
 
 
 async def test_requests_after_a_stream_broke_are_sent_over_another() -> None:
-    transport = GrpcTransport(Registry(is_known=False).resolve)
-    for _ in range(3):
+    registry = Registry(is_known=False)
+    transport = GrpcTransport(registry.resolve)
+    for requests in (1, 2, 3):
         assert await read(transport) is Code.UNAVAILABLE
+        assert registry.lookups == requests, "the bookie may be registered meanwhile"
     await transport.aclose()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from ledgerlog_spark.model import BookieInfo, Code
 from ledgerlog_spark.testing.bookie import MemoryStorage
 from ledgerlog_spark.transport.pending import worst
 from ledgerlog_spark.transport.port import ReadEntry
+from ledgerlog_spark.transport.v2 import link as v2_link
 from ledgerlog_spark.transport.v2 import transport as v2_transport
 from ledgerlog_spark.transport.v2.connection import UNSENT_BYTES_MAX
 from ledgerlog_spark.transport.v2.transport import V2Lane, V2Transport
@@ -38,6 +40,8 @@ from tests.contract.transport_calls import BOOKIE, KEY, Call, Caller, run_of, st
 from tests.fixtures.kinds import all_of, of
 
 RUNS = {"ledgerlog.ops": "ADD_RUN/1,TELL_LAC/1"}
+EXPIRING_MS = 10_000
+"""Timeout of the requests for which a test calls `expire`. No other request has this timeout."""
 
 
 class Registry:
@@ -86,12 +90,26 @@ def v2(caller: Caller) -> V2Transport:
     return caller.transport
 
 
+def expire(caller: Caller, lane: V2Lane) -> None:
+    """Let the requests of a lane that have the timeout `EXPIRING_MS` time out now."""
+    deadlines = v2(caller)._links[BOOKIE, lane]._deadlines
+    for pending in deadlines._queues[EXPIRING_MS]:
+        pending.submitted_at -= EXPIRING_MS / 1e3
+    assert deadlines._timer is not None
+    deadlines._timer.cancel()
+    deadlines._fire()
+
+
 def sent(server: SmallServer) -> list[Request]:
     return [request for _, request in server.requests]
 
 
 def kinds(server: SmallServer) -> list[str]:
     return [type(request).__name__ for _, request in server.requests]
+
+
+def entries_read(server: SmallServer) -> list[int]:
+    return [request.entry_id for request in of(ReadRequest, sent(server))]
 
 
 def once(script: Callable[[SmallConnection, Any], None], kind: type) -> Any:
@@ -178,8 +196,11 @@ async def test_late_answer_never_passes_for_the_answer_to_a_later_request(
     """The late answer says NO_ENTRY; taken for the second read's it would lose an entry."""
     await caller.add(run_of(7, (0,)))
     storage.is_holding = True
-    caller.timeout_ms = 30
-    assert await caller.read(7, 1) == (Code.TIMEOUT, None)
+    caller.timeout_ms = EXPIRING_MS
+    late = caller.start_read(7, 1)
+    await server.until(lambda: len(storage.held) == 1)
+    expire(caller, V2Lane.READS)
+    assert await late.result() == (Code.TIMEOUT, None)
     caller.timeout_ms = 20_000
     storage.is_holding = False
     await caller.add(run_of(7, (1,)))
@@ -192,8 +213,11 @@ async def test_a_slow_read_that_is_asked_again_fails_no_other_request(
 ) -> None:
     await caller.add(run_of(7, range(3)))
     server.script = once(ignore, ReadRequest)
-    caller.timeout_ms = 30
-    assert await caller.read(7, 1) == (Code.TIMEOUT, None)
+    caller.timeout_ms = EXPIRING_MS
+    slow = caller.start_read(7, 1)
+    await server.until(lambda: len(server.requests) == 2)
+    expire(caller, V2Lane.READS)
+    assert await slow.result() == (Code.TIMEOUT, None)
     caller.timeout_ms = 20_000
     storage.is_holding = True
     others = [
@@ -220,9 +244,16 @@ async def test_reads_that_stay_slow_hold_two_connections_at_most(
     await caller.add(run_of(7, range(1)))
     server.script = lambda _, request: isinstance(request, ReadRequest)
     others: list[Call] = []
-    for _ in range(5):
-        caller.timeout_ms = 20
-        assert await caller.read(7, 0) == (Code.TIMEOUT, None)
+
+    def reads_of_0_are(count: int) -> bool:
+        return entries_read(server).count(0) == count
+
+    for count in range(1, 6):
+        caller.timeout_ms = EXPIRING_MS
+        slow = caller.start_read(7, 0)
+        await server.until(partial(reads_of_0_are, count))
+        expire(caller, V2Lane.READS)
+        assert await slow.result() == (Code.TIMEOUT, None)
         caller.timeout_ms = 20_000
         others.append(caller.start_read(7, len(others) + 1))
     open_ = [connection for connection in server.connections[1:] if not connection.is_lost]
@@ -238,14 +269,65 @@ async def test_connection_that_is_retired_is_closed_when_its_last_request_times_
 ) -> None:
     await caller.add(run_of(7, range(1)))
     server.script = lambda _, request: isinstance(request, ReadRequest)
-    caller.timeout_ms = 20
-    assert await caller.read(7, 0) == (Code.TIMEOUT, None)
-    caller.timeout_ms = 60
+    caller.timeout_ms = EXPIRING_MS
+    slow = caller.start_read(7, 0)
+    await server.until(lambda: entries_read(server) == [0])
+    expire(caller, V2Lane.READS)
+    assert await slow.result() == (Code.TIMEOUT, None)
     other = caller.start_read(7, 1)
-    again = caller.start_read(7, 0)
+    caller.timeout_ms = 20_000
+    caller.start_read(7, 0)
+    await server.until(lambda: sorted(entries_read(server)) == [0, 0, 1])
+    assert not server.connections[1].is_lost
+    expire(caller, V2Lane.READS)
     assert await other.result() == (Code.TIMEOUT, None)
     await server.until(lambda: server.connections[1].is_lost)
-    assert await again.result() == (Code.TIMEOUT, None)
+    assert not server.connections[2].is_lost
+
+
+@pytest.mark.parametrize(("late_count", "connections"), [(2, 2), (3, 3)])
+async def test_connection_with_too_many_late_requests_is_retired(
+    caller: Caller,
+    server: SmallServer,
+    monkeypatch: pytest.MonkeyPatch,
+    late_count: int,
+    connections: int,
+) -> None:
+    monkeypatch.setattr(v2_link, "LATE_REQUESTS_MAX", 2)
+    await caller.add(run_of(7, range(9)))
+    server.script = lambda _, request: isinstance(request, ReadRequest)
+    caller.timeout_ms = EXPIRING_MS
+    slow = [caller.start_read(7, entry_id) for entry_id in range(late_count)]
+    await server.until(lambda: len(entries_read(server)) == late_count)
+    expire(caller, V2Lane.READS)
+    assert [await call.result() for call in slow] == [(Code.TIMEOUT, None)] * late_count
+    server.script = None
+    caller.timeout_ms = 20_000
+    assert (await caller.read(7, 8))[0] is Code.OK
+    assert len(server.connections) == connections
+
+
+async def test_request_that_times_out_before_there_is_a_connection_is_not_sent(
+    server: SmallServer, registry: Registry
+) -> None:
+    resolved = asyncio.Event()
+
+    async def resolve(bookie_id: str) -> BookieInfo:
+        await resolved.wait()
+        return await registry.resolve(bookie_id)
+
+    transport = V2Transport(resolve)
+    caller = Caller(transport)
+    caller.timeout_ms = EXPIRING_MS
+    slow = [caller.start_add(run_of(7, range(3))), caller.start_add(run_of(7, range(3, 6)))]
+    expire(caller, V2Lane.ADDS)
+    assert [await call.result() for call in slow] == [(Code.TIMEOUT,)] * 2
+    caller.timeout_ms = 20_000
+    waiting = caller.start_add(run_of(7, range(6, 7)))
+    resolved.set()
+    assert await waiting.result() == (Code.OK,)
+    assert [request.entry_ids for request in all_of(AddRunRequest, sent(server))] == [range(6, 7)]
+    await transport.aclose()
 
 
 async def test_request_behind_one_that_times_out_goes_over_a_new_connection(
@@ -253,10 +335,12 @@ async def test_request_behind_one_that_times_out_goes_over_a_new_connection(
 ) -> None:
     await caller.add(run_of(7, range(3)))
     server.script = once(ignore, ReadRequest)
-    caller.timeout_ms = 30
+    caller.timeout_ms = EXPIRING_MS
     first = caller.start_read(7, 1)
     caller.timeout_ms = 20_000
     second = caller.start_read(7, 1)
+    await server.until(lambda: entries_read(server) == [1])
+    expire(caller, V2Lane.READS)
     assert await first.result() == (Code.TIMEOUT, None)
     assert await second.result() == (Code.OK, stored(7, 1))
     assert len(server.connections) == 3
@@ -274,8 +358,10 @@ async def test_request_behind_one_that_times_out_is_not_failed_by_who_asks_for_t
         again.append(caller.start_read(7, 1))
         timed_out.set_result(code)
 
-    caller.transport.read(BOOKIE, ReadEntry(7, 1), 30, on_first)
+    caller.transport.read(BOOKIE, ReadEntry(7, 1), EXPIRING_MS, on_first)
     second = caller.start_read(7, 1)
+    await server.until(lambda: entries_read(server) == [1])
+    expire(caller, V2Lane.READS)
     assert await timed_out is Code.TIMEOUT
     assert await second.result() == (Code.OK, stored(7, 1))
     assert await again[0].result() == (Code.OK, stored(7, 1))
@@ -285,8 +371,11 @@ async def test_run_that_timed_out_can_be_sent_again_on_the_same_connection(
     caller: Caller, server: SmallServer, storage: HeldStorage
 ) -> None:
     storage.is_holding = True
-    caller.timeout_ms = 30
-    assert await caller.add(run_of(7, range(3))) is Code.TIMEOUT
+    caller.timeout_ms = EXPIRING_MS
+    slow = caller.start_add(run_of(7, range(3)))
+    await server.until(lambda: len(server.requests) == 1)
+    expire(caller, V2Lane.ADDS)
+    assert await slow.result() == (Code.TIMEOUT,)
     caller.timeout_ms = 20_000
     again = caller.start_add(run_of(7, range(3)))
     await server.until(lambda: len(server.requests) == 2)
@@ -300,8 +389,11 @@ async def test_entries_of_a_run_that_timed_out_are_sent_again_on_a_new_connectio
 ) -> None:
     registry.properties = {}
     server.script = once(ignore, AddRequest)
-    caller.timeout_ms = 30
-    assert await caller.add(run_of(7, range(3))) is Code.TIMEOUT
+    caller.timeout_ms = EXPIRING_MS
+    slow = caller.start_add(run_of(7, range(3)))
+    await server.until(lambda: len(server.requests) == 3)
+    expire(caller, V2Lane.ADDS)
+    assert await slow.result() == (Code.TIMEOUT,)
     caller.timeout_ms = 20_000
     assert await caller.add(run_of(7, range(3))) is Code.OK
     assert len(server.connections) == 2
@@ -315,6 +407,29 @@ async def test_run_that_is_not_understood_goes_entry_by_entry_from_then_on(
     assert await caller.add(run_of(7, range(3, 5))) is Code.OK
     assert kinds(server) == ["AddRunRequest", *["AddRequest"] * 5]
     assert len(server.connections) == 1
+
+
+async def test_runs_are_sent_again_to_a_bookie_that_was_upgraded(
+    caller: Caller, server: SmallServer, registry: Registry
+) -> None:
+    """Its registration named ADD_RUN wrongly, then did not, and does so now."""
+
+    async def closed() -> None:
+        server.connections[-1].abort()
+        adds = v2(caller)._links[BOOKIE, V2Lane.ADDS]
+        while adds._connection is not None:  # noqa: ASYNC110 - the link reports nothing
+            await asyncio.sleep(0)
+
+    server.script = refuse_runs
+    assert await caller.add(run_of(7, range(3))) is Code.OK
+    registry.properties = {}
+    await closed()
+    assert await caller.add(run_of(7, range(3, 5))) is Code.OK
+    server.script = None
+    registry.properties = dict(RUNS)
+    await closed()
+    assert await caller.add(run_of(7, range(5, 7))) is Code.OK
+    assert kinds(server) == ["AddRunRequest", *["AddRequest"] * 5, "AddRunRequest"]
 
 
 async def test_runs_in_flight_when_runs_turn_out_not_to_be_understood_are_all_stored(
@@ -334,9 +449,11 @@ async def test_run_that_is_refused_after_its_deadline_fails_nobody_else(
     """The answer names no request, and of a run that timed out nothing is left to compare."""
     await caller.add(run_of(7, range(1)))
     server.script = once(ignore, AddRunRequest)
-    caller.timeout_ms = 1
-    assert await caller.add(run_of(7, range(1, 3))) is Code.TIMEOUT
+    caller.timeout_ms = EXPIRING_MS
+    slow = caller.start_add(run_of(7, range(1, 3)))
     await server.until(lambda: len(server.requests) == 2)
+    expire(caller, V2Lane.ADDS)
+    assert await slow.result() == (Code.TIMEOUT,)
     caller.timeout_ms = 20_000
     storage.is_holding = True
     waiting = caller.start_add(run_of(7, range(3, 6)))
@@ -362,9 +479,12 @@ async def test_run_goes_again_whichever_of_its_entries_was_not_answered(
         return True
 
     server.script = script
-    caller.timeout_ms = 100
-    assert await caller.add(run_of(7, range(3))) is Code.TIMEOUT
+    caller.timeout_ms = EXPIRING_MS
+    slow = caller.start_add(run_of(7, range(3)))
     caller.timeout_ms = 20_000
+    assert await caller.add(run_of(7, range(11, 12))) is Code.OK  # the other answers came before
+    expire(caller, V2Lane.ADDS)
+    assert await slow.result() == (Code.TIMEOUT,)
     assert await caller.add(run_of(7, range(3))) is Code.OK
 
 
@@ -410,7 +530,6 @@ async def test_reset_over_a_run_by_a_bookie_that_is_gone_since_is_unavailable(
         connection.abort()
 
     server.script = once(stop, AddRunRequest)
-    caller.timeout_ms = 2_000
     assert await caller.add(run_of(7, range(1, 4))) is Code.UNAVAILABLE
 
 
@@ -574,6 +693,36 @@ async def test_requests_while_the_next_attempt_is_not_due_fail_without_one(
         lookups.append(registry.lookups)
     assert registry.lookups < 100
     await transport.aclose()
+
+
+async def test_bookie_that_closes_each_connection_unanswered_is_connected_after_pauses(
+    server: SmallServer, registry: Registry
+) -> None:
+    def script(connection: SmallConnection, _: Request) -> bool:
+        connection.abort()
+        return True
+
+    server.script = script
+    transport = V2Transport(registry.resolve, reconnect_delay_ms_max=60_000)
+    caller = Caller(transport)
+    for _ in range(200):
+        assert await caller.read(7, 0) == (Code.UNAVAILABLE, None)
+    assert registry.lookups < 100
+    await transport.aclose()
+
+
+async def test_closing_does_not_wait_until_a_bookie_takes_what_was_not_sent(
+    caller: Caller, server: SmallServer
+) -> None:
+    await caller.add(run_of(7, range(1)))
+    server.connections[0].transport.pause_reading()
+    calls = [caller.start_add(run_of(7, range(n, n + 1), bytes(4 << 20))) for n in range(1, 9)]
+    connection = v2(caller)._links[BOOKIE, V2Lane.ADDS]._connection
+    assert connection is not None
+    await asyncio.sleep(0)  # the requests are given to the socket
+    await caller.transport.aclose()
+    assert connection.is_lost
+    assert {await call.result() for call in calls} == {(Code.UNAVAILABLE,)}
 
 
 @pytest.mark.parametrize(
@@ -769,8 +918,11 @@ async def test_callback_that_retires_the_connection_leaves_what_else_had_arrived
         return True
 
     server.script = script
-    caller.timeout_ms = 30
-    assert await caller.read(7, 0) == (Code.TIMEOUT, None)
+    caller.timeout_ms = EXPIRING_MS
+    slow = caller.start_read(7, 0)
+    await server.until(lambda: asked == [0])
+    expire(caller, V2Lane.READS)
+    assert await slow.result() == (Code.TIMEOUT, None)
     caller.timeout_ms = 20_000
     again: list[Any] = []
     first = asyncio.get_running_loop().create_future()

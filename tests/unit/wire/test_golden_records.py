@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from ledgerlog_spark.model import (
     Quorum,
 )
 from ledgerlog_spark.wire.cookie import Cookie
+from ledgerlog_spark.wire.ledger_metadata.older_formats import message_of_lines, message_of_text
 from ledgerlog_spark.wire.ledger_metadata.record import (
     decode_ledger_metadata,
     encode_ledger_metadata,
@@ -234,6 +236,40 @@ def test_cookie_that_cannot_be_understood_is_refused(text: bytes) -> None:
 def test_cookie_with_index_directories_and_odd_names_reads_back() -> None:
     cookie = Cookie("b", '/a "b"\\ü\n', ("/l",), None, ("/i", "/k"))
     assert Cookie.decode(cookie.encode()) == cookie
+
+
+def in_format_2(last_entry_id: int) -> bytes:
+    return (
+        b"BookieMetadataFormatVersion\t2\nquorumSize: 1\nensembleSize: 1\nlength: 0\n"
+        b"lastEntryId: %d\nstate: CLOSED\nsegment {\n"
+        b'  ensembleMember: "a:1"\n  firstEntryId: 0\n}\ndigestType: CRC32C\n' % last_entry_id
+    )
+
+
+def in_format_1(last_entry_id: int) -> bytes:
+    return b"BookieMetadataFormatVersion\t1\n1\n1\n0\n0\ta:1\n%d\tCLOSED\n" % last_entry_id
+
+
+@pytest.mark.parametrize("record", [in_format_2, in_format_1])
+def test_number_of_a_text_format_beyond_64_bits_is_refused_and_not_cut(
+    record: Callable[[int], bytes],
+) -> None:
+    assert decode_ledger_metadata(record((1 << 63) - 1)).last_entry_id == (1 << 63) - 1
+    for number in (1 << 63, (1 << 63) + 5, 10**19 - 1):
+        with pytest.raises(MetadataFormatError, match="not a number of 64 bits"):
+            decode_ledger_metadata(record(number))
+
+
+@pytest.mark.parametrize("convert", [message_of_text, message_of_lines])
+def test_smallest_number_of_a_text_format_is_that_of_64_bits(
+    convert: Callable[[bytes], bytes],
+) -> None:
+    record = b"lastEntryId: %d\n" if convert is message_of_text else b"1\n1\n%d\n"
+    least = encode_number(4 if convert is message_of_text else 3, -(1 << 63))
+    assert least in convert(record % -(1 << 63))
+    for number in (-(1 << 63) - 1, 1 - 10**19):
+        with pytest.raises(WireFormatError, match="not a number of 64 bits"):
+            convert(record % number)
 
 
 def test_golden_vectors_of_the_text_format_cover_both_kinds_of_part() -> None:

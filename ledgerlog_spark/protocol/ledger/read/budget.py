@@ -10,16 +10,11 @@ from __future__ import annotations
 
 from bisect import insort
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
-from ledgerlog_spark.protocol.ledger.read_room import HEDGES_SPARED
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, LedgerMetadata
+from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
+from ledgerlog_spark.protocol.ledger.read_room import HEDGES_SPARED, ReadPlace
 from ledgerlog_spark.retry import RetryPolicy
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.model import LedgerMetadata
-    from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
-    from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 
 FIRST_BATCH_ENTRIES = 64
 """Number of entries in a batch while the size of entries is unknown."""
@@ -39,23 +34,23 @@ class ReaderSettings:
     """Limits of a reader.
 
     Attributes:
-        size_bytes_ahead_max: Maximum payload that the application has not taken: received bytes,
-            and the expected bytes of pending requests. Above this limit, nothing is requested.
+        size_bytes_ahead_max: Maximum sum of the payload bytes that the application has not taken
+            yet and the bytes that pending requests are expected to return.
         size_bytes_max: Maximum payload in memory, for any size of entries. A request is not sent if
             its answer might not fit, but one entry may always be requested.
     """
 
-    entries_ahead_max: int = 16_384  # requested after the last entry that the application took
+    entries_ahead_max: int = 16_384  # maximum number of entries to read ahead of the application
     size_bytes_ahead_max: int = 16 << 20
     size_bytes_max: int = 64 << 20
-    batch_entries_max: int = 1_024  # 1 turns batches off
-    batch_size_bytes_max: int = 1 << 20  # of one answer
+    batch_entries_max: int = 1_024  # the value 1 turns batches off
+    batch_size_bytes_max: int = 1 << 20  # maximum size of one answer
     batches_in_flight_max: int = 6
     singles_in_flight_max: int = 256
-    # a slow request is also sent to another bookie after one to two times this
+    # after one to two times this delay, a slow request is also sent to another bookie
     hedge_delay_ms: int = 500
-    reloads_max: int = 3  # reloads of the metadata for one entry
-    overload: RetryPolicy = OVERLOAD  # about 15 s in all
+    reloads_max: int = 3  # maximum number of reloads of the metadata for one entry
+    overload: RetryPolicy = OVERLOAD  # pauses of about 15 s in all
 
 
 class ReadBudget:
@@ -87,7 +82,7 @@ class ReadBudget:
         self.held_size_bytes -= size_bytes
 
     def has_room(self, batches: int, singles: int, reads: int) -> bool:
-        """Whether one more request may be sent beside the pending ones."""
+        """Whether one more request may be sent beside the pending requests."""
         limits = self._settings
         likely = max(limits.batch_size_bytes_max, self._likely_size_bytes)
         expected = batches * likely + reads * self._likely_size_bytes
@@ -99,14 +94,14 @@ class ReadBudget:
         )
 
     def has_room_to_hedge(self, requests: int) -> bool:
-        """Whether a slow request may also go to another bookie. `requests` requests are pending."""
+        """Whether a slow request may also go to another bookie while `requests` are pending."""
         return self._fits(requests, 0)
 
     @property
     def may_exceed(self) -> bool:
         """Whether a reader that holds nothing may send one request although there is no room.
 
-        In a `ReadRoom`, only the reader with the turn may do so. The others wait for their turn.
+        In a `ReadRoom`, only the reader with the turn may send this request.
         """
         return self._place is None or self._place.has_turn
 
@@ -158,7 +153,7 @@ class EntriesToRequest:
             self._ranges.insert(0, (last_entry_id + 1, last))
 
     def put_back(self, first_entry_id: int, last_entry_id: int) -> None:
-        """Add entries that must be requested later. They must be in no other range."""
+        """Add entries that must be requested later. No other range may contain these entries."""
         if first_entry_id <= last_entry_id:
             insort(self._ranges, (first_entry_id, last_entry_id))
 

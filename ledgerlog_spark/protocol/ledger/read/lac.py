@@ -1,9 +1,9 @@
 """Reads the last add confirmed of a ledger from its last ensemble, without fencing.
 
 The result is the largest LAC that a bookie reports. This LAC is never larger than the LAC of the
-writer. It may be smaller, because the LAC in a header is from the time when the run was built
-(PROTOCOL.md#A3). If no bookie reports a LAC and a bookie is busy, all requests are repeated later,
-for about 10 s in all.
+writer. The result may be smaller, because the LAC in a header is from the time when the run was
+built (PROTOCOL.md#A3). If no bookie reports a LAC and a bookie is busy, all requests are repeated
+later, for about 10 s in all.
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -11,18 +11,13 @@ for about 10 s in all.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from ledgerlog_spark.model import NO_ENTRY, Code
+from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata
 from ledgerlog_spark.protocol.dispatch import Table, TableMachine, on, row
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.quorum import is_covered
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.model import LedgerMetadata
-
 
 OVERLOAD = RetryPolicy(first_delay_ms=50, delay_max_ms=1_000, attempts_max=16)
 
@@ -36,7 +31,7 @@ class LacPhase(Enum):
 
 
 class LacReader(TableMachine[m.Event, m.Effect]):
-    """One LAC read. Its last indication is `LacRead`, or `LedgerFailed` if no bookie answered."""
+    """One LAC read. The last indication is `LacRead`, or `LedgerFailed` if no bookie answered."""
 
     def __init__(
         self,

@@ -2,10 +2,10 @@
 
 `LedgerReader` never fences and never guesses. If every bookie of the ensemble stores every entry (E
 == Qw), the reader requests batches. A batch with fewer entries than requested does not show that
-the others are absent (PROTOCOL.md#E4). After a bad digest, a refusal or a slow answer, the reader
-sends the request to the next bookie (PROTOCOL.md#E3). An entry is absent only after three steps:
-every bookie of its write set reports the entry absent, the reader reloads the metadata, and every
-bookie reports the entry absent once more. The ensemble must stay the same (PROTOCOL.md#E2).
+the other entries are absent (PROTOCOL.md#E4). After a bad digest, a refusal or a slow answer, the
+reader sends the request to the next bookie (PROTOCOL.md#E3). An entry is absent only after three
+steps. Every bookie of its write set reports the entry absent. The reader reloads the metadata. Then
+every bookie reports the entry absent once more. The ensemble must stay the same (PROTOCOL.md#E2).
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -15,21 +15,16 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from ledgerlog_spark.model import NO_ENTRY, Code
+from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata
 from ledgerlog_spark.protocol.dispatch import Table, TableMachine, on, row
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.ledger.quorum import write_set
 from ledgerlog_spark.protocol.ledger.read.budget import EntriesToRequest, ReadBudget, ReaderSettings
-from ledgerlog_spark.protocol.ledger.read_room import RoomMade
+from ledgerlog_spark.protocol.ledger.read_room import ReadPlace, RoomMade
 from ledgerlog_spark.protocol.ledger.recover.reads import Verdict
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.model import LedgerMetadata
-    from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
 
 DELIVERED_SIZE_BYTES_MAX = 4 << 20
 """Maximum payload of one delivery, unless one answer is larger. When the application has taken a
@@ -49,7 +44,8 @@ class ReaderPhase(Enum):
 class ReplicaTally:
     """The answers of a write set about one entry.
 
-    The entry is absent only if *all* bookies report it absent. In recovery, fewer are enough.
+    The entry is absent only if *all* bookies report it absent. In recovery, fewer reports are
+    enough.
     """
 
     entry_id: int
@@ -57,14 +53,6 @@ class ReplicaTally:
     requested: int = 0
     codes: dict[int, Code] = field(default_factory=dict)
     is_slow: bool = False  # the entry was undecided when the hedge timer last fired
-
-    def take(self, index: int, code: Code) -> None:
-        """Record the answer of the bookie at `index`."""
-        self.codes[index] = code
-
-    def bookie_at(self, index: int) -> str:
-        """The id of the bookie at `index`."""
-        return dict(self.members)[index]
 
     @property
     def verdict(self) -> Verdict:
@@ -105,15 +93,10 @@ class ReplicaTally:
             return m.Failure.UNAUTHORIZED
         return m.Failure.ENTRY_UNKNOWN
 
-    @property
-    def codes_by_bookie(self) -> tuple[tuple[str, Code | None], ...]:
-        """Each bookie of the write set and its last answer."""
-        return tuple((bookie_id, self.codes.get(index)) for index, bookie_id in self.members)
-
 
 @dataclass(slots=True, eq=False)
 class BatchInFlight:
-    """Consecutive entries, requested from one bookie, and from the next if the first is slow."""
+    """Consecutive entries, requested from one bookie, and from the next bookie if it is slow."""
 
     next_entry_id: int  # the first entry that was not received yet
     last_entry_id: int  # inclusive
@@ -204,8 +187,8 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
     def _may_exceed(self) -> bool:
         """Whether the first entry may be requested although there is no room for it.
 
-        This is allowed when the reader holds nothing and awaits nothing, because then nothing can
-        make room. So an entry that is larger than the limits can be read.
+        The request is allowed when the reader holds no entries and awaits no answers, because
+        nothing else can make room. So an entry that is larger than the limits can be read.
         """
         is_idle = not self._untaken and not self._requests_out
         return is_idle and self._budget.may_exceed
@@ -284,11 +267,11 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         tally, index = self._reads.pop(event.request)
         if self._tallies.get(tally.entry_id) is not tally:
             return self._advance()  # a late answer only makes room for another request
-        tally.take(index, event.code)
+        tally.codes[index] = event.code
         if event.entry is not None:
             self._keep(EntryBatch.of((event.entry,)))
         else:
-            self._note_failure(tally.bookie_at(index), event.code)
+            self._note_failure(dict(tally.members)[index], event.code)
         effects = self._request_next(tally) if tally.verdict is Verdict.UNDECIDED else []
         return [*effects, *self._advance()]
 
@@ -312,7 +295,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
     def _go_on_with(
         self, batch: BatchInFlight, index: int, event: m.BatchReplied
     ) -> list[m.Effect]:
-        """Request the rest of a batch: a short answer does not show that the rest is absent."""
+        """Request the rest of a batch. A short answer does not show that the rest is absent."""
         if event.entries and event.code is Code.OK:
             self._put_back(batch, batch.next_entry_id)
             return []
@@ -327,7 +310,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         return self._request_one(first)
 
     def _put_back(self, batch: BatchInFlight, first_entry_id: int) -> None:
-        """Request the rest of a batch later, when there is room. Ignore further answers to it."""
+        """Request the rest of a batch later, when there is room. Ignore its further answers."""
         self._to_request.put_back(first_entry_id, batch.last_entry_id)
         batch.next_entry_id = batch.last_entry_id + 1
 
@@ -353,7 +336,8 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
             self.phase = ReaderPhase.DONE
             return [*effects, m.RangeRead(self.metadata)]
         if self.phase is ReaderPhase.READING:
-            # The first entry has priority: its next request uses the room of its previous request.
+            # The first entry has priority, so its next request uses the room of its previous
+            # request.
             effects += self._see_about_the_head()
         if self.phase is ReaderPhase.READING:
             effects += self._fill()
@@ -450,8 +434,8 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
     def _fail(self, failure: m.Failure) -> list[m.Effect]:
         self.phase = ReaderPhase.DONE
         tally = self._tallies.get(self.next_entry_id)
-        codes = tally.codes_by_bookie if tally is not None else ()
-        return [m.ReadFailed(failure, self.next_entry_id, codes)]
+        codes = [] if tally is None else [(name, tally.codes.get(i)) for i, name in tally.members]
+        return [m.ReadFailed(failure, self.next_entry_id, tuple(codes))]
 
     def _arm_hedge(self) -> m.StartTimer:
         self._hedge_timer = self._numbers.next()

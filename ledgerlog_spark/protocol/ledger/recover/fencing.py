@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from ledgerlog_spark.model import NO_ENTRY, Code
+from ledgerlog_spark.model import NO_ENTRY, Code, Quorum
 from ledgerlog_spark.protocol.ledger.messages import ReadReplied, SendRead
 from ledgerlog_spark.protocol.ledger.quorum import is_covered
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.model import Quorum
-    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 FENCED_CODES = (Code.OK, Code.NO_ENTRY, Code.NO_LEDGER, Code.DIGEST_MISMATCH)
 """Answers that prove that a bookie is fenced. A bad digest only hides the LAC (PROTOCOL.md#C4)."""

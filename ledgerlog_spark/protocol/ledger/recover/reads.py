@@ -12,21 +12,15 @@ is in no batch is then requested alone from all bookies.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from ledgerlog_spark.model import Code
+from ledgerlog_spark.model import Code, Quorum
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.ledger.quorum import negative_quorum, write_set
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ledgerlog_spark.model import Quorum
-    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 LAST_ID = (1 << 63) - 1
 

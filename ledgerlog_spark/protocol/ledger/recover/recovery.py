@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata, LedgerState
+from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata, LedgerState, Versioned
 from ledgerlog_spark.protocol.dispatch import Table, on, row
 from ledgerlog_spark.protocol.ledger import messages as m
-from ledgerlog_spark.protocol.ledger.metadata_update import Refusal, UpdatingMachine
+from ledgerlog_spark.protocol.ledger.metadata_update import Refusal, UpdateResult, UpdatingMachine
 from ledgerlog_spark.protocol.ledger.recover.fencing import Fencing, FencingState
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead
 from ledgerlog_spark.protocol.ledger.recover.tail import RecoveryTail, TailStep
@@ -30,10 +30,6 @@ from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.model import Versioned
-    from ledgerlog_spark.protocol.ledger.metadata_update import UpdateResult
 
 
 class RecoveryPhase(Enum):
@@ -98,13 +94,13 @@ class LedgerRecovery(UpdatingMachine):
         self._failed = FailedBookies()
         self._request = 0
         self._may_have_written = False
-        self._base: Versioned[LedgerMetadata] | None = None
-        self._fencing: Fencing | None = None
+        self._base: Versioned[LedgerMetadata]  # the metadata when this attempt fenced
+        self._fencing: Fencing  # of this attempt
         self._tail: RecoveryTail | None = None
 
     def _begin(self, _event: m.Start | m.TimerFired) -> list[m.Effect]:
         self.attempts += 1
-        self._fencing = self._tail = self._update = None
+        self._tail = self._update = None
         self.phase = RecoveryPhase.LOADING
         self._request = self._numbers.next()
         return [m.LoadMetadata(self._request, sync_first=True)]
@@ -162,7 +158,6 @@ class LedgerRecovery(UpdatingMachine):
         return [*self._fencing.begin()]
 
     def _on_fence_replied(self, event: m.ReadReplied) -> list[m.Effect]:
-        assert self._fencing is not None
         match self._fencing.take_reply(event):
             case FencingState.COVERED:
                 return self._begin_reading(self._fencing)
@@ -174,7 +169,6 @@ class LedgerRecovery(UpdatingMachine):
                 return []
 
     def _begin_reading(self, fencing: Fencing) -> list[m.Effect]:
-        assert self._base is not None
         self._tail = RecoveryTail(
             ledger_id=self.ledger_id,
             record=self._base,
@@ -223,7 +217,6 @@ class LedgerRecovery(UpdatingMachine):
 
     def _close(self) -> list[m.Effect]:
         assert self._tail is not None
-        assert self._base is not None
         if self._tail.write_back.last_add_confirmed < self._floor_entry_id:
             return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
         self.phase = RecoveryPhase.CLOSING
@@ -233,7 +226,6 @@ class LedgerRecovery(UpdatingMachine):
         """The CLOSED metadata with this attempt's result, if the last fragment is the same."""
         if current.state is LedgerState.CLOSED:
             return Refusal(None)
-        assert self._base is not None
         read = self._base.value
         if (
             current.state is not LedgerState.IN_RECOVERY

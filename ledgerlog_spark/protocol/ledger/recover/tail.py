@@ -9,8 +9,9 @@ metadata (PROTOCOL.md#C11).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledgerlog_spark.model import (
     NO_ENTRY,
@@ -18,22 +19,17 @@ from ledgerlog_spark.model import (
     RUN_SIZE_BYTES_MAX,
     Code,
     Fragment,
+    LedgerMetadata,
+    Versioned,
 )
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.overload import BusyBookies
+from ledgerlog_spark.protocol.ledger.recover.fencing import Fencing
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead, RecoveryReads, Verdict
-from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline
-from ledgerlog_spark.protocol.ledger.write.ensemble_change import with_fragment
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline, Window
+from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies, with_fragment
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from ledgerlog_spark.model import LedgerMetadata, Versioned
-    from ledgerlog_spark.protocol.ledger.recover.fencing import Fencing
-    from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
-    from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies
-    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 OVERLOAD = RetryPolicy(first_delay_ms=20, delay_max_ms=1_000, attempts_max=16)
 """Waits for a bookie that answers BUSY, about 10 s in all. Then the bookie counts as failed."""

@@ -12,21 +12,14 @@ has Qa bits within its own write set (PROTOCOL.md#A6).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LocalProtocolError
-from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, RUN_ENTRIES_MAX, Code
-from ledgerlog_spark.protocol.ledger.messages import AddReplied, Run, RunConfirmed, SendAdd
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, RUN_ENTRIES_MAX, Code, Quorum
+from ledgerlog_spark.protocol.ledger.messages import AddReplied, Payload, Run, RunConfirmed, SendAdd
 from ledgerlog_spark.protocol.ledger.quorum import is_acknowledged, owned_entries, write_set_masks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from ledgerlog_spark.model import Quorum
-    from ledgerlog_spark.protocol.ledger.messages import Payload
-    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 ENTRY_OVERHEAD_BYTES = 64
 """Bytes of an entry in a run beside its payload: header, longest digest, id and length."""

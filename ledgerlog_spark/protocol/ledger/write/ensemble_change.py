@@ -7,18 +7,13 @@ last.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState
+from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, LedgerState
 from ledgerlog_spark.protocol.ledger.messages import Failure
 from ledgerlog_spark.protocol.ledger.metadata_update import Refusal
 from ledgerlog_spark.protocol.ledger.placement import Replacements, replace_failed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ledgerlog_spark.model import Code
 
 FAILURES_IN_A_ROW_MAX = 3
 """Number of failures after which a bookie is no longer chosen. A dead bookie stays registered until
@@ -39,7 +34,8 @@ class FailedBookies:
         self.counts: dict[str, int] = {}  # number of failures of each bookie in this ledger
         # number of waits of each index for a replacement, since its bookie last answered
         self.rounds: dict[int, int] = {}
-        self._failed: dict[int, str] = {}
+        # bookie of each index that waits for a replacement, and the answer that made it fail
+        self._failed: dict[int, tuple[str, Code]] = {}
         self._counts_lately: dict[str, int] = {}
         self._waiting: set[int] = set()
         self._waited: set[int] = set()
@@ -53,12 +49,26 @@ class FailedBookies:
         """Indexes that wait for a replacement, rising."""
         return tuple(sorted(self._failed))
 
+    @property
+    def answers(self) -> tuple[tuple[str, Code], ...]:
+        """Bookies that wait for a replacement, or have not answered since they failed.
+
+        The newest of `codes` is last, because messages show only the last bookies.
+        """
+        answered = [failed for failed in self._failed.values() if failed[0] not in self.codes]
+        return (*answered, *self.codes.items())
+
+    def answers_at(self, indexes: Iterable[int]) -> tuple[tuple[str, Code], ...]:
+        """Return the failed bookie of each index, and the answer that made it fail."""
+        return tuple(self._failed[index] for index in indexes)
+
     def report(self, index: int, bookie_id: str, code: Code) -> None:
         """Note that the bookie at `index` failed. Until `settle`, further failures do not count."""
         self.codes.pop(bookie_id, None)
         self.codes[bookie_id] = code
-        if self._failed.get(index) != bookie_id:
-            self._failed[index] = bookie_id
+        before, _ = self._failed.get(index, (None, code))
+        self._failed[index] = (bookie_id, code)
+        if before != bookie_id:
             for counts in (self.counts, self._counts_lately):
                 counts[bookie_id] = counts.get(bookie_id, 0) + 1
 

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, LedgerState, Versioned
 from ledgerlog_spark.protocol.dispatch import Table, on, row
 from ledgerlog_spark.protocol.ledger import messages as m
-from ledgerlog_spark.protocol.ledger.metadata_update import Refusal, UpdatingMachine
+from ledgerlog_spark.protocol.ledger.metadata_update import Refusal, UpdateResult, UpdatingMachine
 from ledgerlog_spark.protocol.ledger.overload import BusyBookies
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import (
     AddPipeline,
@@ -37,9 +37,6 @@ from ledgerlog_spark.protocol.ledger.write.add_pipeline import (
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies, FragmentChange
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.ledger.metadata_update import UpdateResult
 
 
 class WriterPhase(Enum):
@@ -213,7 +210,9 @@ class LedgerWriter(UpdatingMachine):
             self._quorum_timer = 0
             oldest = self._pipeline.first_unconfirmed_entry_id
             if oldest is not None and oldest == self._oldest_at_quorum_timer:
-                return self._fail_for_time(oldest)
+                busy = tuple(self._pipeline.ensemble[index] for index in self._busy.indexes)
+                failure = m.Failure.OVERLOADED if busy else m.Failure.ADD_TIMEOUT
+                return self._fail(failure, is_definite=False, entry_id=oldest, bookie_ids=busy)
             return [*self._arm_quorum_timer()]
         if event.request == self._retry_timer:
             self._retry_timer = 0
@@ -225,11 +224,6 @@ class LedgerWriter(UpdatingMachine):
             self._busy.resumed(index, len(sent))
             return [*sent]
         return self._on_update_reply(event)
-
-    def _fail_for_time(self, oldest: int) -> list[m.Effect]:
-        busy = tuple(self._pipeline.ensemble[index] for index in self._busy.indexes)
-        failure = m.Failure.OVERLOADED if busy else m.Failure.ADD_TIMEOUT
-        return self._fail(failure, is_definite=False, entry_id=oldest, bookie_ids=busy)
 
     @property
     def _may_change(self) -> bool:
@@ -285,7 +279,7 @@ class LedgerWriter(UpdatingMachine):
         effects = self._resume()
         ensemble = self._pipeline.ensemble
         first_waits = [i for i in self._failed.indexes if self._failed.rounds.get(i) == 1]
-        missing = tuple(ensemble[i] for i in first_waits if i in unreplaced)
+        missing = self._failed.answers_at(i for i in first_waits if i in unreplaced)
         if missing:
             effects.append(m.NoReplacement(missing, len(ensemble)))
         if self._failed and not self._retry_timer:
@@ -389,7 +383,7 @@ class LedgerWriter(UpdatingMachine):
             last_add_confirmed=self._pipeline.last_add_confirmed,
             first_unknown_entry_id=self._withdrawn_from,
             is_retriable=failure is m.Failure.METADATA_UNAVAILABLE,
-            codes=tuple(self._failed.codes.items()),
+            codes=self._failed.answers,
             **about,
         )
         return [self._failure]

@@ -1,12 +1,11 @@
 """Deletes versions that were replaced long ago, and the items that only they name.
 
-LOGS.md#W5, LOGS.md#Q5. Intervals of versions only move forward. Therefore the items that no
-retained version names are the oldest items: those that end at or before the start of the oldest
-retained version. A step drops at most 1,000 of them in one change of the head, which also marks
-their ledgers. A step reads only the oldest pages of the two sequences, whatever their length. So it
-may mark a ledger that has another item much later in the list, for example after a restore. The
-sweeper therefore reads the whole list before it deletes marked ledgers. The step that drops the
-last item of a ledger renews the mark.
+LOGS.md#W5, LOGS.md#Q5. Intervals of versions only move forward. So the items that end at or before
+the start of the oldest retained version are in no retained version. A step drops at most 1,000 of
+these items in one change of the head, which also marks their ledgers. A step reads only the oldest
+pages of the items and of the history. So it may mark a ledger that has another item much later in
+the list, for example after a restore. Therefore the sweeper reads the whole list before it deletes
+marked ledgers. The step that drops the last item of a ledger renews the mark.
 """
 
 from __future__ import annotations
@@ -26,27 +25,22 @@ from ledgerlog_spark.protocol.log.state.walk import Walk
 
 STEP_ITEMS_MAX = 1_000
 VERSIONS_AT_ONCE = 1_000
-"""Number of versions in one read, from the oldest on; the rest of the last page is read too."""
+"""Number of versions in one read, from the oldest on. The last page is read completely."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The result of one step.
+    """The result of one step."""
 
-    Attributes:
-        is_changed: Whether the head was changed (for certain).
-        is_complete: Whether nothing more is due now.
-        unlisted: Ledgers of the dropped items, except ledgers that the step found listed later.
-    """
-
-    is_changed: bool
-    is_complete: bool
+    is_changed: bool  # the head was certainly changed
+    is_complete: bool  # nothing more is due now
+    # ledgers of the dropped items, except ledgers with a later item that the step has read
     unlisted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiryStep:
-    """The new positions of the oldest retained version and the oldest listed item."""
+    """The oldest retained version and the oldest listed offset after one step."""
 
     oldest_version: int
     oldest_offset: int
@@ -54,7 +48,7 @@ class ExpiryStep:
     is_last: bool
 
     def applied(self, head: LogHead) -> LogHead:
-        """The head after the step; it still has its token."""
+        """The head after the step, with its old token."""
         return replace(
             head,
             oldest_version=self.oldest_version,
@@ -65,13 +59,10 @@ class ExpiryStep:
 
 
 class ExpiryMachine(LogMachine[Expired]):
-    """One step; ends with `Finished(Expired)`. Run it again until it `is_complete`.
+    """One step; ends with `Finished(Expired)`. Further steps are due until `is_complete`.
 
-    After a conflict or an unknown outcome the step ends, and a later step reads the head again. It
-    need not synchronise (`is_fresh`), because it writes at the version that it read.
-
-    Attributes:
-        next_due_ms: When the next version expires, of those that were read.
+    After a conflict or an unknown outcome the step ends, and a later step reads the head again. A
+    step need not synchronise (`is_fresh`), because it writes at the version that it read.
     """
 
     time_needed = TimeNeeded.EXACT
@@ -79,15 +70,14 @@ class ExpiryMachine(LogMachine[Expired]):
     def __init__(
         self, log: str, *, version_retention_ms: int | None, token: str, is_fresh: bool = True
     ) -> None:
-        """Machine of one step.
+        """Versions that were replaced longer ago than `version_retention_ms` expire.
 
-        Versions that were replaced longer ago than `version_retention_ms` expire. With None
-        no version expires, and the step only drops items that no retained version names.
+        With None no version expires, and the step only drops items that no retained version names.
         """
         super().__init__(log, is_fresh=is_fresh)
         self._retention_ms = version_retention_ms
         self._token = token
-        self.next_due_ms = 0
+        self.next_due_ms = 0  # when the next of the versions that were read expires
 
     def _run(self) -> Steps[Expired]:
         step = yield from self._look(self._step_of)
@@ -118,7 +108,7 @@ class ExpiryMachine(LogMachine[Expired]):
         self.next_due_ms = min(later, default=self._now_ms) + (self._retention_ms or 0)
         step = expiry_step(head, oldest, items)
         if versions.is_cut and oldest is history[-1]:
-            step = replace(step, is_last=False)  # versions that were not read may be as old
+            step = replace(step, is_last=False)  # versions that were not read may be due too
         return step
 
 
@@ -136,10 +126,10 @@ def oldest_versions(head: LogHead, first: int) -> Walk[VersionInterval]:
 
 
 def expiry_step(head: LogHead, oldest: VersionInterval, listed: Walk[Item] | None) -> ExpiryStep:
-    """The changes of the next step.
+    """The next step, after which `oldest` is the oldest version.
 
-    `oldest` is the oldest version that stays. `listed` are the oldest items, more than
-    `STEP_ITEMS_MAX` or all; None when none is due.
+    `listed` are the oldest items: all items, or more than `STEP_ITEMS_MAX`. It is None when no item
+    is due.
     """
     items = listed.records() if listed is not None else ()
     # An item that begins below the offset and ends after it stays whole (LOGS.md#U6).

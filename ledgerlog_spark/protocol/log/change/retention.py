@@ -1,11 +1,12 @@
 """Drops rows because of `retentionMs` and `retentionBytes` (LOGS.md#U8).
 
-Retention drops whole items, the oldest first, and only when that frees a ledger: otherwise it would
-end versions without freeing space. Because of the size it never drops the newest item, so a log
-always keeps at least `retentionBytes`. A pass reads only the oldest items, about 8,000. For the
-size, it also reads the pages whose size no earlier pass counted. If the items of an older list have
-no time, the pass continues to read. If all items that a pass read are due, it drops them even when
-that frees no ledger. Otherwise no later pass would read the items after them.
+Retention drops whole items, the oldest first. It drops them only when that frees a ledger, because
+otherwise versions would end and no space would become free. Because of the size it never drops the
+newest item, so a log always keeps at least `retentionBytes`. A pass reads only about 8,000 of the
+oldest items. For the size, it also reads the pages that no earlier pass counted. Items of an older
+list may have no time. Then the pass continues to read. If all items that a pass read are due, the
+pass drops them even when that frees no ledger. Otherwise no later pass would read the items after
+them.
 """
 
 from __future__ import annotations
@@ -27,19 +28,16 @@ PageSizes = dict[tuple[str, int], int]
 """Payload bytes of a page's items, by its token and number."""
 
 ITEMS_AT_ONCE = 8_000
-"""Number of items read in one pass, by age; each pass that drops some creates one version."""
+"""Number of items that one pass reads. Each pass that drops items creates one version."""
 
 KEPT = -1
-"""Value of a retention property that drops nothing."""
+"""Value of a retention property that keeps all rows."""
 
 
 class RetentionMachine(TruncateMachine):
-    """Ends with `Finished(Truncated)` of the rows dropped, if any; for both kinds of logs.
+    """One pass over a log of either kind; ends with `Finished(Truncated)`.
 
-    Attributes:
-        next_due_ms: When the next item is too old, None when age drops none; now, if `is_more_due`.
-        is_more_due: Whether more may be due now, among the items that were not read.
-        untimed_to: No item that ends at or before this offset has the time of its rows.
+    `Truncated` explains `next_due_ms`, `is_more_due` and `untimed_to`.
     """
 
     time_needed = TimeNeeded.EXACT
@@ -54,12 +52,12 @@ class RetentionMachine(TruncateMachine):
         page_sizes: PageSizes | None = None,
         untimed_to: int = 0,
     ) -> None:
-        """Machine of one pass.
+        """A limit of -1 keeps all rows.
 
-        A limit of -1 keeps everything. `page_sizes` has payload bytes of pages of this log,
-        which are not read, and is left with those of the current pages. `untimed_to` is the
-        result of an earlier pass: items before it are not read again, and are dropped with
-        the first later item that is due.
+        Pages in `page_sizes` are not read for their size. The pass replaces the contents of
+        `page_sizes` with the sizes of the current pages. `untimed_to` is the result of an earlier
+        pass. Items before it are not read again, and are dropped with the first later item that is
+        due.
         """
         super().__init__(log, offset=0, token=token)
         self._retention_ms = retention_ms
@@ -76,7 +74,7 @@ class RetentionMachine(TruncateMachine):
         ages = [_items_from(head, first)]
         dropped = ages[0]
         is_prefix_unread = first > head.oldest_offset
-        if is_prefix_unread:  # the step's items, which it drops and marks, begin earlier
+        if is_prefix_unread:  # the items that the step drops and marks begin earlier
             dropped = oldest_of(head, STEP_ITEMS_MAX)
             yield from self._walk(dropped)
         yield from self._walk(ages[0])
@@ -91,7 +89,7 @@ class RetentionMachine(TruncateMachine):
         return (yield from self._drop(head, dropped, offset))
 
     def _look_on(self, head: LogHead, ages: list[Walk[Item]]) -> Steps[None]:
-        """Read the following items, until one has the time of its rows."""
+        """Read the following items, until an item has the time of its rows."""
         while self._retention_ms != KEPT and ages[-1].is_cut:
             items = ages[-1].records()
             if any(item.newest_ms for item in items):
@@ -108,10 +106,9 @@ class RetentionMachine(TruncateMachine):
         is_cut: bool,
         is_prefix_unread: bool,
     ) -> int:
-        """The first row that stays; 0 when nothing is dropped.
+        """The first row that stays; 0 when no row is dropped.
 
-        With `is_cut` more items follow, with `is_prefix_unread` there are items without a
-        time before.
+        With `is_cut`, more items follow. With `is_prefix_unread`, items without a time come before.
         """
         offset, is_all_due = 0, False
         if self._retention_ms != KEPT:
@@ -134,7 +131,7 @@ class RetentionMachine(TruncateMachine):
         return offset if gone - kept else 0
 
     def _due_by_age(self, items: Sequence[Item], *, is_cut: bool) -> tuple[int, bool]:
-        """The end of the items that are too old, and whether unread items may be too."""
+        """The end of the items that are too old, and whether unread items may be too old."""
         since_ms = self._now_ms - self._retention_ms
         younger = [item.newest_ms for item in items if item.newest_ms >= since_ms]
         self.next_due_ms = min(younger, default=self._now_ms) + self._retention_ms + 1
@@ -148,7 +145,7 @@ def _items_from(head: LogHead, offset: int) -> Walk[Item]:
 
 
 class _NewestVersion(Walk[Item]):
-    """Reads the oldest pages of the newest version, and those of unknown size."""
+    """Reads the oldest pages of the newest version, and its pages of unknown size."""
 
     def __init__(self, head: LogHead, page_sizes: PageSizes) -> None:
         self._page_sizes = page_sizes
@@ -162,13 +159,13 @@ class _NewestVersion(Walk[Item]):
         refs = (*indexed, *self._paged.pages)
         self.all_refs = overlapping(refs, self._first_key, self._end_key)
         unknown = (ref for ref in self.all_refs[len(self.refs) :] if not self._is_known(ref))
-        self._wanted += tuple(PageRequest(ITEMS, ref) for ref in unknown)
+        self.wanted += tuple(PageRequest(ITEMS, ref) for ref in unknown)
 
     def _is_known(self, ref: PageRef) -> bool:
         return (ref.token, ref.number) in self._page_sizes
 
     def size_bytes(self) -> int:
-        """Payload bytes of the version; remembers those of its pages."""
+        """Payload bytes of the version. Keeps the payload bytes of each of its pages."""
         known: PageSizes = {}
         recent = select(ITEMS, self._paged.recent, self._first_key, self._end_key)
         left = sum(item.size_bytes for item in recent)
@@ -188,18 +185,17 @@ class _NewestVersion(Walk[Item]):
 
 
 def due_by_age(items: Sequence[Item], *, since_ms: int) -> int:
-    """The end of the items to drop because their youngest row is older than `since_ms`; 0 for none.
+    """The end of the items whose youngest row is older than `since_ms`; 0 if there are none.
 
-    Items without a time are dropped with the next one that has a time.
+    Items without a time are dropped with the next item that has a time.
     """
     return max((i.end_offset for i in items if 0 < i.newest_ms < since_ms), default=0)
 
 
 def due_by_size(items: Sequence[Item], *, surplus_bytes: int, is_all: bool = True) -> int:
-    """The end of the items to drop because enough bytes follow; 0 for none.
+    """The end of the oldest items of at most `surplus_bytes` in all; 0 if there are none.
 
-    Their total size is at most `surplus_bytes`. With `is_all`, the last item is the log's last
-    one, which is never dropped.
+    With `is_all`, the last of `items` is the last item of the log, which is never dropped.
     """
     offset = 0
     for item in items[:-1] if is_all else items:

@@ -1,8 +1,8 @@
 """Drops the oldest rows: truncation to an offset, and retention (LOGS.md#U4-U7).
 
-The first step makes the version that begins at the offset, ends every version that begins below it,
-and drops up to 1,000 items. The rest is dropped in the steps of `expiry`, here or in the sweeper of
-another process (LOGS.md#U5). Nothing is deleted while the head lists it.
+The first step makes a version that begins at the offset, ends every version that begins below the
+offset, and drops up to 1,000 items. Steps of `expiry` drop the other items, in this process or in
+the sweeper of another process (LOGS.md#U5). Nothing is deleted while the head lists it.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ class Truncated:
     """The state of the log after the first step.
 
     Attributes:
-        version: The newest.
-        start_offset: Of the newest version.
-        oldest_version: The oldest that can still be read.
-        unlisted: Ledgers of the items that this step dropped, see `Expired`.
+        version: The newest version.
+        start_offset: First offset of the newest version.
+        oldest_version: The oldest version that can still be read.
+        unlisted: Ledgers of the items that this step dropped, except ledgers with a later item that
+            the step has read.
         is_complete: Whether no item is left to be dropped.
-        next_due_ms: For retention, the time when age alone may drop more; None for never. The
-            present time, if more was due than one call drops.
-        is_more_due: For retention, whether more may be due now than one call reads.
-        untimed_to: By retention, see `RetentionMachine`.
+        next_due_ms: For retention, the time from which the next item is too old. None if age never
+            drops an item; the present time if `is_more_due`.
+        is_more_due: For retention, whether more may be due now, among the items that were not read.
+        untimed_to: For retention, the offset up to which no item has the time of its rows.
     """
 
     version: int
@@ -61,10 +62,10 @@ class Truncated:
 
 
 class TruncateMachine(HeadTransaction[Truncated]):
-    """Ends with `Finished(Truncated)`: the log begins at the offset, or after it.
+    """Ends with `Finished(Truncated)`; the log then begins at the offset, or after it.
 
-    Or `Failed` with `ConfigurationError` (an offset that the log does not have yet),
-    `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
+    Fails with `ConfigurationError` (the log does not have this offset yet), `LogNotFoundError`,
+    `ConcurrentCommitError`, or the store's errors.
     """
 
     def __init__(self, log: str, *, offset: int, token: str) -> None:
@@ -91,7 +92,7 @@ class TruncateMachine(HeadTransaction[Truncated]):
         return self._offset
 
     def _drop(self, head: LogHead, items: Walk[Item], offset: int) -> Plan[Truncated]:
-        """Drop the rows below the offset, given the oldest items."""
+        """Drop the rows below the offset. `items` are the oldest items."""
         history = yield from self._ending(head, offset)
         oldest, interval = _oldest_left(head, history, offset, self._now_ms)
         step = expiry_step(head, oldest, items)
@@ -99,6 +100,7 @@ class TruncateMachine(HeadTransaction[Truncated]):
         if unchanged and step.oldest_offset == head.oldest_offset and offset <= head.start_offset:
             return Finished(Truncated(head.version, head.start_offset, head.oldest_version))
         shorter = replace(step.applied(head), start_offset=max(head.start_offset, offset))
+        # A new version is the only one left, so its history has no page to merge.
         new = None if interval is None else NewVersion(shorter, interval)
         return HeadChange(
             (lambda token, _: (replace(shorter, token=token), ())) if new is None else new.build,
@@ -109,14 +111,14 @@ class TruncateMachine(HeadTransaction[Truncated]):
                 unlisted=step.unlisted,
                 is_complete=step.is_last,
             ),
-            wanted=() if new is None else new.pages_to_merge(),
             unlisted=step.unlisted,
         )
 
     def _ending(self, head: LogHead, offset: int) -> Steps[tuple[VersionInterval, ...]]:
-        """The versions that end, and the existing version after them, which stays.
+        """The versions that end, and the next version, which stays.
 
-        Empty when a new version begins at the offset, and in a leader log, which has no versions.
+        The result is empty when a new version will begin at the offset. It is also empty in a
+        leader log, which has no versions.
         """
         history: tuple[VersionInterval, ...] = ()
         if head.kind is LogKind.LEADER or offset > head.start_offset:
@@ -134,7 +136,7 @@ class TruncateMachine(HeadTransaction[Truncated]):
 def _oldest_left(
     head: LogHead, history: Sequence[VersionInterval], offset: int, now_ms: int
 ) -> tuple[VersionInterval, VersionInterval | None]:
-    """The oldest version after a truncation, and the same if it has to be made."""
+    """The oldest version after a truncation, and this version again if it is new."""
     is_leader_log = head.kind is LogKind.LEADER
     if not is_leader_log and offset <= head.start_offset:
         return next(v for v in history if v.start_offset >= offset), None

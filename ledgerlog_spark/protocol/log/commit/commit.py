@@ -1,25 +1,25 @@
 """The transactional commit (LOGS.md#K1-K10).
 
-One transaction replaces the head and the producer record. It compares the versions of both with
-those that the machine read, and checks the node of the pages that were written before. So when the
-transaction succeeds, all conclusions from the records still hold.
+One transaction replaces the head and the producer record, if both still have the versions that the
+machine read. The transaction also checks the node of the pages that were written before. So when
+the transaction succeeds, all conclusions from the records still hold.
 
-An unknown outcome is settled, never guessed (LOGS.md#K7). After a `Sync`, head and producer are
-read again:
+An unknown outcome is settled, never guessed (LOGS.md#K7). After a `Sync`, the machine reads the
+head and the producer record again:
 
-- If one of them has the token, the transaction happened.
-- If both have the versions that the transaction compares, it may still be in flight. The machine
-  sends the same transaction again. When one of the two succeeds, the other cannot.
+- If one of these records has the token, the transaction happened.
+- If both records still have the versions that the transaction compares, the transaction may still
+  be in flight. The machine sends the same transaction again. Only one of the two can succeed.
 - If only the head changed, the transaction did not happen, and cannot happen any more.
-- If the producer record changed, its last batch id decides: each commit sets it, and it never
-  decreases. If it is our batch id or a later one, the batch is committed. If it is an earlier one,
-  the batch is not committed.
+- If the producer record changed, its last batch id decides, because each commit sets this id and
+  the id never decreases. If the id is ours or a later one, the batch is committed. Otherwise the
+  batch is not committed.
 
-A producer with consecutive commits need not read its own writes: the machine may start from the
-state after the last commit (LOGS.md#K11). A commit that was overtaken reads only the new head, and
-plans on it with the producer record that it already has (LOGS.md#K14). Such records may be old.
-That is safe for the transaction, which compares their versions. Before every other result, the
-machine sends a `Sync` and reads the records.
+A producer with consecutive commits need not read its own writes, because the machine may start from
+the state after the last commit (LOGS.md#K11). After a conflict, a commit reads only the new head,
+and uses the producer record that it already has (LOGS.md#K14). These records may be old. That is
+safe for the transaction, which compares their versions. Before every other result, the machine
+sends a `Sync` and reads the records.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ from ledgerlog_spark.protocol.log.transaction import (
 )
 
 UNKNOWN_MAX = 10
-"""Unknown transactions, or reads that failed while one is unknown, before the machine fails."""
+"""Number of unknown outcomes, and of failed reads after them, before the machine fails."""
 
 REBASES_MAX = 3
 """Conflicts in a row before the producer record is read again too (LOGS.md#K14)."""
 
 LEDGERS_READ_MAX = 8
-"""Newest listed ledgers whose metadata is read until one contains the password."""
+"""Number of the newest listed ledgers whose metadata is searched for the password."""
 
 Ended = Finished[CommitResult]
 CommitChange = HeadChange[CommitResult]
@@ -97,12 +97,8 @@ class CommitMachine(HeadTransaction[CommitResult]):
 
     Ends with `Finished(CommitResult)`, or `Failed` with one of `LogNotFoundError`, `LogKindError`,
     `ProducerFencedError`, `ConcurrentCommitError`, `SchemaMismatchError`, `UnauthorizedError`,
-    `DataLossError`, `MetadataFormatError`, `MetadataUnavailableError` (all definite: nothing
-    changed and nothing will), or `CommitUnknownError`.
-
-    Attributes:
-        known_after: The state after this commit, once it has ended with `COMMITTED`; None when
-            unknown.
+    `DataLossError`, `MetadataFormatError`, `MetadataUnavailableError`, or `CommitUnknownError`. All
+    except the last one are definite: this commit has changed nothing, and will change nothing.
     """
 
     def __init__(
@@ -114,10 +110,9 @@ class CommitMachine(HeadTransaction[CommitResult]):
         known: KnownLog | None = None,
         now_ms: int = 0,
     ) -> None:
-        """Machine of one commit.
+        """`known` is the state after the app's last commit, and may be old. None reads all records.
 
-        `known` is the state after the app's last commit, and may be old; with None
-        everything is read. `now_ms`, by the store's clock, is only used with `known`.
+        `now_ms`, by the store's clock, is only used with `known`.
         """
         super().__init__(log, token=token)
         self._request = request
@@ -132,18 +127,19 @@ class CommitMachine(HeadTransaction[CommitResult]):
         self._open: WriteHead | None = None
         """The transaction whose outcome is unknown."""
         self.known_after: KnownLog | None = None
+        """The state after a commit that ended with `COMMITTED`; None when unknown."""
         self._begin: Callable[[], Steps[Ended | None]] = self._read_all
-        """The start of the next attempt; the attempt after that reads everything."""
+        """The start of the next attempt. The attempt after that one reads all records."""
         if known is not None and known.may_precede(request):
             self._begin = lambda: self._start_from(known)
 
     @property
     def may_write(self) -> bool:
-        """Whether a transaction is out, or has an outcome that is not settled."""
+        """Whether a transaction is pending, or has an outcome that is not settled."""
         return self._open is not None or super().may_write
 
     def give_up(self, timeout_ms: int) -> LedgerLogError:
-        """End without the pending reply; a transaction that may have succeeded is unknown."""
+        """End without the pending reply. If a transaction may succeed, the outcome is unknown."""
         error = super().give_up(timeout_ms)
         return error if error.definite else self._unknown(self._token, timeout_ms=timeout_ms)
 
@@ -161,7 +157,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
             return None
 
     def _concludes(self) -> bool:
-        """Whether a failure is final: not if it is based on records that may be old."""
+        """Whether a failure is final. A failure because of records that may be old is not final."""
         return self._is_synced or self._open is not None
 
     def _planned(self) -> Plan[CommitResult]:
@@ -188,7 +184,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return HeadChange(new.build, committed, wanted=new.pages_to_merge())
 
     def _start_from(self, known: KnownLog) -> Steps[Ended | None]:
-        """Skip the reads: the transaction compares both versions (LOGS.md#K11)."""
+        """Skip the reads, because the transaction compares both versions (LOGS.md#K11)."""
         self._head, self._producer = known.head, known.producer
         if self._missing(known.registered):
             yield from self._check_registered()
@@ -197,7 +193,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return None
 
     def _read_all(self) -> Steps[Ended | None]:
-        """Read head and producer; the end if the batch is in the log."""
+        """Read the head and the producer record. Returns the end if the batch is in the log."""
         self._is_synced = True
         self._rebases = 0
         yield from self._read_records()
@@ -217,7 +213,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         self._head_of(head, writes=LogKind.TRANSACTIONAL)
 
     def _check(self) -> Steps[Ended | None]:
-        """Check that the batch is still to be committed, by this run (LOGS.md#K2, LOGS.md#K3)."""
+        """Check that this run may still commit the batch (LOGS.md#K2, LOGS.md#K3)."""
         if self._producer is None:
             raise forgotten(self.log, self._request.app)
         record = self._producer.value
@@ -254,14 +250,14 @@ class CommitMachine(HeadTransaction[CommitResult]):
         self._registered = frozenset(reply.ledger_ids)
 
     def _missing(self, registered: Iterable[int]) -> list[int]:
-        """Ledgers of the batch that are no longer registered, rising (LOGS.md#K4)."""
+        """The batch's ledgers that are not registered any more, rising (LOGS.md#K4)."""
         return sorted(self._request.ledger_ids.difference(registered))
 
     def _compare_password(self, head: LogHead) -> Steps[None]:
-        """Compare the password of the batch's ledgers with the log's (LOGS.md#G11).
+        """Compare the password of the batch's ledgers with the log's password (LOGS.md#G11).
 
-        The head stores the check. A head of an older release that lists ledgers has none. Then the
-        metadata of a listed ledger must contain the password, before a commit lists more ledgers.
+        The head stores a check of the log's password. A head of an older release may list ledgers
+        and have no check. Then the password is compared with the metadata of a listed ledger.
         """
         check_password(self.log, head, self._request.password)
         if PASSWORD_CHECK in head.properties or self._is_compared:
@@ -283,7 +279,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
             )
 
     def _current_schema(self, head: LogHead) -> Steps[bytes | None]:
-        """The head's schema, read once: an id names one schema (LOGS.md#G6)."""
+        """The head's schema. It is read once, because an id names one schema (LOGS.md#G6)."""
         schema_id = head.schema_id
         if schema_id not in self._schemas:
             walk = Walk(SCHEMAS, head.schemas, schema_id, schema_id + 1)
@@ -310,7 +306,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         )
 
     def _stored(self, head: LogHead) -> LogHead:
-        """The head with the batch's password, under a salt of this attempt, unless it has one."""
+        """The head with a check of the batch's password, under a salt of this attempt."""
         if not self._request.ranges:
             return head
         return with_password(head, self._request.password, bytes.fromhex(self._token))
@@ -329,10 +325,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         raise self._read_error(reply.outcome)
 
     def _on_conflict(self) -> None:
-        """The transaction was refused: plan again, usually on the new head alone.
-
-        LOGS.md#K6, LOGS.md#K14.
-        """
+        """Plan again after a refusal, usually on the new head alone (LOGS.md#K6, LOGS.md#K14)."""
         self._count_attempt()
         if self._rebases < REBASES_MAX:
             self._rebases += 1
@@ -352,7 +345,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return None
 
     def _on_unknown(self, write: WriteHead) -> Steps[Ended | None]:
-        """Settle the unknown outcome; a missing reply proves nothing (LOGS.md#K7)."""
+        """Settle the unknown outcome. A missing reply proves nothing (LOGS.md#K7)."""
         self._open = write
         self._count_unknown(write)
         ended = yield from self._settle(write)
@@ -380,8 +373,8 @@ class CommitMachine(HeadTransaction[CommitResult]):
                 is_replay = self._is_replay(producer.value)
                 return Finished(CommitResult(CommitStatus.ALREADY_COMMITTED)) if is_replay else None
             unmoved = self._head is not None and self._head.version == write.head_version
-            # The transaction was refused although both are unchanged, so the node of the pages has
-            # changed, permanently.
+            # If the transaction was refused although both records are unchanged, the node of the
+            # pages has changed, permanently.
             if not unmoved or (was_refused and write.pages_version is not None):
                 return None
             self._count_unknown(write)
@@ -397,7 +390,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
                 self._count_unknown(write)
 
     def _read_again(self, write: WriteHead) -> Steps[bool]:
-        """Whether head and producer could be read."""
+        """Whether the head and the producer record could be read."""
         try:
             yield from self._read_records()
         except MetadataFormatError:

@@ -1,8 +1,8 @@
 """Which query run may write for a producer (LOGS.md#P1-P5).
 
 A run that is not in the producer record takes over by compare-and-swap, if its batch is not older
-than the last committed one. A run in the record that is not the last is a zombie forever. Run ids
-are unique, so an unknown outcome is settled by looking for the run in the record.
+than the last committed batch. If a later run follows in the record, the earlier run is a zombie and
+may not write any more. Run ids are unique, so the record settles an unknown outcome.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ UNKNOWN_MAX = 10
 
 
 class JobKind(Enum):
-    """The meaning of a batch id that was committed before.
+    """The kind of job, which decides what a batch id means that was committed before.
 
     A batch job that is run again has nothing to do. A stream commits its last batch again after a
-    restart, which is a no-op, but an older batch means that its checkpoint went back.
+    restart, and this has no effect. An older batch means that the stream's checkpoint went back.
     """
 
     BATCH = "batch"
@@ -42,36 +42,29 @@ class JobKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """State of a run in its producer record.
-
-    Attributes:
-        epoch: The run's epoch.
-        version: Version of the producer record; registrations are created under it.
-        is_replay: The batch is committed already, and the run did not take over: write nothing.
-        last_batch_id: The last batch that the log has.
-        took_over: This machine requested the epoch, so the ledgers of older epochs have to be
-            sealed; False when the run was the current one already.
-    """
+    """State of a run in its producer record."""
 
     epoch: int
-    version: Version
-    is_replay: bool
+    version: Version  # of the producer record; registrations are created under this version
+    is_replay: bool  # the batch is committed already, so the job must write nothing
     last_batch_id: int
+    # this machine requested the epoch, so the ledgers of older epochs have to be sealed; False if
+    # the run was already the current run
     took_over: bool = False
 
 
 def query_of(run: str) -> str:
-    """The query of a run `query/run`; empty if the app itself is the query."""
+    """The query in the name of a run, `query/run`; empty if the app itself is the query."""
     return run.rpartition("/")[0]
 
 
 class EpochMachine(LogMachine[Joined]):
     """Makes a query run the current run of its producer, or shows that this is not allowed.
 
-    Ends with `Finished(Joined)`, or `Failed` with `ProducerFencedError` (a later run took over),
-    `StaleCheckpointError` (the batch id went back, or is of another query), `MetadataVersionError`
-    (overtaken too often) or the store's errors. Taking over is idempotent, so an unknown outcome
-    does no harm.
+    Ends with `Finished(Joined)`, or with `Failed` and `ProducerFencedError` (a later run took
+    over), `StaleCheckpointError` (the batch id went back, or belongs to another query),
+    `MetadataVersionError` (too many conflicts) or the store's errors. To take over is idempotent,
+    so an unknown outcome does no harm.
     """
 
     def __init__(
@@ -85,12 +78,13 @@ class EpochMachine(LogMachine[Joined]):
         may_create: bool = True,
         syncs_first: bool = True,
     ) -> None:
-        """Machine of one run; `query/run` for a query that writes under another app's name.
+        """`run` is `query/run` for a query that writes under the name of another app.
 
-        The tasks of a batch job may not create the record of an unknown producer: the job
-        created it, and the sweeper may have deleted it. With `syncs_first` False the caller
-        expects the run to be current and checks the returned version: that result may be
-        old, and any other is read again after a sync.
+        With `may_create` False, the machine does not create the record of an unknown producer. The
+        tasks of a batch job need this: the job created the record, and the sweeper may have deleted
+        it. With `syncs_first` False, the caller expects that the run is current, and checks the
+        returned version, because this result may be old. Any other state is read again after a
+        sync.
         """
         super().__init__(log)
         self._may_create = may_create
@@ -118,12 +112,7 @@ class EpochMachine(LogMachine[Joined]):
             yield from self._take_over(found, reply.now_ms)
 
     def _is_joined(self, record: ProducerRecord) -> bool:
-        """Whether the run is current already.
-
-        Raises:
-            ProducerFencedError: Another run took over since.
-            StaleCheckpointError: The log has batches that are not before those of this run.
-        """
+        """Whether the run is the current run already. Raises if it must not take over."""
         if record.current_run == self._run_id:
             return True
         if self._is_zombie(record):
@@ -143,12 +132,12 @@ class EpochMachine(LogMachine[Joined]):
         if record.last_batch_id > self._batch_id:
             raise StaleCheckpointError(
                 f"log {self.log!r} holds batches of {self._app!r} up to {record.last_batch_id}, "
-                f"and the query begins with {self._batch_id}: its checkpoint is older than the "
-                "log. Restore the newer checkpoint, or start a query with a new one",
+                f"and the query begins with {self._batch_id}: the query's checkpoint is older than "
+                "the log. Restore the newer checkpoint, or start a query with a new checkpoint",
                 **self._batches_of(record),
             )
         if record.last_batch_id >= 0 and self._is_other_query(record):
-            whose = "is another query's" if record.runs else "may be another query's"
+            whose = "belongs to another query" if record.runs else "may belong to another query"
             raise StaleCheckpointError(
                 f"batch {record.last_batch_id} of {self._app!r} in log {self.log!r} {whose}, and "
                 f"this query begins with {self._batch_id}: set a different txnAppId for each query",
@@ -157,20 +146,20 @@ class EpochMachine(LogMachine[Joined]):
         return False
 
     def _is_zombie(self, record: ProducerRecord) -> bool:
-        """Whether the run was the producer's before, and another one took over (LOGS.md#P2)."""
+        """Whether this run was the current run, and another run took over (LOGS.md#P2)."""
         return self._run_id in record.runs[:-1]
 
     def _is_other_query(self, record: ProducerRecord) -> bool:
-        """Whether the last run names another query than ours: batch ids cannot be compared.
+        """Whether the last run may belong to another query, whose batch ids cannot be compared.
 
-        LOGS.md#P4. A record without a run, as older versions left it after `txnRetentionMs`, does
-        not name the query: a run of a query may then be another query's.
+        LOGS.md#P4. Older releases removed the runs from a record after `txnRetentionMs`. Such a
+        record does not name the query.
         """
         current = record.current_run
         return query_of(self._run_id) != ("" if current is None else query_of(current))
 
     def _of_a_stream(self, record: ProducerRecord) -> StaleCheckpointError:
-        """The error for a batch job: a stream has batch numbers of its own (LOGS.md#P4)."""
+        """The error for a batch job. A stream has batch numbers of its own (LOGS.md#P4)."""
         return StaleCheckpointError(
             f"a streaming query writes to log {self.log!r} as {self._app!r}, and this job is its "
             f"number {self._batch_id}: set a different txnAppId for the job",
@@ -178,7 +167,7 @@ class EpochMachine(LogMachine[Joined]):
         )
 
     def _batches_of(self, record: ProducerRecord) -> dict[str, Any]:
-        """Fields of an error about the log's last batch and this run's."""
+        """Fields of an error about the last batch of the log and the batch of this run."""
         return {
             "log": self.log,
             "app": self._app,
@@ -187,7 +176,7 @@ class EpochMachine(LogMachine[Joined]):
         }
 
     def _take_over(self, found: Versioned[ProducerRecord] | None, now_ms: int) -> Steps[None]:
-        """Request the next epoch; the record is read again, whatever the outcome."""
+        """Request the next epoch. Whatever the outcome, the caller reads the record again."""
         if found is None and not self._may_create:
             raise forgotten(self.log, self._app)
         record = found.value if found is not None else ProducerRecord()
@@ -214,7 +203,7 @@ class EpochMachine(LogMachine[Joined]):
             )
 
     def _read_error(self, outcome: MetadataOutcome) -> LedgerLogError:
-        """The store's error, without "nothing was changed" while an attempt may be in flight."""
+        """The store's error. While an attempt may be in flight, the outcome is unknown."""
         if self._unknowns == 0:
             return super()._read_error(outcome)
         return MetadataUnknownError(

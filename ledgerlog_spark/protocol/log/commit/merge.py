@@ -1,10 +1,10 @@
 """The merge switch: replaces many small ranges by one range of a large ledger (LOGS.md#U13-U16).
 
-The rows were copied before, into a ledger that is registered under a producer of its own. The
-switch is one transaction of head and producer record. A merge moves no offset and creates no
-version, so every version has the same rows before and after it. It happens only if the log still
-lists exactly the copied ranges. Readers that planned before it continue to read the old ledgers,
-which are marked and stay for `deletedRetentionMs`.
+Before the switch, the rows are copied into a ledger that is registered under a producer of its own.
+The switch is one transaction, which writes the head and the producer record. A switch moves no
+offset and creates no version, so every version has the same rows before and after the switch. It
+succeeds only if the log still lists exactly the copied ranges. Readers that planned earlier
+continue to read the old ledgers, which are marked and stay for `deletedRetentionMs`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ledgerlog_spark.protocol.log.transaction import HeadChange, Plan
 
 @dataclass(frozen=True, slots=True)
 class MergeRequest:
-    """The ranges to replace, as they were listed before their rows were copied, and the copy."""
+    """The ranges to replace, as the log listed them before the copy, and the copy of their rows."""
 
     app: str
     run: str
@@ -47,10 +47,11 @@ class MergeRequest:
 
 
 class MergeMachine(CommitMachine):
-    """Ends with `Finished(CommitResult)`; the version is the log's, which the merge did not make.
+    """Ends with `Finished(CommitResult)`, or with `Failed` and the errors of a commit.
 
-    Or `Failed` as a commit, with `ConcurrentCommitError` when the log does not list these ranges
-    any more, because they were truncated, expired, or merged by another process (LOGS.md#U15).
+    The version in the result is the newest version of the log, which the merge did not create.
+    `ConcurrentCommitError` means that the log does not list these ranges any more, because they
+    were truncated, expired, or merged by another process (LOGS.md#U15).
     """
 
     def __init__(self, log: str, merge: MergeRequest, *, token: str) -> None:
@@ -74,7 +75,7 @@ class MergeMachine(CommitMachine):
         merged = self._merged(head, replaced)
 
         def build(token: str, _: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
-            """One item in place of several; everything else is unchanged."""
+            """The head with one item in place of several."""
             writer = PageWriter(token)
             by = (merged,)
             items = replace_run(ITEMS, head.items, replaced, by, writer, listing.loaded)

@@ -32,19 +32,16 @@ class CommitRequest:
     """The commit that a job requests.
 
     Attributes:
-        app: Names the producer.
-        run: The query run that wrote the ranges.
-        batch_id: A batch that the producer committed before is a no-op.
-        ranges: In the order of their rows: partition, then range.
-        mode: Append, or replace the existing rows.
-        schema: The rows' schema, empty for a log of records.
-        schema_id: The log's id of that schema, None when the log does not have it.
+        app: The name of the producer.
+        batch_id: If the producer has committed this batch before, the commit does nothing.
+        ranges: Sorted by partition, then by their order in the partition.
+        schema: The schema of the rows; empty for a log of records.
+        schema_id: The log's id of `schema`; None when the log does not have this schema.
         base_schema_id: The log's current schema when the job was planned.
         planned_version: The log's version when the job was planned.
-        overwrite_if_changed: Overwrite later commits too.
-        password: The password of the ranges' ledgers.
-        is_first: The job was planned on a log without commits: the schema replaces the one that the
-            log was created with, and is committed also without rows.
+        overwrite_if_changed: Whether an overwrite also replaces rows of later commits.
+        is_first: Whether the job was planned on a log without commits. Then `schema` replaces the
+            schema of the new log, and is committed even without rows.
 
     Raises:
         LocalProtocolError: A range is invalid.
@@ -73,7 +70,7 @@ class CommitRequest:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write: an append without rows after the first commit."""
+        """Whether there is nothing to write: no rows to append, and not the first commit."""
         return self._appends_nothing and not self.is_first
 
     def is_nothing_for(self, head: LogHead) -> bool:
@@ -92,7 +89,7 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class NewVersion:
-    """The change that makes a new version."""
+    """The change of `head` that creates the version `interval`."""
 
     head: LogHead
     interval: VersionInterval
@@ -132,16 +129,14 @@ class NewVersion:
 def plan_commit(
     head: LogHead, request: CommitRequest, *, now_ms: int, current_schema: bytes | None
 ) -> NewVersion:
-    """The change of `head` for `request`.
+    """The change of `head` for `request`, which the caller checked against the producer record.
 
-    Args:
-        request: Checked against the producer record before.
-        current_schema: The head's schema; only used when it is not the planned one.
+    `current_schema` is needed if `needs_current_schema`. The errors are definite.
 
     Raises:
-        ConcurrentCommitError: Another commit followed after the job was planned, and the job's rows
-            cannot be listed together with its rows or replace them. Definite.
-        SchemaMismatchError: The schema is too large to be stored. Definite.
+        ConcurrentCommitError: Another commit followed after the job was planned. The job's rows
+            cannot be listed together with the rows of that commit, or replace them.
+        SchemaMismatchError: The schema is too large to be stored.
     """
     overwrites = request.mode is WriteMode.OVERWRITE
     changed = head.version != request.planned_version
@@ -167,7 +162,7 @@ def plan_commit(
 
 
 def needs_current_schema(head: LogHead, request: CommitRequest) -> bool:
-    """Whether `plan_commit` will compare the job's schema with the log's current one."""
+    """Whether `plan_commit` compares the job's schema with the log's current schema."""
     return bool(request.schema) and head.schema_id not in {request.base_schema_id, NO_SCHEMA}
 
 
@@ -212,7 +207,7 @@ def created(
 def listed(
     head: LogHead, ranges: Sequence[StagedRange | Item], schema_id: int, commit_time_ms: int
 ) -> Iterator[Item]:
-    """Items at the log's end, of new ranges or of ranges that are listed already."""
+    """Items that list these ranges at the log's end. The log may list a range already."""
     is_large = head.items.count + len(ranges) > LARGE_LOG_ITEMS
     offset = head.end_offset
     for staged in ranges:
@@ -239,7 +234,7 @@ def listed(
 def _schema(
     head: LogHead, request: CommitRequest, current_schema: bytes | None
 ) -> tuple[int, tuple[SchemaRecord, ...]]:
-    """The id of the rows' schema, and the schema itself when it is new to the log."""
+    """The id of the rows' schema, and its record if the log does not have the schema yet."""
     if not request.schema:
         return head.schema_id, ()
     if head.schema_id != request.base_schema_id:

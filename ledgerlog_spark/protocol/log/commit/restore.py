@@ -1,8 +1,8 @@
 """Restores a version: lists its ranges again at new offsets (LOGS.md#U10-U12).
 
-A merged range may reach beyond the version's start or end. A list names only whole ranges, so the
-part that belongs to the version is copied before, and the copy replaces the range. All other ranges
-are listed again unchanged, without copying rows.
+A merged range may reach beyond the start or the end of the version. A list names only whole ranges.
+So the part that belongs to the version is copied first, and the copy is listed in place of the
+range. All other ranges are listed again unchanged, and their rows are not copied.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CutRange:
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """The version to restore, with copies of cut ranges by the offsets of their rows."""
+    """The version to restore, and the copies of cut ranges, by the offsets of their rows."""
 
     version: int
     app: str
@@ -68,11 +68,11 @@ def cut_ranges(interval: VersionInterval, items: Iterable[Item]) -> tuple[CutRan
 
 
 class RestoreMachine(CommitMachine):
-    """Ends with `Finished(CommitResult)`: the newest version has the rows of the named one.
+    """Makes a new version with the rows of an older one; ends with `Finished(CommitResult)`.
 
-    `NOTHING_TO_COMMIT` when the newest version already has exactly these rows. Or `Failed` as a
-    commit, with `VersionNotAvailableError`, or with `ConcurrentCommitError` when others committed
-    since the restore was planned, or merged a copied range.
+    The status is `NOTHING_TO_COMMIT` when the newest version already has exactly these rows. Fails
+    with the errors of a commit, or with `VersionNotAvailableError`. `ConcurrentCommitError` also
+    means that others committed since the restore was planned, or merged a copied range.
     """
 
     def __init__(self, log: str, restore: RestoreRequest, *, token: str) -> None:
@@ -110,7 +110,7 @@ class RestoreMachine(CommitMachine):
         return self._changed(NewVersion(head, interval, again))
 
     def _check_planned(self, head: LogHead) -> None:
-        """Raises if others committed since the restore was planned."""
+        """Raise if others committed since the restore was planned."""
         if head.version != self._restore.planned_version and not self._restore.overwrite_if_changed:
             raise ConcurrentCommitError(
                 f"log {head.name!r} is at version {head.version}, restoring "
@@ -124,7 +124,7 @@ class RestoreMachine(CommitMachine):
     def _items(
         self, head: LogHead, old: VersionInterval, items: Sequence[Item], commit_time_ms: int
     ) -> tuple[Item, ...]:
-        """The version's ranges at the log's end, with copies where it has only a part."""
+        """The version's ranges at the log's end. A copy replaces each range that is cut."""
         cut = {part.item.first_offset: part for part in cut_ranges(old, items)}
         ranges = [
             self._copy_of(cut[item.first_offset]) if item.first_offset in cut else item

@@ -25,9 +25,9 @@ class CommitResult:
     """The state of the log after the commit.
 
     Attributes:
-        status: Whether this commit changed it.
-        version: Version of the batch, None if it created none or its version is unknown.
-        end_offset: The offset after the batch's rows, None as above.
+        version: The version that the batch created; None if it created no version, or if the
+            version is unknown.
+        end_offset: The offset after the batch's rows; None if `version` is None.
     """
 
     status: CommitStatus
@@ -47,12 +47,10 @@ def forgotten(log: str, app: str) -> ProducerFencedError:
 
 @dataclass(frozen=True, slots=True)
 class KnownLog:
-    """A head and a producer record after a commit, to the knowledge of its process.
+    """A head and a producer record after a commit. Another process may have changed them since.
 
     Attributes:
-        head: The log's head.
-        producer: Record of the app that committed.
-        registered: Ledgers that were registered under `producer` at that version.
+        registered: The ledgers that were registered under `producer` at its version.
     """
 
     head: Versioned[LogHead]
@@ -68,9 +66,9 @@ class KnownLog:
 def left_by(
     write: WriteHead, head_version: Version | None, registered: frozenset[int]
 ) -> KnownLog | None:
-    """The stored state after `write`, if no other write followed, which is not certain.
+    """The stored state after `write`, unless another write followed.
 
-    A conditional write increments a record's version number. None when `write` was no commit of a
+    A conditional write increments the version number of a record. Returns None when `write` has no
     producer.
     """
     if head_version is None or write.producer is None or write.producer_version is None:

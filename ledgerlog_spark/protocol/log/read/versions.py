@@ -24,10 +24,10 @@ from ledgerlog_spark.protocol.log.state.walk import Walk
 
 
 class SnapshotMachine(LogMachine[LogSnapshot]):
-    """Ends with `Finished(LogSnapshot)` of one version, the newest when none is named.
+    """Reads one version; ends with `Finished(LogSnapshot)`. With None, reads the newest version.
 
-    Or `Failed` with `VersionNotAvailableError` (LOGS.md#Q4), `LogNotFoundError`, `LogKindError` or
-    the store's errors. A leader log has no versions: its snapshot ends with its newest item, and
+    Fails with `VersionNotAvailableError` (LOGS.md#Q4), `LogNotFoundError`, `LogKindError` or the
+    store's errors. A leader log has no versions. Its snapshot ends with its newest item, and
     `open_ledgers` follow.
     """
 
@@ -70,7 +70,7 @@ class SnapshotMachine(LogMachine[LogSnapshot]):
 
 
 class HistoryMachine(LogMachine[tuple[VersionInterval, ...]]):
-    """Ends with `Finished(tuple[VersionInterval, ...])`: every retained version, oldest first."""
+    """Reads all retained versions, oldest first; ends with `Finished(tuple)`."""
 
     def _run(self) -> Steps[tuple[VersionInterval, ...]]:
         return self._look(
@@ -81,7 +81,7 @@ class HistoryMachine(LogMachine[tuple[VersionInterval, ...]]):
 
 
 class ListingMachine(LogMachine[tuple[Item, ...]]):
-    """Ends with `Finished(tuple[Item, ...])`: every item that a retained version may name."""
+    """Reads all items that a retained version may name; ends with `Finished(tuple)`."""
 
     def _run(self) -> Steps[tuple[Item, ...]]:
         return self._look(lambda head: self._walk(listing_of(head)))
@@ -93,12 +93,12 @@ def listing_of(head: LogHead) -> Walk[Item]:
 
 
 def oldest_of(head: LogHead, count: int) -> Walk[Item]:
-    """A walk over the oldest items: more than `count`, by two pages at most, or all."""
+    """A walk over all items, or over the oldest ones: more than `count`, by at most two pages."""
     return Walk(ITEMS, head.items, head.oldest_offset, head.end_offset, records_min=count)
 
 
 def newest_of(head: LogHead) -> Walk[Item]:
-    """A walk over some of the newest items: those in the head, or in the last page."""
+    """A walk over some of the newest items, from the head or from the last page."""
     items = head.items
     newest = items.recent[0].first_offset if items.recent else head.end_offset - 1
     first = items.pages[-1].first_key if items.pages and not items.recent else newest
@@ -106,7 +106,7 @@ def newest_of(head: LogHead) -> Walk[Item]:
 
 
 def _shown(head: LogHead, interval: VersionInterval) -> VersionInterval:
-    """The interval; for a leader log its one version, with the ends of its head."""
+    """The interval. The one version of a leader log gets the offsets and the time of the head."""
     if head.kind is LogKind.TRANSACTIONAL:
         return interval
     return replace(
@@ -119,7 +119,7 @@ def _shown(head: LogHead, interval: VersionInterval) -> VersionInterval:
 
 
 def listed_ledgers(head: LogHead, items: Sequence[Item]) -> set[int]:
-    """The ledgers of those items, and the open ones of a leader log."""
+    """The ledgers of `items`, and the open ledgers of a leader log."""
     return {item.ledger_id for item in items} | {o.ledger_id for o in head.open_ledgers}
 
 
@@ -145,8 +145,8 @@ class LogState:
     """A head as it was read, with all schemas of the log.
 
     Attributes:
-        version: Of the head's node.
-        schemas: By id, rising.
+        version: The version of the head's node.
+        schemas: The schemas by id, in rising order.
     """
 
     head: LogHead
@@ -159,13 +159,13 @@ class LogState:
         return self.schemas.get(self.head.schema_id)
 
     def schema_id_of(self, schema: bytes) -> int | None:
-        """The id of exactly this schema in the log, the newest if there are several."""
+        """The newest id of exactly this schema in the log; None if the log does not have it."""
         newest_first = sorted(self.schemas, reverse=True)
         return next((i for i in newest_first if self.schemas[i] == schema), None)
 
 
 class StateMachine(LogMachine[LogState]):
-    """Ends with `Finished(LogState)`: the head and every schema of the log."""
+    """Reads the head and every schema of the log; ends with `Finished(LogState)`."""
 
     def _run(self) -> Steps[LogState]:
         return self._look(self._at)

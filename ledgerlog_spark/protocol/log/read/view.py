@@ -1,7 +1,8 @@
-"""The state that a stream needs to read on, in as few requests as possible.
+"""The state from which a stream continues, read in as few requests as possible.
 
-Offsets are dense over all versions, so a stream reads *retained* rows, not one version's. It also
-reads rows that were overwritten before it read them, as long as a version with them is kept.
+Offsets are dense over all versions, so a stream reads all *retained* rows, not the rows of one
+version. It also reads rows that were overwritten in the meantime, as long as a version with these
+rows is retained.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, SCHEMAS
 from ledgerlog_spark.protocol.log.state.walk import Walk
 
 VERSIONS_AT_ONCE = 64
-"""Number of versions in the first read when no start is known; each further read doubles it."""
+"""Number of versions in the first read without a known version. Each further read doubles it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +34,13 @@ class LogView:
     Attributes:
         oldest_offset: The first retained row.
         start_offset: First offset of the newest version, inclusive.
-        end_offset: Exclusive; the next row's offset. In a leader log the visible end.
-        first_offset: From here on `items` is complete; at least `oldest_offset`.
-        items: By offset, rising; the first may begin before `first_offset`.
-        versions: The requested versions, the newest ones, rising, without gaps.
-        schemas: By id: those of the items and the current one, without those of the caller.
+        end_offset: The offset of the next row (exclusive). In a leader log, the visible end.
+        first_offset: The offset from which `items` is complete; at least `oldest_offset`.
+        items: Sorted by offset. The first item may begin before `first_offset`.
+        versions: The newest versions, as many as requested, in rising order and without gaps.
+        schemas: The current schema and the schemas of the items, by id, without `known_schemas`.
         schema_id: Id of the current schema.
-        properties: As stored.
+        properties: The stored properties, by name.
         open_ledgers: In a leader log, the open ledgers that are not among `items`.
     """
 
@@ -60,10 +61,10 @@ class LogView:
 
 
 class ViewMachine(LogMachine[LogView]):
-    """Ends with `Finished(LogView)`, or `Failed` as the other readers.
+    """Ends with `Finished(LogView)`, or with `Failed` and the errors of the other reads.
 
-    The caller has the versions up to `known_version` and `known_schemas`. With None for the
-    former, versions are read back to the one that ends before `first_offset`, or to the oldest.
+    The caller has the versions up to `known_version`, and `known_schemas`. If `known_version` is
+    None, versions are read back to the version that ends before `first_offset`, or to the oldest.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class ViewMachine(LogMachine[LogView]):
         )
 
     def _versions(self, head: LogHead) -> Steps[tuple[VersionInterval, ...]]:
-        """The versions that the caller does not have, as far back as its rows need them."""
+        """The versions that the caller does not have, back to its first row."""
         known = self._known_version
         first = head.version + 1 - VERSIONS_AT_ONCE if known is None else known + 1
         versions = older = yield from self._history(head, first, head.version + 1)
@@ -117,7 +118,7 @@ class ViewMachine(LogMachine[LogView]):
             oldest = older[0]
             if oldest.version <= head.oldest_version or oldest.end_offset < self._first_offset:
                 break
-            count = head.version + 1 - oldest.version  # as many again
+            count = head.version + 1 - oldest.version  # as many as all reads before
             older = yield from self._history(head, oldest.version - count, oldest.version)
             versions = (*older, *versions)
         return versions

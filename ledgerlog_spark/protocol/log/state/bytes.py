@@ -1,7 +1,7 @@
 """Variable-length numbers and strings of the log's stored records.
 
-A varint holds 7 bits a byte, lowest first, bit 7 set on all bytes but the last; a zigzag number
-maps 0, -1, 1, -2 to 0, 1, 2, 3 first.
+A varint has 7 bits of the number in each byte, the lowest bits first. Bit 7 is set in all bytes
+except the last. A zigzag number is a varint in which 0, 1, 2, 3 mean 0, -1, 1, -2.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def append_blob(out: bytearray, data: bytes) -> None:
 
 
 class ByteReader:
-    """Reads the output of the `append_` functions; anything else is a WireFormatError."""
+    """Reads the output of the `append_` functions. Raises WireFormatError for other bytes."""
 
     __slots__ = ("_data", "position")
 

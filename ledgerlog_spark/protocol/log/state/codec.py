@@ -11,7 +11,7 @@ Every stored record has one envelope:
     u32  CRC-32 of the body before compression
 
 Decoders accept any bytes. They raise `WireFormatError` for invalid bytes, and `MetadataFormatError`
-for a record that a later version wrote.
+for a record that a later release wrote.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ TEXT_SIZE_BYTES_MAX = 4_096
 PROPERTIES_SIZE_BYTES_MAX = 2_048
 FEATURES_MAX = 64
 RUNS_STORED_MAX = 4_096
-"""Query runs in a producer record; older versions kept this many."""
+"""Maximum number of query runs in a producer record of an older release."""
 BODY_SIZE_BYTES_MAX = 1 << 20
-"""Limit of a body before compression; checked before unpacking."""
+"""Limit of a body before compression. It is checked before the body is decompressed."""
 
 _ENVELOPE = Struct(">4sBBBBII")
 _MAGIC = b"LLOG"
@@ -138,7 +138,7 @@ def decode_head(data: bytes) -> LogHead:
         history=_take_paged(reader, HISTORY),
         schemas=_take_paged(reader, SCHEMAS),
     )
-    # The first version, which stored only empty leader logs, did not store open ledgers.
+    # The first release, which stored only empty leader logs, did not store open ledgers.
     if head.kind is LogKind.LEADER and reader.remaining:
         head = replace(head, open_ledgers=decode_open_ledgers(reader))
     reader.expect_end()
@@ -169,7 +169,7 @@ def decode_page(kind: RecordKind[T], data: bytes) -> tuple[T, ...]:
 
 
 def encode_producer(record: ProducerRecord) -> bytes:
-    """A producer record as stored; the last 4,096 query runs are kept."""
+    """A producer record as stored, with its last 64 query runs."""
     out = bytearray()
     append_varint(out, record.epoch)
     append_zigzag(out, record.last_batch_id)

@@ -1,11 +1,11 @@
 """The parts of a log's sequences: records in the head, and records in pages (LOGS.md#G2).
 
 A sequence grows at its end. New records go to the head while they fit there. When they do not fit,
-all records of the head are *spilled* into pages. If the last page has room, a new page with its
-records and those of the head replaces it; otherwise they go into further pages. When the head
-names too many pages, all except the last move into an index page by the same rule. So a commit of
-one range usually writes only the head. About every fiftieth commit also writes one page. A full
-page is never rewritten.
+all records of the head are *spilled* into pages. If the last page has room, a new page replaces it,
+with its records and the records of the head. Otherwise the records of the head go into further
+pages. When the head names too many pages, an index page names all of them except the last, by the
+same rule. So a commit of one range usually writes only the head. About every fiftieth commit also
+writes one page. A full page is never rewritten.
 """
 
 from __future__ import annotations
@@ -22,21 +22,15 @@ from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, REFS, SCHEMA
 T = TypeVar("T")
 
 PAGE_BODY_SIZE_BYTES_MAX = PAGE_SIZE_BYTES_MAX - 64
-"""Maximum size of the records of one page before compression; the rest is for the envelope and the
-count."""
+"""Maximum size of the records of a page before compression, without the envelope and the count."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadShare:
-    """The part of the head that one sequence may use.
+    """The part of the head that one sequence may use."""
 
-    Attributes:
-        recent_size_bytes_max: Records in the head itself.
-        pages_max: References to pages that no index page names.
-    """
-
-    recent_size_bytes_max: int
-    pages_max: int
+    recent_size_bytes_max: int  # of the records in the head itself
+    pages_max: int  # references to pages that no index page names
 
 
 SHARES: Mapping[str, HeadShare] = {
@@ -44,7 +38,7 @@ SHARES: Mapping[str, HeadShare] = {
     HISTORY.name: HeadShare(recent_size_bytes_max=3_072, pages_max=24),
     SCHEMAS.name: HeadShare(recent_size_bytes_max=2_048, pages_max=12),
 }
-"""With properties (2 KiB at most) and names these stay within 16 KiB before compression."""
+"""With the properties (up to 2 KiB) and names, the head stays below 16 KiB before compression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +63,7 @@ class PageWriter:
         self.pages: list[bytes] = []
 
     def write(self, kind: RecordKind[T], records: Sequence[T]) -> PageRef:
-        """Add a page of those records, at least one; returns a reference to it."""
+        """Add a page of these records, at least one. Returns a reference to the page."""
         number = len(self.pages)
         self.pages.append(encode_page(kind, records))
         is_index = kind is REFS
@@ -106,9 +100,9 @@ def pages_to_merge(kind: RecordKind[T], paged: Paged[T], new: Sequence[T]) -> li
 def append(
     kind: RecordKind[T], paged: Paged[T], new: Sequence[T], writer: PageWriter, loaded: Loaded
 ) -> Paged[T]:
-    """The sequence with `new` at its end, in rising order of key; new pages are added to `writer`.
+    """The sequence with `new` at its end. New pages are added to `writer`.
 
-    `loaded` has the records of all `pages_to_merge`.
+    `new` is in rising order of key. `loaded` has the records of all `pages_to_merge`.
     """
     share = SHARES[kind.name]
     recent = (*paged.recent, *new)
@@ -132,7 +126,7 @@ def append(
 
 
 def drop_before(kind: RecordKind[T], paged: Paged[T], key: int) -> Paged[T]:
-    """The sequence without records wholly below `key`; pages are kept or dropped whole."""
+    """The sequence without the records that end at or before `key`. Pages stay or go as a whole."""
     return Paged(
         tuple(ref for ref in paged.index if ref.end_key > key),
         tuple(ref for ref in paged.pages if ref.end_key > key),
@@ -141,7 +135,7 @@ def drop_before(kind: RecordKind[T], paged: Paged[T], key: int) -> Paged[T]:
 
 
 def end_key(kind: RecordKind[T], paged: Paged[T]) -> int:
-    """The key after the last one of the sequence, 0 when it is empty."""
+    """The key after the last record of the sequence; 0 when the sequence is empty."""
     if paged.recent:
         return kind.end_key(paged.recent[-1])
     refs = paged.pages or paged.index
@@ -169,7 +163,7 @@ def _fits(ref: PageRef, size_bytes: int) -> bool:
 
 
 def chunks(kind: RecordKind[T], records: Sequence[T]) -> Iterable[Sequence[T]]:
-    """Cut into as few pages as possible, each as full as possible."""
+    """Divide the records among as few pages as possible."""
     first = size_bytes = 0
     for place, record in enumerate(records):
         added = kind.size_bytes((record,))
@@ -191,13 +185,12 @@ def replace_run(
 ) -> Paged[T]:
     """The sequence with `by` in place of `run` (LOGS.md#U13); its new pages go to `writer`.
 
-    Pages are never changed: those with a part of the run are replaced by new ones without it, as
-    few as possible, and so are the index pages that name them. The remaining records of a page join
-    the page before when both fit into one, so that merging also reduces the number of pages.
+    Pages never change. New pages replace the pages with a part of the run, and the index pages that
+    name these pages. The other records of a replaced page join the page before when both fit into
+    one page. So merging also reduces the number of pages.
 
-    Args:
-        by: At least one record; together they cover the keys that the run covered.
-        loaded: Records of all pages and index pages of the sequence that hold retained keys.
+    `by` has at least one record, and covers the same keys as the run. `loaded` has the records of
+    all pages and index pages with retained keys.
     """
     first_key, end_key = kind.first_key(run[0]), kind.end_key(run[-1])
     index = overlapping(paged.index, first_key, end_key)
@@ -211,8 +204,9 @@ def replace_run(
     at = refs.index(old[0])
     records = [record for ref in old for record in loaded[ref.token, ref.number]]
     records = list(_without(kind, records, first_key, end_key, by))
-    if at > 0 and _joins(kind, refs[at - 1], records, loaded):
-        before = refs[at - 1]
+    before = refs[at - 1] if at > 0 else None
+    is_read = before is not None and (before.token, before.number) in loaded
+    if before is not None and is_read and _fits(before, kind.size_bytes(records)):
         records = [*loaded[before.token, before.number], *records]
         at, old = at - 1, [before, *old]
     new = [writer.write(kind, chunk) for chunk in chunks(kind, records)]
@@ -222,7 +216,7 @@ def replace_run(
         return Paged((), tuple(refs), recent)
     if not index:
         return Paged(paged.index, tuple(refs), recent)
-    moved = len(refs) - _left_of_pages(paged.pages, old)
+    moved = len(refs) - sum(ref not in old for ref in paged.pages)  # unchanged pages stay
     rewritten = (writer.write(REFS, chunk) for chunk in chunks(REFS, refs[:moved]))
     return Paged(
         (*paged.index[:place], *rewritten, *paged.index[place + len(index) :]),
@@ -234,18 +228,7 @@ def replace_run(
 def _without(
     kind: RecordKind[T], records: Sequence[T], first_key: int, end_key: int, by: Sequence[T]
 ) -> tuple[T, ...]:
-    """The records outside of [first_key, end_key), and `by` in place of those inside."""
+    """The records outside of [first_key, end_key), with `by` in place of the records inside."""
     before = (record for record in records if kind.end_key(record) <= first_key)
     behind = (record for record in records if kind.first_key(record) >= end_key)
     return (*before, *by, *behind)
-
-
-def _joins(kind: RecordKind[T], before: PageRef, records: Sequence[T], loaded: Loaded) -> bool:
-    size_bytes = before.size_bytes + kind.size_bytes(records)
-    is_read = (before.token, before.number) in loaded
-    return is_read and size_bytes <= PAGE_BODY_SIZE_BYTES_MAX
-
-
-def _left_of_pages(pages: Sequence[PageRef], old: Sequence[PageRef]) -> int:
-    """Number of unchanged pages that no index page names."""
-    return sum(1 for ref in pages if ref not in old)

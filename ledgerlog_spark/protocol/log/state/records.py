@@ -1,8 +1,8 @@
 """The values of a log's stored state (LOGS.md#G1-G6).
 
-Offsets count rows, are dense, 64 bit, and never reused. Intervals of offsets are half-open; entry
-ids are inclusive on both ends. A *token* is the 32 hexadecimal digits that name one attempt to
-change a head; the pages of the attempt are stored under it.
+Offsets count rows. They have 64 bits and no gaps, and are never reused. An interval of offsets does
+not contain its end. A range of entry ids contains both ends. A *token* has 32 hexadecimal digits
+and names one attempt to change a head. The pages of the attempt are stored under its token.
 """
 
 from __future__ import annotations
@@ -70,14 +70,13 @@ class StagedRange:
     """A range that one task wrote into one ledger, before the commit gives it offsets.
 
     Attributes:
-        ledger_id: The ledger; a range never spans two.
-        first_entry_id: Inclusive; the first record batch. A ledger's schema message (entry 0) is in
-            no range.
-        last_entry_id: Inclusive; the index entry when there is one.
-        index_entry_id: The range's index entry, NO_ENTRY when fencing cut the range short.
-        rows: At least 1.
+        first_entry_id: The first record batch (inclusive). The schema message of a ledger, which is
+            entry 0, is in no range.
+        last_entry_id: The last entry (inclusive), which is the index entry if the range has one.
+        index_entry_id: The index entry; NO_ENTRY when fencing cut the range short.
+        rows: Number of rows, at least 1.
         size_bytes: Payload bytes of the entries in the range.
-        statistics: Made by `statistics.encode_statistics`; empty for none.
+        statistics: The result of `statistics.encode_statistics`; empty if there are no statistics.
     """
 
     ledger_id: int
@@ -91,18 +90,13 @@ class StagedRange:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One listed range of a ledger, with the offsets of its rows.
+    """One listed range of a ledger, with the offsets of its rows. See also `StagedRange`.
 
     Attributes:
-        first_entry_id: Inclusive; the first record batch.
-        last_entry_id: Inclusive; the index entry when there is one.
-        index_entry_id: The range's index entry, NO_ENTRY when there is none: then the whole range
-            has to be read to find a row in it.
-        rows: At least 1.
-        size_bytes: Payload bytes of the entries in the range.
+        index_entry_id: The index entry; NO_ENTRY if there is none, so that the whole range has to
+            be read to find a row in it.
         first_offset: Offset of the range's first row.
         schema_id: Id of the schema in the ledger's entry 0.
-        statistics: Made by `statistics.encode_statistics`; empty for none.
         newest_ms: Time of the newest row in ms since the epoch: the time of its commit or, in a
             leader log, of its append. 0 in an older list without times.
     """
@@ -131,18 +125,14 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class OpenLedger:
-    """A ledger of a leader log that is not an item yet, because its end is unknown.
-
-    Attributes:
-        first_offset: Offset of the first record. In the oldest open ledger it is exact, and equal
-            to the head's `end_offset`. In the younger ledger it is a lower bound, because that
-            ledger is listed while records are still appended to the older one (LOGS.md#J5).
-        opened_ms: When the leader created it, by the store's clock, ms since the epoch.
-    """
+    """A ledger of a leader log that is not an item yet, because its end is unknown."""
 
     ledger_id: int
     first_offset: int
-    opened_ms: int
+    """Offset of the first record. In the oldest open ledger it is exact, and equal to the head's
+    `end_offset`. In the younger ledger it is a lower bound, because that ledger is listed while
+    records are still appended to the older one (LOGS.md#J5)."""
+    opened_ms: int  # when the leader created the ledger, by the store's clock, since the epoch
 
 
 OPEN_LEDGERS_MAX = 2
@@ -154,13 +144,12 @@ class VersionInterval:
     """One version of a log: the rows [start_offset, end_offset).
 
     Attributes:
-        version: Counts from 0, which is the empty log that was created.
-        start_offset: Inclusive; never decreases from version to version.
-        end_offset: Exclusive; never decreases from version to version.
+        version: Number of the version. A new, empty log has version 0.
+        start_offset: Start (inclusive), which never decreases from version to version.
+        end_offset: End (exclusive), which never decreases from version to version.
         commit_time_ms: By the store's clock, ms since the epoch; rises from version to version.
         token: Token of the commit that created the version.
         schema_id: Id of the log's schema in this version.
-        operation: The operation of the commit.
     """
 
     version: int
@@ -187,38 +176,25 @@ class SchemaRecord:
 
 @dataclass(frozen=True, slots=True)
 class PageRef:
-    """The path of an immutable page, and its keys.
+    """The path of an immutable page, `pages/<token>/<number>`, and its keys.
 
     Keys are offsets (items), versions (history) or schema ids (schemas).
-
-    Attributes:
-        token: Token of the attempt that wrote the page, at `pages/<token>/<number>`.
-        number: Counts the attempt's pages from 0.
-        count: Records in the page; for a page of references, the records of the pages that it
-            names.
-        size_bytes: Size of the records before compression; the stored page is hardly larger.
     """
 
-    token: str
-    number: int
+    token: str  # of the attempt that wrote the page
+    number: int  # from 0 on, in each attempt
     first_key: int
     end_key: int
-    count: int
-    size_bytes: int
+    count: int  # of records in the page; in an index page, of records in the pages that it names
+    size_bytes: int  # of the records before compression; the stored page is hardly larger
 
 
 @dataclass(frozen=True, slots=True)
 class Paged(Generic[T]):
-    """A sequence in rising order of key: index pages, then pages, then records in the head.
+    """A sequence in rising order of key: index pages, then pages, then records in the head."""
 
-    Attributes:
-        index: References to index pages, which lead to the oldest records. An index page contains
-            references to pages.
-        pages: References to pages that no index page names yet.
-    """
-
-    index: tuple[PageRef, ...] = ()
-    pages: tuple[PageRef, ...] = ()
+    index: tuple[PageRef, ...] = ()  # the index pages, which name the pages of the oldest records
+    pages: tuple[PageRef, ...] = ()  # the pages that no index page names yet
     recent: tuple[T, ...] = ()
 
     @property
@@ -233,17 +209,18 @@ class LogHead:
     """The state of a log; the parts that do not fit are in pages (LOGS.md#G2).
 
     Attributes:
-        log_id: Never used for another log, also after deletion.
-        name: The name it was created under.
-        properties: By name; without the defaults (`properties`).
+        log_id: Id of the log, which is never used for another log, even after deletion.
+        name: The name under which the log was created.
+        properties: The properties that differ from their defaults, by name.
         version: The newest version.
-        start_offset: First offset of the newest version, inclusive.
-        end_offset: End of the newest version, exclusive; the next row's offset.
+        start_offset: First offset of the newest version (inclusive).
+        end_offset: End of the newest version (exclusive), which is the offset of the next row.
         schema_id: Id of the current schema, NO_SCHEMA before the first rows.
         commit_time_ms: Time of the commit of the newest version, ms since the epoch.
         token: Token of the last change of this head, whether it created a version or not.
         oldest_version: The oldest retained version.
-        oldest_offset: Start of that version; an item that ends at or before it is not listed.
+        oldest_offset: Start of the oldest retained version. An item that ends at or before this
+            offset is not listed.
         deleted_ms: When the log was deleted, 0 while it exists. The head stays until the log's
             ledgers are deleted.
         items: Every item that a retained version names, by first offset.
@@ -251,9 +228,8 @@ class LogHead:
         schemas: Every schema that a listed item may name, by id.
         reader_features: Sorted names; a reader that does not support one refuses the log.
         writer_features: Sorted names; a writer that does not support one refuses to write.
-        open_ledgers: In a leader log, the ledgers listed after `items`, oldest first, at most two.
-            `end_offset` is the start of the oldest.
-        log_format: Format number of the stored head.
+        open_ledgers: In a leader log, the ledgers that are listed after `items`: at most two,
+            oldest first. The oldest begins at `end_offset`.
     """
 
     log_id: str
@@ -293,7 +269,7 @@ def next_version(
     operation: Operation,
     now_ms: int,
 ) -> VersionInterval:
-    """The next version of the head; its time is later, even if the store's clock was set back."""
+    """The next version of the head. Its time is later, even if the store's clock was set back."""
     return VersionInterval(
         version=head.version + 1,
         start_offset=start_offset,
@@ -307,25 +283,17 @@ def next_version(
 
 @dataclass(frozen=True, slots=True)
 class ProducerRecord:
-    """The state of one producer in a log.
+    """The state of one producer in a log."""
 
-    Attributes:
-        epoch: Incremented by each run that takes over the producer; 0 before the first run.
-        runs: The last 64 runs in the order in which they took over, the newest last.
-        last_batch_id: The last committed batch, NO_BATCH for none.
-        token: Token of the last change of this record that was a commit, empty for none.
-        time_ms: Time of the last change, by the store's clock.
-    """
-
-    epoch: int = 0
-    runs: tuple[str, ...] = ()
-    last_batch_id: int = NO_BATCH
-    token: str = ""
-    time_ms: int = 0
+    epoch: int = 0  # incremented by each run that takes over; 0 before the first run
+    runs: tuple[str, ...] = ()  # the last 64 runs in the order in which they took over
+    last_batch_id: int = NO_BATCH  # the last committed batch
+    token: str = ""  # of the last commit that changed this record; empty before the first commit
+    time_ms: int = 0  # of the last change, by the store's clock
 
     @property
     def current_run(self) -> str | None:
-        """The only query run that may commit, None before the first."""
+        """The only query run that may commit; None before the first run."""
         return self.runs[-1] if self.runs else None
 
 
@@ -335,10 +303,11 @@ class LogSnapshot:
 
     Attributes:
         interval: The version.
-        items: All items that overlap the interval, by offset; the first may begin before it.
+        items: All items that overlap the interval, sorted by offset. The first item may begin
+            before the interval.
         schemas: Every schema of an item, and the schema of the version, by id.
         properties: The stored properties, by name.
-        kind: Kind of the writers; determines how entries are decoded.
+        kind: Kind of the writers, which determines how entries are decoded.
         open_ledgers: In a leader log, the open ledgers that are not among `items`.
     """
 

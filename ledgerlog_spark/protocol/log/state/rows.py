@@ -1,8 +1,8 @@
 """Records of pages and of the head's sequences as bytes (LOGS.md#formats).
 
-A sequence of records is a varint count, then that many fixed big-endian rows, then the parts of
-variable length (statistics, schemas) in the same order. Fixed rows compress well and are parsed by
-`struct.iter_unpack`, so that 100,000 items take half a second.
+A sequence of records has a varint count, then one row of fixed length for each record, then the
+parts of variable length (statistics, schemas) in the same order. Rows are big-endian. They compress
+well, and `struct.iter_unpack` parses them, so 100,000 items take half a second.
 """
 
 from __future__ import annotations
@@ -71,16 +71,17 @@ class RecordKind(Generic[T]):
         return bytes(out)
 
     def decode(self, reader: ByteReader) -> tuple[T, ...]:
-        """The sequence that `encode` wrote, else a WireFormatError."""
+        """The sequence that `encode` wrote. Raises WireFormatError for other bytes."""
         count = reader.length(reader.remaining // self.layout.size)
         rows = reader.take(count * self.layout.size)
         return tuple(self.record(row, reader) for row in self.layout.iter_unpack(rows))
 
 
 def _item_fields(item: Item) -> tuple[int, ...]:
-    """The highest bit of the statistics size means that 8 bytes follow the statistics.
+    """The row of an item.
 
-    They are the time of the youngest row. The first version wrote none.
+    The highest bit of the size of the statistics means that 8 bytes follow the statistics, with the
+    time of the youngest row. The first release wrote no time.
     """
     return (
         item.ledger_id,

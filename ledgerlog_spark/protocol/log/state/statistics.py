@@ -8,9 +8,10 @@ Layout: a sequence of columns, each
             bit 6: has minimum, bit 7: has maximum
         bounds  minimum, then maximum, each encoded by its kind
 
-A bound of kind int is a zigzag varint, float 8 bytes big-endian, bool one byte, text and bytes a
-varint length and at most 32 bytes. Text is cut at a character's boundary. A cut maximum is raised
-to the next text of that length, or omitted where there is none, so that both stay bounds.
+A bound of kind int is a zigzag varint. A float has 8 bytes, big-endian. A bool has one byte. Text
+and bytes have a varint length and at most 32 bytes. Text is cut between two characters. A maximum
+that was cut is raised to the next text of the same length, so that it stays a bound. If there is no
+such text, the maximum is omitted.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ledgerlog_spark.errors import WireFormatError
-from ledgerlog_spark.protocol.log.state.bytes import ByteReader, append_varint, append_zigzag
+from ledgerlog_spark.protocol.log.state.bytes import (
+    ByteReader,
+    append_blob,
+    append_varint,
+    append_zigzag,
+)
 
 COLUMNS_MAX = 32
 BOUND_SIZE_BYTES_MAX = 32
@@ -40,27 +46,22 @@ _CHARACTER_LAST, _SURROGATE_FIRST, _SURROGATE_END = 0x10FFFF, 0xD800, 0xE000
 class ColumnStatistics:
     """Bounds of one column over one range.
 
-    Dates, times and timestamps are ints in the column's own unit, decimals are unscaled ints.
-
-    Attributes:
-        column: Place among the schema's top-level fields.
-        minimum: At most the smallest value; None when unknown (or all values are null).
-        maximum: At least the largest value; None when unknown (or all values are null).
+    Dates, times and timestamps are ints in the unit of the column. Decimals are unscaled ints.
     """
 
-    column: int
+    column: int  # place among the schema's top-level fields
     null_count: int
-    minimum: Bound | None = None
-    maximum: Bound | None = None
+    minimum: Bound | None = None  # at most the smallest value; None if unknown or all are null
+    maximum: Bound | None = None  # at least the largest value; None if unknown or all are null
     is_minimum_exact: bool = True
     is_maximum_exact: bool = True
 
 
 def encode_statistics(columns: Sequence[ColumnStatistics], *, size_bytes_max: int) -> bytes:
-    """The stored form of the first columns that fit into `size_bytes_max`, at most 32.
+    """The stored form of the first columns that fit into `size_bytes_max`, at most 32 columns.
 
-    `columns` are in order of importance. The limit is 1,024, or 64 in a log of more than 10,000
-    items.
+    The most important column is the first. `size_bytes_max` is 1,024, or 64 in a log of more than
+    10,000 items.
     """
     out = bytearray()
     for column in columns[:COLUMNS_MAX]:
@@ -119,9 +120,7 @@ def _append_bound(out: bytearray, bound: Bound) -> None:
     elif isinstance(bound, float):
         out += _FLOAT_LAYOUT.pack(bound)
     else:
-        data = bound.encode() if isinstance(bound, str) else bound
-        append_varint(out, len(data))
-        out += data
+        append_blob(out, bound.encode() if isinstance(bound, str) else bound)
 
 
 def _decode_column(reader: ByteReader) -> ColumnStatistics:
@@ -156,7 +155,7 @@ def _read_bound(reader: ByteReader, kind: int) -> Bound:
 
 
 def _cut(column: ColumnStatistics) -> ColumnStatistics:
-    """Bounds of at most 32 bytes that still hold; others are omitted."""
+    """The column with bounds of at most 32 bytes. Bounds that cannot be cut are omitted."""
     minimum, maximum = column.minimum, column.maximum
     mixed = minimum is not None and maximum is not None and type(minimum) is not type(maximum)
     if mixed or _is_no_bound(minimum) or _is_no_bound(maximum):
@@ -169,7 +168,7 @@ def _cut(column: ColumnStatistics) -> ColumnStatistics:
 
 
 def _is_no_bound(bound: Bound | None) -> bool:
-    """Whether it is NaN, which compares with nothing, or an int wider than any column."""
+    """Whether `bound` is NaN, which compares with nothing, or an int wider than any column."""
     if isinstance(bound, float):
         return math.isnan(bound)
     return isinstance(bound, int) and not -_INT_END <= bound < _INT_END
@@ -186,7 +185,7 @@ def _prefix(bound: str | bytes) -> str | bytes:
 
 
 def _raised(prefix: str | bytes) -> str | bytes | None:
-    """The smallest bound above everything that begins with `prefix`, None when there is none."""
+    """The smallest bound above all values that begin with `prefix`; None if there is none."""
     if isinstance(prefix, bytes):
         kept = prefix.rstrip(b"\xff")
         return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

@@ -13,13 +13,7 @@ T = TypeVar("T")
 
 
 class Walk(Generic[T]):
-    """Reads index pages, then pages: `wanted`, `feed`, until nothing is wanted.
-
-    Attributes:
-        refs: Every page of the range, oldest first; complete when nothing is wanted.
-        loaded: Records of all pages and index pages that were read.
-        is_cut: Whether it ends before the range does, because of `records_min`.
-    """
+    """Reads index pages, then pages. The caller reads the pages in `wanted` and calls `feed`."""
 
     def __init__(
         self,
@@ -32,45 +26,36 @@ class Walk(Generic[T]):
     ) -> None:
         """Walk over the keys [first_key, end_key).
 
-        With `records_min`, read only as many of the oldest pages as hold more records than
-        this. The records of the head follow only after the last page.
+        With `records_min`, only some of the oldest pages are read, with more records than this. The
+        records of the head follow only after the last page.
         """
         self._kind = kind
         self._paged = paged
         self._first_key, self._end_key = first_key, end_key
         self._records_min = records_min
-        self.is_cut = False
-        self.loaded: Loaded = {}
-        self.refs: list[PageRef] = []
+        self.is_cut = False  # the walk ends before the range, because of `records_min`
+        self.loaded: Loaded = {}  # all pages and index pages that were read
+        self.refs: list[PageRef] = []  # the pages of the range, oldest first
         index = overlapping(paged.index, first_key, end_key)
-        self._is_indexed = not index
-        self._wanted = tuple(PageRequest(REFS, ref) for ref in index)
-        if self._is_indexed:
+        self.is_indexed = not index  # all index pages were read, so `refs` is complete
+        # the pages to read next; empty when all pages were read
+        self.wanted = tuple(PageRequest(REFS, ref) for ref in index)
+        if self.is_indexed:
             self._want_pages([])
-
-    @property
-    def wanted(self) -> tuple[PageRequest, ...]:
-        """The pages to read next; empty when everything was read."""
-        return self._wanted
-
-    @property
-    def is_indexed(self) -> bool:
-        """Whether all index pages were read, so that `refs` is complete."""
-        return self._is_indexed
 
     def feed(self, pages: Sequence[tuple[Any, ...]]) -> None:
         """Add the records of the wanted pages, in the order of `wanted`."""
-        for wanted, page in zip(self._wanted, pages, strict=True):
+        for wanted, page in zip(self.wanted, pages, strict=True):
             self.loaded[wanted.ref.token, wanted.ref.number] = page
-        if not self._is_indexed:
-            self._is_indexed = True
+        if not self.is_indexed:
+            self.is_indexed = True
             self._want_pages([ref for page in pages for ref in page])
             return
-        self._wanted = ()
+        self.wanted = ()
 
     def records(self) -> tuple[T, ...]:
         """All records that cover keys of the range, in rising order of key."""
-        assert not self._wanted, "pages are missing"
+        assert not self.wanted, "pages are missing"
         everything: list[T] = []
         for ref in self.refs:
             everything += self.loaded[ref.token, ref.number]
@@ -79,7 +64,7 @@ class Walk(Generic[T]):
         return select(self._kind, everything, self._first_key, self._end_key)
 
     def _oldest(self, refs: list[PageRef]) -> list[PageRef]:
-        """As few of the oldest pages as possible; some records of the first page may be dropped."""
+        """The oldest pages. The first does not count, because some of its records may be gone."""
         if self._records_min is None:
             return refs
         count = 0
@@ -93,4 +78,4 @@ class Walk(Generic[T]):
     def _want_pages(self, indexed: list[PageRef]) -> None:
         refs = (*indexed, *self._paged.pages)
         self.refs = self._oldest(overlapping(refs, self._first_key, self._end_key))
-        self._wanted = tuple(PageRequest(self._kind, ref) for ref in self.refs)
+        self.wanted = tuple(PageRequest(self._kind, ref) for ref in self.refs)

@@ -12,7 +12,7 @@ from unittest import mock
 
 from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.maintenance import check, sweeper
-from ledgerlog_spark.metadata.logs.paths import LogPaths
+from ledgerlog_spark.metadata.logs.nodes import LogPaths
 from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.upkeep import upkeep
 from tests.fixtures.autojump import AutojumpLoop

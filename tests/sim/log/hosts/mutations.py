@@ -33,7 +33,7 @@ def shrink_forgets_the_last_run(patch: pytest.MonkeyPatch) -> None:
         idle_ms = now_ms - found.value.time_ms
         if found.value.runs and idle_ms > self._properties.txn_retention_ms:
             shrunk = replace(found.value, runs=())
-            await self._store.producers.write(self._log_id, app, shrunk, found.version)
+            await self._host.store.producers.write(self._log_id, app, shrunk, found.version)
 
     patch.setattr(_LogSweep, "_shrink", shrink)
 

@@ -76,14 +76,14 @@ async def _opened(process: Process, log: Log, job: Job) -> RangeWriter:
     handle = world.writers[writer.ledger_id]
     ttl_ms = world.views[log.log_id].properties.staging_ttl_ms
     world.require(
-        handle.age_ms < ttl_ms / 2, f"ledger {handle.id} is gone on with after {handle.age_ms} ms"
+        handle.age_ms < ttl_ms / 2, f"ledger {handle.id} is continued after {handle.age_ms} ms"
     )
     if handle.ranges and job.mode is WriteMode.OVERWRITE:
         listed = sum(size for batch_id, size in handle.ranges if batch_id >= job.batch_id - 1)
         whole = sum(size for _, size in handle.ranges)
         is_used = 2 * listed >= whole
         world.require(is_used, f"{listed} of {whole} bytes of ledger {handle.id} are listed")
-    world.counts["ledgers of streams gone on with"] += bool(handle.ranges)
+    world.counts["ledgers of streams continued"] += bool(handle.ranges)
     return writer
 
 
@@ -126,7 +126,7 @@ async def staged(
                 await log.commits.seal_before(job.app, joined.epoch)
             await sleep(process, 1, 20)
             if ledger.sealed_at is None:
-                world.counts["ledgers gone on with"] += 1
+                world.counts["ledgers continued"] += 1
                 return world.written(going_on, owner, world.random.randint(1, 6))
     (ledger_id,) = await log.commits.new_ledger_ids(1)
     made = of or Ledger(schema=job.schema, password=job.password)

@@ -80,7 +80,7 @@ async def follow(process: Process) -> None:
     seen = world.views[log.log_id]
 
     def on_change() -> None:
-        world.counts["streams told of a change"] += 1
+        world.counts["streams notified of a change"] += 1
 
     cancel = log.watch_end(on_change)
     position, version, schemas = 0, None, set[int]()

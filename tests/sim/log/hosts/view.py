@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.metadata.logs.paths import LogPaths, app_of_segment
+from ledgerlog_spark.metadata.logs.nodes import LogPaths, app_of_segment
 from ledgerlog_spark.model import Versioned
 from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log.properties import LogProperties

@@ -103,7 +103,7 @@ class ListWorld:
         self.page_sizes: PageSizes = {}
         self._numbers = itertools.count(1)
         self._long = next(self._numbers)
-        """A ledger that is gone on with again and again."""
+        """A ledger that is continued again and again."""
         self._entries: Counter[int] = Counter()
         self._is_old = random.random() < 0.4
         """Whether the first ranges do not say when they came."""

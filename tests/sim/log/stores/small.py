@@ -12,7 +12,7 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     MetadataUnknownError,
 )
-from ledgerlog_spark.metadata.logs.commit_queue import CommitQueue
+from ledgerlog_spark.metadata.logs.nodes import CommitQueue
 from ledgerlog_spark.wire.ledger_metadata.record import decode_ledger_metadata
 from tests.sim.log.hosts.base import Hosts
 from tests.sim.log.hosts.ledgers import metadata_of

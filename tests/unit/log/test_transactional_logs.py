@@ -26,7 +26,9 @@ from ledgerlog_spark.errors import (
     StaleCheckpointError,
     VersionNotAvailableError,
 )
+from ledgerlog_spark.log.committing.commits import KnownLogs
 from ledgerlog_spark.log.logs import Logs
+from ledgerlog_spark.protocol.log import sweep
 from ledgerlog_spark.protocol.log.commit.epoch import JobKind
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.seal import LOG_ID_KEY
@@ -91,7 +93,7 @@ async def test_overwrite_replaces_rows_and_the_old_version_can_still_be_read(
     assert missing.value.oldest == 0
 
 
-async def test_overwrite_planned_before_a_commit_of_others_fails_unless_told_otherwise(
+async def test_overwrite_planned_before_a_commit_of_others_fails_without_the_option(
     world: LogWorld,
 ) -> None:
     log = await world.logs().create("flights", schema=SCHEMA)
@@ -474,3 +476,37 @@ async def test_job_meets_a_lost_or_delayed_write_and_its_batch_is_there_once(
     tree.deliver_delayed()
     assert await payloads(await world.logs().open("flights")) == of("x")
     assert (await log.snapshot()).interval.version == 1
+
+
+async def test_commit_from_known_state_has_the_present_time_of_the_store(world: LogWorld) -> None:
+    log = await world.logs().create("flights")
+    known = KnownLogs()
+    for batch_id in (0, 1):
+        job = await log.begin(schema=SCHEMA, app="stream", run="run", batch_id=batch_id)
+        await log.commit(job, [await write(log, job, "x")], known=known)
+        world.skip(DAY_MS)
+    _, first, second = await log.history()
+    assert second.commit_time_ms - first.commit_time_ms >= DAY_MS
+    producer = await log.host.store.producers.read(log.log_id, "stream")
+    assert producer is not None
+    assert producer.value.time_ms - first.commit_time_ms >= DAY_MS
+
+
+async def test_release_ends_all_registrations_of_a_job_and_its_ledgers_are_swept_at_once(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = world.logs()
+    log = await logs.create("flights")
+    job = await log.begin(schema=SCHEMA)
+    ledger_ids = [(await write(log, job, "x")).ledger_id for _ in range(5)]
+    with monkeypatch.context() as small_steps:
+        small_steps.setattr(sweep, "STEP_LEDGERS_MAX", 2)
+        await log.release(job)
+    assert list(await logs.store.producers.names(log.log_id)) == []
+    for ledger_id in ledger_ids:
+        assert (await world.client().ledger_metadata(ledger_id)).is_closed
+    swept = await logs.sweeper().sweep(log.log_id)
+    assert (swept.deregistered, swept.ledgers_deleted) == (0, 5)
+    with pytest.raises(ProducerFencedError):
+        await log.open_range(job)
+    await log.release(job)

@@ -299,3 +299,22 @@ async def test_marks_are_of_the_newest_time_they_were_made(world: LogWorld) -> N
     assert mark.ledger_id == first
     assert await logs.store.producers.marked_ms(log.log_id, first) == mark.marked_ms
     assert await payloads(log) == of("y")
+
+
+async def test_marked_ledger_that_cannot_be_sealed_is_not_counted_and_keeps_its_mark(
+    world: LogWorld,
+) -> None:
+    logs = world.logs()
+    log = await logs.create("flights")
+    ledger_ids = await committed(log, 2)
+    await log.truncate((await log.state()).head.end_offset)
+    world.skip(2 * DAY_MS)
+    client: Any = Unsealable(world.client(), {ledger_ids[0]})
+    sweeper = Logs(store=logs.store, ledgers=client).sweeper()
+    assert (await sweeper.sweep(log.log_id)).ledgers_deleted == 1
+    marks = await logs.store.producers.marked(log.log_id)
+    assert [mark.ledger_id for mark in marks] == ledger_ids[:1]
+    assert await is_there(world, ledger_ids[0])
+    client.ledger_ids.clear()
+    assert (await sweeper.sweep(log.log_id)).ledgers_deleted == 1
+    assert not await is_there(world, ledger_ids[0])

@@ -1,36 +1,158 @@
-"""The bookies of a cluster on a tree of nodes: `available`, `cookies`, `INSTANCEID`, `LAYOUT`."""
+"""The bookies of a cluster on a tree of nodes: `available`, `cookies`, `INSTANCEID`, `LAYOUT`.
+
+A bookie announces itself by an ephemeral node. If the node is lost, the bookie creates a new node.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
 import re
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from ledgerlog_spark.errors import (
     BookieUnavailableError,
     ConfigurationError,
+    LedgerLogError,
+    LocalProtocolError,
     MetadataError,
     MetadataFormatError,
+    MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.bookies.announcement import Announcement
+from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.ledgers.ids import require_cluster
 from ledgerlog_spark.metadata.ledgers.layout import read_layout
-from ledgerlog_spark.metadata.tree import (
-    NodeExistsError,
-    NodeMissingError,
-    ZnodeTree,
-    make_persistent,
-)
-from ledgerlog_spark.model import Version, Versioned
-from ledgerlog_spark.wire.registration import decode_service_info
+from ledgerlog_spark.model import BookieInfo, Version, Versioned
+from ledgerlog_spark.waits import forever
+from ledgerlog_spark.wire.registration import decode_service_info, encode_service_info
 from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+KEEP_DELAY_SECONDS = 1.0
 
-    from ledgerlog_spark.metadata.ports import CancelWatch, OnChange
-    from ledgerlog_spark.model import BookieInfo
+_logger = logging.getLogger(__name__)
+
+
+class Announcement:
+    """A bookie's node at one of its two places: `available/<id>` or `available/readonly/<id>`."""
+
+    def __init__(
+        self, tree: znodes.ZnodeTree, info: BookieInfo, *, place: str, other_place: str
+    ) -> None:
+        self._tree = tree
+        self._bookie_id = info.bookie_id
+        self._data = encode_service_info(info)
+        self._place = place
+        self._other_place = other_place
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def announce(self) -> None:
+        """Create our node, and wait until no other node of this bookie exists.
+
+        The node of an older session of the bookie is deleted within the timeout of that session,
+        unless the session is alive.
+        """
+        loop = asyncio.get_running_loop()
+        patience_seconds = self._tree.session_timeout_ms * 1.5 / 1000 + 0.5
+        deadline = loop.time() + patience_seconds
+        changed = asyncio.Event()
+        cancels = [self._tree.watch(p, changed.set) for p in (self._place, self._other_place)]
+        try:
+            while True:
+                changed.clear()
+                foreign = await self._try()
+                if foreign is None:
+                    return
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(deadline):
+                        await changed.wait()
+                        continue
+                raise LocalProtocolError(
+                    f"another live session ({foreign:#x}) has registered bookie "
+                    f"{self._bookie_id} and kept it for {patience_seconds:g} s: stop that bookie, "
+                    "or give this one an id of its own",
+                    bookie_id=self._bookie_id,
+                )
+        finally:
+            for cancel in cancels:
+                cancel()
+
+    async def withdraw(self) -> None:
+        """Delete our nodes of this bookie."""
+        for path in (self._place, self._other_place):
+            stat = await znodes.synced_stat(self._tree, path)
+            if stat is not None and stat.owner == self._tree.session_id:
+                with contextlib.suppress(znodes.NodeMissingError):
+                    await self._tree.delete(path, stat.version)
+
+    def keep(self) -> None:
+        """From now on, announce again after the session is replaced or the node is deleted."""
+        self._keeper = asyncio.get_running_loop().create_task(self._keep())
+
+    async def stop_keeping(self) -> None:
+        """Stop the work of `keep`, and wait until nothing runs in the background."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        changed = asyncio.Event()
+        cancel = self._tree.watch(self._place, changed.set)
+        # Checks once at the start: the node may have been deleted before the watch was set.
+        changed.set()
+        try:
+            while True:
+                await forever(changed.wait(), "a bookie is announced until it stops")
+                changed.clear()
+                try:
+                    await self.announce()
+                except LedgerLogError as error:
+                    _logger.warning("bookie %s is not announced: %s", self._bookie_id, error)
+                    changed.set()
+                    await asyncio.sleep(KEEP_DELAY_SECONDS)
+        finally:
+            cancel()
+
+    async def _try(self) -> int | None:
+        """Try to announce. Returns None after success, otherwise the bookie's other session."""
+        while True:
+            here = await znodes.synced_stat(self._tree, self._place)
+            there = await self._tree.stat(self._other_place)
+            own = self._tree.session_id
+            for stat in (here, there):
+                if stat is not None and stat.owner != own:
+                    return stat.owner
+            operations = await self._operations(here, there)
+            if not operations:
+                return None
+            try:
+                await self._tree.transact(operations)
+            except znodes.TransactionFailedError as failure:
+                if isinstance(failure.cause, znodes.NodeMissingError):
+                    await znodes.make_persistent(self._tree, znodes.parent_of(self._place))
+                elif not isinstance(failure.cause, znodes.NodeExistsError | MetadataVersionError):
+                    raise failure.cause from failure
+            except MetadataUnknownError:
+                continue  # the next read shows the outcome
+            else:
+                return None
+
+    async def _operations(
+        self, here: znodes.NodeStat | None, there: znodes.NodeStat | None
+    ) -> list[znodes.NodeOperation]:
+        """The operations that are needed to announce. All existing nodes are ours."""
+        operations: list[znodes.NodeOperation] = []
+        if there is not None:
+            operations.append(znodes.DeleteNode(self._other_place, there.version))
+        if here is None:
+            operations.append(znodes.CreateNode(self._place, self._data, znodes.NodeKind.EPHEMERAL))
+        elif (await self._tree.get(self._place)).value != self._data:
+            operations.append(znodes.SetNode(self._place, self._data, here.version))
+        return operations
+
 
 READ_ONLY = "readonly"
 _BOOKIE_ID = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
@@ -39,7 +161,7 @@ _BOOKIE_ID = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
 class Registration:
     """The bookies of the cluster at one root, with their addresses and cookies."""
 
-    def __init__(self, tree: ZnodeTree, root: str) -> None:
+    def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
         self._tree = tree
         self._root = root
         self._available = f"{root}/available"
@@ -93,7 +215,7 @@ class Registration:
             # The third read finds a bookie that became writable between the first two.
             try:
                 record = await self._tree.get(f"{directory}/{name}")
-            except NodeMissingError:
+            except znodes.NodeMissingError:
                 continue
             return decode_service_info(bookie_id, record.value)
         raise BookieUnavailableError(
@@ -102,15 +224,15 @@ class Registration:
             bookie_id=bookie_id,
         )
 
-    def watch_writable(self, on_change: OnChange) -> CancelWatch:
+    def watch_writable(self, on_change: znodes.OnChange) -> znodes.CancelWatch:
         """Watch `writable`: `on_change` is called after a change, and after a replaced session."""
         return self._tree.watch_children(self._available, on_change)
 
     async def read_cookie(self, bookie_id: str) -> Versioned[bytes] | None:
-        """The stored bytes of a bookie's cookie, None when the bookie has no cookie."""
+        """The stored bytes of a bookie's cookie; None if the bookie has no cookie."""
         try:
             return await self._tree.get(self._cookie_path(bookie_id))
-        except NodeMissingError:
+        except znodes.NodeMissingError:
             return None
 
     async def write_cookie(self, bookie_id: str, cookie: bytes, version: Version | None) -> None:
@@ -121,11 +243,11 @@ class Registration:
                 await self._tree.create(path, cookie)
             else:
                 await self._tree.set(path, cookie, version)
-        except NodeExistsError:
+        except znodes.NodeExistsError:
             raise MetadataVersionError(
                 f"bookie {bookie_id} has a cookie already", bookie_id=bookie_id
             ) from None
-        except NodeMissingError:
+        except znodes.NodeMissingError:
             await require_cluster(self._tree, self._root)
             raise MetadataVersionError(
                 f"the cookie of bookie {bookie_id} is gone, or {self._cookies} is",
@@ -137,7 +259,7 @@ class Registration:
         path = f"{self._root}/INSTANCEID"
         try:
             record = await self._tree.get(path)
-        except NodeMissingError:
+        except znodes.NodeMissingError:
             await require_cluster(self._tree, self._root)
             raise MetadataError(
                 f"the cluster at {self._root} has no INSTANCEID: a bookie makes it when it starts",
@@ -153,8 +275,8 @@ class Registration:
         await self._make(f"{self._root}/LAYOUT", layout.encode())
         await read_layout(self._tree, self._root)
         await self._make(f"{self._root}/INSTANCEID", str(uuid.uuid4()).encode())
-        await make_persistent(self._tree, self._read_only)
-        await make_persistent(self._tree, self._cookies)
+        await znodes.make_persistent(self._tree, self._read_only)
+        await znodes.make_persistent(self._tree, self._cookies)
 
     async def sync(self) -> None:
         """Make later reads at least as new as this moment."""
@@ -169,7 +291,7 @@ class Registration:
     async def _names(self, directory: str) -> list[str]:
         try:
             return await self._tree.children(directory)
-        except NodeMissingError:
+        except znodes.NodeMissingError:
             await require_cluster(self._tree, self._root)
             return []
 
@@ -177,7 +299,7 @@ class Registration:
         if await self._tree.stat(path) is None:
             try:
                 await self._tree.create(path, data, make_parents=True)
-            except NodeExistsError:
+            except znodes.NodeExistsError:
                 return
 
     def _cookie_path(self, bookie_id: str) -> str:
