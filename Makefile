@@ -33,8 +33,9 @@ help: ## List the targets
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/pip check --disable-pip-version-check
 	@touch $@
 
 setup: $(STAMP) ## Install the virtual environment that all targets use
@@ -162,7 +163,7 @@ proto: ## Generate the Python stubs of the control service
 lock: $(STAMP) ## Compile requirements.lock from pyproject.toml
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
-		--no-header --no-annotate --extra dev pyproject.toml -o requirements.lock
+		--no-header --no-annotate --no-strip-extras --extra dev pyproject.toml -o requirements.lock
 
 clean: ## Delete what builds and tests leave behind, except the virtual environment
 	rm -rf dist build site .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db

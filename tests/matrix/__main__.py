@@ -97,7 +97,7 @@ def _install(python: str, home: Path, pair: Pair) -> None:
     pip += ["--disable-pip-version-check"]
     rest = home / "requirements.txt"
     rest.write_text(_without(LOCK.read_text(), {"pyspark", "py4j"}))
-    subprocess.run([*pip, "--require-hashes", "-r", rest], check=True)
+    subprocess.run([*pip, "--no-deps", "--require-hashes", "-r", rest], check=True)
     subprocess.run([*pip, f"pyspark=={pair.pyspark}"], check=True)
     subprocess.run([*pip, "--no-deps", "-e", ROOT], check=True)
     stamp.touch()
@@ -108,7 +108,7 @@ def _without(lock: str, names: set[str]) -> str:
     kept, is_left_out = [], False
     for line in lock.splitlines(keepends=True):
         if not line[0].isspace():
-            is_left_out = line.partition("==")[0] in names
+            is_left_out = line.partition("==")[0].partition("[")[0] in names
         if not is_left_out:
             kept.append(line)
     return "".join(kept)
