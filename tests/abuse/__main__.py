@@ -25,7 +25,8 @@ from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 from tests.abuse.abuses import ABUSES, prepare
 from tests.abuse.client import GoodClient
 from tests.abuse.loop_lags import Lag, LoopLags
-from tests.fixtures.bookie_process import ROOT, BookieProcess, free_port
+from tests.fixtures.bookie_process import ROOT, BookieProcess
+from tests.fixtures.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,12 +16,12 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.local.zookeeper import free_port
 from ledgerlog_spark.metadata.ledgers.layout import LONG_HIERARCHICAL
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.metadata.zookeeper.session import ZookeeperSession
 from ledgerlog_spark.model import BookieInfo, Fragment, LedgerMetadata, Quorum
 from tests.fixtures.metadata_worlds import PATIENCE_SECONDS, Signal, ZookeeperWorld
+from tests.fixtures.ports import free_port
 
 if TYPE_CHECKING:
     from ledgerlog_spark.local.zookeeper import ZooKeeperProcess

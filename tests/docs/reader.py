@@ -14,17 +14,19 @@ from typing import IO, TYPE_CHECKING, Self
 import psutil
 
 from ledgerlog_spark.local.cluster import Cluster
-from ledgerlog_spark.local.zookeeper import free_port
 from ledgerlog_spark.model import SERVICE_URI_VARIABLE
 from tests.docs.blocks import missing_line
 from tests.fixtures import patience
 from tests.fixtures.command_line import ROOT, processes_of
+from tests.fixtures.ports import free_port
 
 if TYPE_CHECKING:
     from tests.docs.blocks import Block
 
 PROGRAMS = Path(__file__).parent / "programs"
 """What a page needs and a machine of a developer lacks, by the name that the page uses."""
+
+LOGGING = Path(__file__).with_name("log4j2.properties")
 
 PYTHON = """\
 import os, sys
@@ -70,8 +72,11 @@ class Reader:
             "PYTHONUNBUFFERED": "1",
             "SPARK_LOCAL_IP": "127.0.0.1",
             "COLUMNS": "200",
-            # As in the other tests with Spark: JVMs that live for a few seconds.
-            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            # As in the other tests with Spark: JVMs that live for a few seconds. Spark logs only
+            # warnings: spark-submit copies what the job prints in pieces, and a line of the log
+            # between two pieces would cut an expected line.
+            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+            f" -Dlog4j2.configurationFile={LOGGING}",
         }
         self._network = f"127.{1 + os.getpid() % 200}.{1 + os.getpid() // 200 % 250}"
         self._ports: dict[str, int] = {}

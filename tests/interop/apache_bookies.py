@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from ledgerlog_spark.local.zookeeper import free_port
+from tests.fixtures.ports import free_port
 from tests.interop.apache_tools import ApacheTools
 
 START_TIMEOUT_SECONDS = 90.0

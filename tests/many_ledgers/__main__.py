@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Self
 import ledgerlog_spark as ll
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 from tests.abuse.loop_lags import Lag, LoopLags
-from tests.fixtures.bookie_process import BookieProcess, Peer, add_frame, free_port
+from tests.fixtures.bookie_process import BookieProcess, Peer, add_frame
+from tests.fixtures.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -21,18 +20,13 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from ledgerlog_spark import configure
+from tests.fixtures.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 HERE = "127.0.0.1"
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind((HERE, 0))
-        return int(taken.getsockname()[1])
 
 
 @contextmanager

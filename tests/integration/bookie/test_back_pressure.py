@@ -13,8 +13,9 @@ import pytest
 
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.requests import encode_batch_read, encode_read
-from tests.fixtures.bookie_process import KEY, add_frame, free_port
+from tests.fixtures.bookie_process import KEY, add_frame
 from tests.fixtures.patience import until
+from tests.fixtures.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable

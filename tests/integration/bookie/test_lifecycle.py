@@ -20,7 +20,8 @@ from ledgerlog_spark.metadata.stores import open_metadata
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.answers import AddAnswer, AddRunAnswer
 from ledgerlog_spark.wire.requests import encode_read
-from tests.fixtures.bookie_process import KEY, add_frame, add_run_frame, free_port, stored_entry
+from tests.fixtures.bookie_process import KEY, add_frame, add_run_frame, stored_entry
+from tests.fixtures.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from ledgerlog_spark.local.zookeeper import free_port
 from ledgerlog_spark.log.blocking.logs import BlockingLogs
+from tests.fixtures.ports import free_port
 from tests.fixtures.small_log import ROWS, write_log
 from tests.fixtures.visible import wait_until_every_bookie_knows
 

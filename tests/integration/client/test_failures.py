@@ -17,8 +17,9 @@ from ledgerlog_spark.errors import (
     LocalProtocolError,
     MetadataUnavailableError,
 )
-from ledgerlog_spark.local.zookeeper import ZooKeeperProcess, free_port
+from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 from tests.fixtures.bookie_process import BookieProcess
+from tests.fixtures.ports import free_port
 from tests.integration.client.conftest import BookieCluster
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.processes]

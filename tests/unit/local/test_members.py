@@ -18,7 +18,7 @@ from ledgerlog_spark.cli.main import app
 from ledgerlog_spark.errors import BookieUnavailableError, ConfigurationError, LocalProtocolError
 from ledgerlog_spark.local.cluster import Cluster
 from ledgerlog_spark.local.members import ZOOKEEPER, Member, Members, locked_directory
-from ledgerlog_spark.local.zookeeper import free_port
+from tests.fixtures.ports import free_port
 
 
 @pytest.fixture

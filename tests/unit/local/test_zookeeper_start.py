@@ -8,7 +8,8 @@ import pytest
 
 from ledgerlog_spark.errors import MetadataUnavailableError
 from ledgerlog_spark.local import zookeeper
-from ledgerlog_spark.local.zookeeper import ZooKeeperProcess, free_port
+from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
+from tests.fixtures.ports import free_port
 
 
 @pytest.mark.parametrize(
