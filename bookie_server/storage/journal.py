@@ -73,24 +73,26 @@ class Journal:
         self._counters = shared.counters
         self._on_durable = on_durable
         self._on_failed = on_failed
-        self._queue: deque[JournalRecord] = deque()
-        self._queued_bytes = 0
-        self._under_way = 0
-        self._stretches_under_way = 0
-        self._waiting: list[Future[None]] = []
-        self._is_waking = False
-        self._is_rolling = False
-        self._is_broken = False
-        self._busy_until_ms = 0
-        self._running = 0
+        self._queue: deque[JournalRecord] = deque()  # in the order of tickets, in no group yet
+        self._queued_bytes = 0  # the body sizes in `_queue`
+        self._under_way = 0  # groups that are written or synced, at most GROUPS_UNDER_WAY_MAX
+        self._stretches_under_way = 0  # stretches of consecutive ids in these groups
+        self._waiting: list[Future[None]] = []  # one for each writer that has no group to write
+        self._is_waking = False  # whether a writer was woken and has not looked at the queue yet
+        self._is_rolling = False  # only while no group is under way
+        self._is_broken = False  # whether a group may be missing in the file; then none is written
+        self._busy_until_ms = 0  # the time up to which `journal_busy_ms` is counted
+        self._running = 0  # writers; when the last one ends, `_ended` is set
         self._ended: Future[None] = self._tasks.future()
+        # a heap of tickets above `durable_ticket`; equal tickets are called in order of the number
         self._waiters: list[tuple[int, int, Callable[[Code], None]]] = []
         self._waiter_number = 0
-        self._is_closing = False
-        self._watermark_is_due = False
+        self._is_closing = False  # once set, no record is submitted
+        self._watermark_is_due = False  # whether the task that writes the next watermark runs
+        # the sequence up to which a watermark in the files covers every record
         self._watermark_sequence = sequences.durable_sequence = sequences.next_sequence - 1
-        self.failure: StorageError | None = None
-        self.last_ticket = 0
+        self.failure: StorageError | None = None  # once set, it stays and no record is submitted
+        self.last_ticket = 0  # durable_ticket <= last_ticket
         self.durable_ticket = 0  # the records of all tickets up to this one are synced
 
     def submit(self, record: JournalRecord) -> int:

@@ -102,19 +102,21 @@ class AddPipeline:
         # of runs that not all their bookies have stored, confirmed runs included
         self.entries_in_flight = 0
         self.size_bytes_in_flight = 0  # payload of the same runs
-        self.is_paused = False
+        self.is_paused = False  # while it is set, `last_add_confirmed` does not change
         self.is_recovery = is_recovery
         self._lac_found = last_add_confirmed
-        self._length_sent = length
+        self._length_sent = length  # payload bytes up to and excluding `next_entry_id`
         self._numbers = numbers
         self._window = window
-        self._suspended = 0
-        self._abandoned = 0
+        self._suspended = 0  # bits of the indexes that no run is sent to
+        self._abandoned = 0  # bits of those that own no pending run; all of them are suspended
         self._everyone = (1 << quorum.ensemble_size) - 1
         self._is_striped = quorum.is_striped
         self._ack_quorum = quorum.ack_quorum
+        # the runs from last_add_confirmed + 1 to next_entry_id - 1, in order, until `withdraw`
         self._unconfirmed: deque[SentRun] = deque()
-        self._late: dict[int, SentRun] = {}
+        self._late: dict[int, SentRun] = {}  # confirmed, but not stored by all owners; by entry
+        # by request number: exactly the sends in `requests` of all runs above
         self._sent: dict[int, tuple[SentRun, int]] = {}
 
     @property

@@ -103,16 +103,18 @@ class LedgerWriter(UpdatingMachine):
             length=0,
             window=self._settings.window,
         )
-        self._failed = FailedBookies()
-        self._busy = BusyBookies(self._numbers)
-        self._change: FragmentChange | None = None
-        self._listing = 0
-        self._retry_timer = 0
-        self._quorum_timer = 0
-        self._oldest_at_quorum_timer: int | None = None
+        self._failed = FailedBookies()  # their indexes are suspended in the pipeline
+        self._busy = BusyBookies(self._numbers)  # suspended too, until their timers fire
+        self._change: FragmentChange | None = None  # that is being written; set in CHANGING
+        self._listing = 0  # request of the newest list of bookies; answers of others are ignored
+        # A timer is 0 while it does not run.
+        self._retry_timer = 0  # starts when a failed bookie has no replacement
+        self._quorum_timer = 0  # runs only if `add_quorum_timeout_ms` is set
+        self._oldest_at_quorum_timer: int | None = None  # oldest pending entry at the timer's start
+        # the first entry with an unknown outcome; once set, it never changes
         self._withdrawn_from: int | None = None
-        self._may_be_closed = False
-        self._failure: m.LedgerFailed | None = None
+        self._may_be_closed = False  # whether an earlier close may be in the metadata
+        self._failure: m.LedgerFailed | None = None  # the newest failure; set in FAILED
 
     @property
     def last_add_confirmed(self) -> int:
