@@ -1,8 +1,10 @@
-"""`python -m bookie_server --directory DIR --port N --metadata-service-uri zk://host:port/ledgers`.
+"""Runs one bookie as a process.
 
-When the bookie is ready, it prints one line of JSON: bookie_id, port, grpc_port and pid.
-Logs go to standard error. SIGTERM and SIGINT stop the bookie cleanly.
-Exit codes: `bookie_server.errors.ExitCode`.
+    python -m bookie_server --directory DIR --port N --metadata-service-uri zk://host:port/ledgers
+
+When the bookie is ready, it prints one line of JSON with bookie_id, port, grpc_port and pid. Log
+lines go to standard error. SIGTERM and SIGINT stop the bookie cleanly.
+`bookie_server.errors.ExitCode` has the exit codes.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ from ledgerlog_spark.errors import (
 STANDARD_OUTPUT = 1
 STANDARD_ERROR = 2
 
-_SHORT = {"metadata_service_uri": ("-u",)}  # short options, the same as those of the other commands
+_SHORT = {"metadata_service_uri": ("-u",)}  # other commands have the same short options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one bookie; returns the exit code."""
+    """Run one bookie, and return the exit code."""
     _open_closed_standard_streams()
     given = vars(settings_parser().parse_args(arguments))
     config: Path | None = given.pop("config")
@@ -42,9 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = load_settings(config, overrides)
     except ConfigurationError as error:
         return _refuse(error, ExitCode.BAD_CONFIGURATION)
-    # The C core of grpc writes to standard error from the event loop and would block on a pipe.
+    # The C core of grpc writes its log lines in the thread of the event loop. If standard error is
+    # a full pipe, such a write would block the event loop. So these log lines are off.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # Storage, grpc and kazoo are imported here, because reports of wrong settings do not need them.
+    # Imported only now, so that a report of a wrong setting does not wait for grpc and kazoo.
     from bookie_server.service.lifecycle import run_bookie
     from bookie_server.service.logging import configure_logging
 
@@ -69,7 +72,8 @@ def _refuse(error: Exception, exit_code: ExitCode) -> int:
 def _open_closed_standard_streams() -> None:
     """Open the standard streams that are closed.
 
-    Without this, a data file would get the number of a closed stream, and receive its log lines.
+    Otherwise a data file could get the number of a closed stream. Log lines would then be written
+    into the data file.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STANDARD_ERROR:
         pass
@@ -92,7 +96,8 @@ def settings_parser() -> argparse.ArgumentParser:
     """Return a parser with one option for each setting. `BookieSettings` checks the values."""
     parser = argparse.ArgumentParser(
         prog="python -m bookie_server",
-        description="One bookie. Settings: options over LEDGERLOG_... over the file over defaults.",
+        description="Run one bookie. Options override the environment (LEDGERLOG_...), and the "
+        "environment overrides the file.",
         epilog="example: python -m bookie_server --directory data/b1 --port 3181 "
         "--metadata-service-uri zk://127.0.0.1:2181/ledgers",
         allow_abbrev=False,

@@ -1,10 +1,10 @@
 """Settings of a bookie process.
 
 The command line overrides the environment. The environment overrides the TOML file. All settings
-are checked before a file or a port is opened, and the error contains the key, the value and a
-correct value. An unknown key in the file or on the command line is an error. An environment
-variable has the prefix `LEDGERLOG_` and the key in capitals. Lists in the environment are JSON
-(`LEDGERLOG_DIRECTORIES='["/data/b1"]'`).
+are checked before a file or a port is opened. The error for a wrong setting contains the key, the
+value and the reason. An unknown key in the file or on the command line is an error. The name of an
+environment variable is the prefix `LEDGERLOG_` and the key in capitals. A list in the environment
+is written as JSON (`LEDGERLOG_DIRECTORIES='["/data/b1"]'`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ CONNECTION_RESERVE_BYTES = ADDS_RESERVE_BYTES + 2 * ANSWERS_RESERVE_BYTES
 and for recovery and fencing."""
 
 FRAMES_IN_SHARED_MIN = 18
-"""The shared memory has room for this number of frames of the maximum size. One eighth of it is for
-recovery and fencing, and one connection gets at most half of this eighth."""
+"""The shared memory must have room for at least this number of frames of the maximum size.
+
+One eighth of the shared memory is for recovery and fencing. One connection gets at most half of
+this eighth, which then still has room for one frame."""
 
 BOOKIE_ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
@@ -52,34 +54,41 @@ class BookieSettings(BaseSettings):
     """All settings of one bookie; immutable.
 
     Attributes:
-        directories: Directory for entries, created if missing. This release accepts only one.
+        directories: Directory for entries. It is created if it does not exist. This release accepts
+            only one directory.
         bookie_id: Stable name; defaults to `advertised_address:port`.
         port: TCP port of the data plane; 0 selects a free port and requires `bookie_id`.
         grpc_port: Port of the control service; 0 selects a free port, which is registered.
-        metrics_port: Port of the metrics text for Prometheus; not served by default.
+        metrics_port: Port of the metrics for Prometheus. By default, no metrics are served.
         bind_address: IP address that all servers listen on.
         advertised_address: Address that is registered for clients; defaults to `bind_address`.
-        insecure: Allows a `bind_address` beyond loopback: traffic is neither encrypted nor
-            authenticated.
+        insecure: Allows a `bind_address` that other machines can reach, although traffic is neither
+            encrypted nor authenticated.
         metadata_service_uri: `zk://host:port[,host:port]/ledgers`.
-        metadata_wait_ms: How long a start waits for the metadata store.
+        metadata_wait_ms: Maximum time that a start waits for the metadata store, and time limit of
+            every request to this store.
         session_timeout_ms: Lifetime of the registration after the bookie stops responding.
         file_size_bytes: Size of each entry-log file.
-        frame_size_bytes_max: Size of the largest accepted frame, without its length word.
-        in_flight_bytes_max: Maximum of all bytes held for peers: received bytes (also of incomplete
-            frames) and unsent answers. Each connection has 128 KiB of its own; the rest is shared.
+        frame_size_bytes_max: Size of the largest accepted frame, including its length field.
+        in_flight_bytes_max: Maximum number of bytes that are held for all peers: received bytes,
+            including incomplete frames, and unsent answers. 128 KiB are reserved for each
+            connection. All connections share the rest.
         connections_max: Maximum number of data connections. At the maximum, a new connection
-            replaces an idle connection.
-        stall_timeout_ms: A connection is closed if in this time its peer accepts no answer, or
-            sends less than 16 KiB of a frame. The time is much shorter while other connections wait
-            for memory that this connection holds. One whole frame may take ten times as long.
-        first_request_timeout_ms: A connection that began no request is closed after this time.
-        watches_max: Maximum number of watches of last adds confirmed, for readers that wait for
-            new entries.
-        free_bytes_min: The bookie becomes read-only before its device has less free space.
-        gc_interval_ms: Pause between two passes of the collector, which deletes the entries of
+            replaces an idle connection. If no connection is idle, the new one is refused.
+        stall_timeout_ms: Time in which a peer must make progress. A connection is closed if answers
+            wait, but its peer takes less than 16 KiB of them in this time. It is also closed if a
+            frame is incomplete, but the peer neither completes the frame nor sends 16 KiB of it in
+            this time. A whole frame may take ten times as long. If a lane is full, a peer that
+            holds memory of this lane must make progress within a quarter of a second.
+        first_request_timeout_ms: A connection is closed after this time if none of its requests was
+            answered, and no request is incomplete or being processed.
+        watches_max: Maximum number of watches of last adds confirmed. Readers that wait for new
+            entries set these watches.
+        free_bytes_min: Number of bytes of the device that must stay free. The bookie becomes
+            read-only if its next file would leave fewer free bytes.
+        gc_interval_ms: Time between two passes of the collector, which deletes the entries of
             deleted ledgers.
-        drain_timeout_ms: How long a stop waits for accepted requests.
+        drain_timeout_ms: Maximum time that a stop waits until accepted requests are answered.
         log_level: `debug`, `info`, `warning` or `error`.
     """
 
@@ -119,7 +128,7 @@ class BookieSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 -- pydantic's signature
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources of settings. `from_file`, the TOML file, is below the environment."""
+        """Return the sources of settings. Each source overrides the sources after it."""
         assert isinstance(init_settings, InitSettingsSource)
         given = dict(init_settings.init_kwargs)
         from_file = given.pop("from_file", {})
@@ -145,7 +154,10 @@ class BookieSettings(BaseSettings):
         if bookie_id is not None and (
             not BOOKIE_ID_PATTERN.fullmatch(bookie_id) or bookie_id in (".", "..", "readonly")
         ):
-            raise ValueError("a bookie id has 1 to 200 of the characters A-Z a-z 0-9 . _ : -")
+            raise ValueError(
+                "a bookie id has 1 to 200 of the characters A-Z a-z 0-9 . _ : - and is not '.', "
+                "'..' or 'readonly'"
+            )
         return bookie_id
 
     @model_validator(mode="after")
@@ -153,11 +165,13 @@ class BookieSettings(BaseSettings):
         try:
             address = ipaddress.ip_address(self.bind_address)
         except ValueError:
-            raise ValueError("bind_address must be an IP address such as 127.0.0.1") from None
+            raise ValueError(
+                f"bind_address {self.bind_address!r} is not an IP address such as 127.0.0.1"
+            ) from None
         if not address.is_loopback and not self.insecure:
             raise ValueError(
                 f"bind_address {self.bind_address} can be reached from other machines, and traffic "
-                "is neither encrypted nor authenticated; set --insecure to allow it, or bind to "
+                "is neither encrypted nor authenticated; set --insecure to allow this, or bind to "
                 "127.0.0.1"
             )
         if address.is_unspecified and self.advertised_address is None:
@@ -166,7 +180,10 @@ class BookieSettings(BaseSettings):
                 "advertised_address to this machine's name or IP address"
             )
         if self.port == 0 and self.bookie_id is None:
-            raise ValueError("port 0 changes with every start; also set a bookie_id")
+            raise ValueError(
+                "port 0 selects another port at every start, so bookie_id cannot default to the "
+                "address; also set a bookie_id"
+            )
         ports = [port for port in (self.port, self.grpc_port, self.metrics_port) if port]
         if len(set(ports)) != len(ports):
             raise ValueError(f"port, grpc_port and metrics_port must differ, got {ports}")
@@ -180,12 +197,13 @@ class BookieSettings(BaseSettings):
         )
         if self.in_flight_bytes_max < needed:
             raise ValueError(
-                f"in_flight_bytes_max is below {needed}: it has {CONNECTION_RESERVE_BYTES} bytes "
-                f"for each of connections_max {self.connections_max}, and has to have "
-                f"{FRAMES_IN_SHARED_MIN} times frame_size_bytes_max beside them"
+                f"in_flight_bytes_max is {self.in_flight_bytes_max}, but must be at least "
+                f"{needed}: {CONNECTION_RESERVE_BYTES} bytes for each of {self.connections_max} "
+                f"connections (connections_max), and {FRAMES_IN_SHARED_MIN} times "
+                f"frame_size_bytes_max {self.frame_size_bytes_max}"
             )
         if self.file_size_bytes % 4_096:
-            raise ValueError("file_size_bytes must be a multiple of 4096")
+            raise ValueError(f"file_size_bytes {self.file_size_bytes} is not a multiple of 4096")
         return self
 
     @property
@@ -204,7 +222,7 @@ def load_settings(
         overrides: Values from the command line, which override all other values.
 
     Raises:
-        ConfigurationError: A setting is wrong. The error has the key, value and a correct value.
+        ConfigurationError: A setting is wrong. The error has the key, the value and the reason.
     """
     from_file = {} if config is None else _read_toml(config)
     try:
@@ -237,7 +255,7 @@ def _explained(error: ValidationError) -> ConfigurationError:
     reason = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         known = ", ".join(sorted(BookieSettings.model_fields))
-        message = f"unknown setting {key} = {value!r}; settings are: {known}"
+        message = f"unknown setting {key} = {value!r}; the settings are: {known}"
     elif first["type"] == "missing":
         message = (
             f"setting {key} is missing; set it as an option, in the file or as "
@@ -246,5 +264,5 @@ def _explained(error: ValidationError) -> ConfigurationError:
     elif key:
         message = f"setting {key} = {value!r}: {reason}"
     else:
-        message = f"the settings contradict each other: {reason}"
+        message = f"the settings are wrong: {reason}"
     return ConfigurationError(message, key=key, value=str(value) if key else "", reason=reason)

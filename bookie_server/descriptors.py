@@ -25,14 +25,14 @@ LIMIT_UNLIMITED: Final = 1 << 20  # used as the limit if the system sets no limi
 class DescriptorBudget:
     """How a limit of open files is divided among connections and files."""
 
-    limit: int  # RLIMIT_NOFILE, soft
-    connections: int  # of the data plane
+    limit: int  # the soft limit RLIMIT_NOFILE
+    connections: int  # connections of the data plane
     callers: int  # connections of the control service (gRPC)
     files: int  # entry-log files
 
 
 def raise_limit(connections_max: int) -> int:
-    """Raise the soft limit of open files as far as useful and allowed; return the new limit."""
+    """Raise the soft limit of open files as far as useful and allowed, and return the new limit."""
     soft, hard = (_finite(limit) for limit in resource.getrlimit(resource.RLIMIT_NOFILE))
     wanted = min(hard, connections_max + CALLERS_MAX + FILES_MAX + RESERVED)
     if wanted > soft:
@@ -47,7 +47,7 @@ def divided(limit: int, connections_max: int) -> DescriptorBudget:
     """Divide a limit among connections and files."""
     if limit < LIMIT_MIN:
         raise StartupError(
-            f"this process may open {limit} files, and a bookie needs {LIMIT_MIN} at least; raise "
+            f"this process may open {limit} files, but a bookie needs at least {LIMIT_MIN}; raise "
             "the limit (`ulimit -n`, LimitNOFILE= of a systemd unit)"
         )
     callers = min(CALLERS_MAX, (limit - RESERVED) // CALLERS_PART)

@@ -8,8 +8,9 @@ from typing import Final
 from ledgerlog_spark.errors import LedgerLogError, StartupError
 
 REPLACEMENT_ADVICE: Final = (
-    "If the data is lost, start a bookie with another bookie_id and a new directory instead; never "
-    "start this bookie_id on an empty directory: it would deny entries that it acknowledged"
+    "If the data is lost, start a bookie with another bookie_id and a new directory instead. Never "
+    "start this bookie_id with an empty directory, because the bookie would then deny entries that "
+    "it acknowledged"
 )
 """The end of each message about missing or damaged data."""
 
@@ -29,7 +30,7 @@ class CorruptRecordError(StorageError):
 
 
 class FreedFileError(CorruptRecordError):
-    """The file was freed during the read; another lookup may succeed."""
+    """The file was freed while it was read. If the read is repeated, it may succeed."""
 
     retriable = True
 
@@ -72,7 +73,7 @@ class CookieMismatchError(StartupError):
 
 
 class DirectoryLockedError(StartupError):
-    """Another process has the directory open; has `path`."""
+    """Another process has locked the directory; has `path`."""
 
 
 class FormatVersionError(StartupError):
@@ -80,7 +81,7 @@ class FormatVersionError(StartupError):
 
 
 class DamagedDirectoryError(StartupError):
-    """The directory's list of files is missing or damaged; has `path` and `reason`."""
+    """The MANIFEST or the ledger-state file is missing or damaged; has `path` and `reason`."""
 
 
 class PortInUseError(StartupError):
@@ -101,4 +102,4 @@ class ExitCode(enum.IntEnum):
     METADATA_UNAVAILABLE = 4
     """The metadata store could not be reached in time."""
     STORAGE_FAILED = 5
-    """The disk failed or has no room to start; acknowledged entries are still on the disk."""
+    """The disk failed, or has no room for a start. Acknowledged entries are still on the disk."""

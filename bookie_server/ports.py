@@ -3,8 +3,8 @@
 Everything that does I/O is awaitable, so the same storage code (`bookie_server/storage`) runs under
 asyncio and under the deterministic simulator. For asyncio, the interfaces are implemented in
 storage/device/filesystem.py and storage/device/runtime.py; for the simulator, in tests/sim/disk.py
-and tests/sim/runtime.py. At every await, the computer may lose power. The interfaces do not contain
-threads, event loops or absolute paths.
+and tests/sim/runtime.py. The computer may lose power during any await, and the storage must be
+correct after this. The interfaces do not contain threads, event loops or absolute paths.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Lane(Enum):
-    """The origin of a read: clients, or background work that must not delay them."""
+    """The origin of a read: a client, or background work, which must not delay clients."""
 
     FOREGROUND = "foreground"
     BACKGROUND = "background"
@@ -32,7 +32,7 @@ class File(Protocol):
         """The name of the file in the directory."""
 
     async def read(self, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
-        """Return `size` bytes from `offset`, or fewer bytes if the file ends before.
+        """Return `size` bytes from `offset`, or fewer bytes if the file ends earlier.
 
         Raises:
             StorageError: The device cannot read the bytes. The bytes may still exist.
@@ -52,9 +52,10 @@ class File(Protocol):
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write and sync all buffers in one call of a thread. The data is durable on return.
 
-        The journal uses this method, and no other work of the directory delays the method. Calls
-        in one directory run and end in order: a call writes nothing before the data of earlier
-        calls is synced. After a call fails for a file, nothing more is written to the file.
+        The journal writes with this method, so other work in the directory does not delay it. The
+        calls for all files of a directory run one after the other: a call writes nothing before the
+        data of all earlier calls is synced. After a call for a file has failed, later calls for the
+        same file also fail, and write nothing.
 
         Raises:
             DiskFullError: Some of the bytes may have been written.
@@ -72,7 +73,7 @@ class File(Protocol):
     async def allocate(self, size: int) -> None:
         """Make the file `size` bytes long, and reserve its blocks, so writes need no new blocks.
 
-        If the file system cannot reserve blocks, only the size is set. Writes then allocate blocks.
+        If the file system cannot reserve blocks, only the size is set, and writes allocate blocks.
 
         Raises:
             DiskFullError: After this error, the size of the file is undefined.
@@ -85,10 +86,10 @@ class File(Protocol):
         """Return the length of the file in bytes."""
 
     async def data_end(self) -> int:
-        """Return an offset from which on no byte of the file was ever written.
+        """Return the end of the written part of the file. No byte after it was ever written.
 
-        The result is exact only before the file is read, because pages that were read ahead count
-        as written.
+        After the file was read, the result may be too large, because the pages that the system
+        read ahead count as written.
         """
 
     async def close(self) -> None:
@@ -139,7 +140,7 @@ class FileSystem(Protocol):
 
 
 class Clock(Protocol):
-    """Time. Only differences of `monotonic_ms` are meaningful."""
+    """The clocks of the computer. Only differences of `monotonic_ms` are meaningful."""
 
     def monotonic_ms(self) -> int:
         """Return the milliseconds since an arbitrary moment; never decreases."""
@@ -165,7 +166,7 @@ class Future(Awaitable[T], Protocol[T]):
 
 
 class Tasks(Protocol):
-    """Runs coroutines beside the coroutine of the caller."""
+    """Runs coroutines concurrently with the coroutine of the caller."""
 
     def future(self) -> Future[Any]:
         """Return a future that any coroutine of this process can await."""
@@ -186,7 +187,7 @@ class Standing(Enum):
     OPEN_WITH_ME = "open_with_me"
     """State OPEN, and this bookie is in the last fragment's ensemble."""
     OPEN_WITHOUT_ME = "open_without_me"
-    """State OPEN, and another bookie replaced this bookie: no fence can have been lost."""
+    """State OPEN, but another bookie has replaced this bookie. So no fence can have been lost."""
     NOT_WRITABLE = "not_writable"
     """The ledger is in recovery, closed or deleted: a fence may have been lost."""
     UNKNOWN = "unknown"
@@ -206,12 +207,12 @@ class LedgerListing(Protocol):
     async def unlisted(self, ledger_ids: Sequence[int]) -> Sequence[int] | None:
         """List the ledgers, and return the ids of `ledger_ids` that are not listed, ascending.
 
-        The listing may be old, so a ledger that is not listed may still exist. Returns None when no
-        complete listing is available.
+        The listing may be old, so a ledger that is not listed may still exist. The result is None
+        if no complete listing is available.
         """
 
     async def deleted(self, ledger_ids: Sequence[int]) -> Sequence[int]:
-        """Return the ids of `ledger_ids` without metadata. Each id is looked up after a sync.
+        """Return those of `ledger_ids` that have no metadata. Each id is looked up after a sync.
 
         A ledger is omitted if its state cannot be determined, so it is not deleted.
         """

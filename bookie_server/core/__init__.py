@@ -1,6 +1,6 @@
 """A bookie's decisions and the bytes of its files: functions and values without I/O.
 
-- `ledger_gate`: decides on requests, and on answers that an entry or a ledger does not exist.
+- `ledger_gate`: decides which requests are accepted, and when a bookie may deny an entry.
 - `ledger_state`: the state of a ledger, except its entries.
 - `replay_decision`: distinguishes torn from damaged records at boot.
 - `record`, `record_codec`, `slot_header`, `manifest_codec`, `index_format`: the formats of

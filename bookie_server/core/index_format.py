@@ -11,7 +11,8 @@
                         record offset / 512 u32, place in the record u32
 
 Pieces are sorted by ledger id and last entry id, and do not overlap. All numbers are big-endian.
-The file's identity seeds all checksums. The block's number also seeds the checksum of a block.
+The identity of the file seeds all checksums. The number of a block also seeds the checksum of the
+block.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ class LedgerTotal(NamedTuple):
 
 
 class Totals(Sequence[LedgerTotal]):
-    """The totals of an index by ledger. Kept as bytes, because there may be 100,000 totals."""
+    """The totals of an index, sorted by ledger id.
+
+    A total is decoded only on access, because there may be 100,000 totals.
+    """
 
     __slots__ = ("_data", "_found")
 
@@ -91,7 +95,7 @@ class Totals(Sequence[LedgerTotal]):
         number = bisect_left(range(len(self)), ledger_id, key=self._id_at)
         if number == len(self) or self._id_at(number) != ledger_id:
             return None
-        # Consecutive reads often read the same ledger.
+        # Keep the total, because the next read is often a read of the same ledger.
         self._found = found = self[number]
         return found
 
@@ -177,7 +181,7 @@ def index_head_size(data: Buffer, identity: FileIdentity) -> int:
 
 
 def decode_index_head(data: Buffer, identity: FileIdentity) -> IndexHead:
-    """Decode the first `index_head_size` bytes of an index, which are all parts but the blocks."""
+    """Decode the first `index_head_size` bytes of an index: everything before the blocks."""
     _, _, _, blocks, ledgers, pieces, checksum = _checked_head(data, identity)
     size = HEAD_SIZE + blocks * _key.size + ledgers * _total.size
     tables = bytes(data[HEAD_SIZE:size])
@@ -244,7 +248,10 @@ def _checked_head(
         raise _damage(identity, "the index's head is damaged")
     fields: tuple[bytes, int, int, int, int, int, int] = _head.unpack(head)
     if fields[0] != MAGIC or fields[1] != FORMAT_VERSION:
-        raise _damage(identity, f"the index is of version {fields[1]}, which is not known here")
+        raise _damage(
+            identity,
+            f"the index has version {fields[1]}, but this program reads version {FORMAT_VERSION}",
+        )
     return fields
 
 

@@ -1,4 +1,4 @@
-"""Decides on requests, and on answers that an entry or a ledger does not exist.
+"""Decides which requests are accepted, and when a bookie may deny that an entry exists.
 
 The functions do no I/O. The storage carries out the decisions.
 """
@@ -28,7 +28,7 @@ class Health:
     is_writable: bool = True  # there is room for regular adds
     has_room: bool = True  # there is room for recovery adds and control records
     check_epoch: int = 0  # a ledger verified in an earlier epoch needs a new metadata check
-    # ids of the files that are damaged, or of which the index is being rebuilt
+    # ids of the files that are damaged, or whose index is being rebuilt
     files_in_doubt: set[int] = field(default_factory=set)
     highest_dropped_ledger_id: int = -1  # fences of unknown ledgers up to this id may be lost
     is_closing: bool = False  # adds that are not yet accepted get the answer IO_ERROR
@@ -38,7 +38,7 @@ class Health:
 def admit_add(  # noqa: PLR0911 - one line for each reason, in the order they are checked
     request: StoredAdd, state: HeldLedger | None, health: Health, free_bytes: int
 ) -> Code | Wait | None:
-    """Decide on a well-formed add: return None to accept, a code to refuse, a `Wait` to defer."""
+    """Return None to accept a well-formed add, a code to refuse it, or a `Wait` to defer it."""
     if health.has_failed:
         return Code.IO_ERROR
     if state is not None and not key_fits(state, request.master_key):
@@ -56,7 +56,7 @@ def admit_add(  # noqa: PLR0911 - one line for each reason, in the order they ar
 
 
 def needs_check(ledger_id: int, state: HeldLedger | None, health: Health) -> bool:
-    """Return whether a fence of the ledger may have been lost after its last metadata check."""
+    """Return whether the ledger's fence may have been lost since the last metadata check."""
     if state is None:
         return health.check_epoch > 0 or ledger_id <= health.highest_dropped_ledger_id
     return state.is_unverified or state.check_epoch < health.check_epoch
@@ -66,15 +66,16 @@ def may_forget(state: HeldLedger, *, now_s: int, keep_s: int, durable_ticket: in
     """Return whether a ledger's tombstone is old enough and no record of the ledger is in flight.
 
     The caller also checks that no file holds records of the ledger, because without the tombstone,
-    deleted entries could be read again. A wrong clock only changes how long memory keeps the
-    tombstone, because the first add of a forgotten ledger waits for the metadata check.
+    deleted entries could be read again. If the clock is wrong, the tombstone is forgotten too early
+    or too late. To forget it too early is safe, because the first add of a forgotten ledger waits
+    for the metadata check.
     """
     is_settled = state.last_ticket <= durable_ticket
     return state.is_dropped and is_settled and now_s - state.dropped_s >= keep_s
 
 
 def admit_read(request: StoredRead | StoredBatchRead) -> Code | None:
-    """Check the ids and the key of a read: return None to accept, or a code to refuse."""
+    """Check the ids and the key of a read. Return None to accept it, or a code to refuse it."""
     if isinstance(request, StoredRead):
         entry_id, lowest = request.entry_id, NO_ENTRY
     else:
@@ -88,7 +89,10 @@ def admit_read(request: StoredRead | StoredBatchRead) -> Code | None:
 
 
 def admit_fence(key: bytes, state: HeldLedger | None, health: Health) -> Code | None:
-    """Return None to accept a fence, or a code to refuse it. A second fence needs no disk space."""
+    """Return None to accept a fence, or a code to refuse it.
+
+    If the ledger is already fenced, another fence needs no disk space.
+    """
     if state is not None and not key_fits(state, key):
         return Code.UNAUTHORIZED
     if health.has_failed:
@@ -102,8 +106,8 @@ def barrier_of(state: HeldLedger) -> int:
     """Return the ticket after which a fence or a recovery read of the ledger is answered.
 
     A fence or recovery read waits until all adds accepted earlier for the ledger are durable, so
-    the answer includes these adds (PROTOCOL.md#F2). In contrast, an add or a control record is
-    answered after the sync of the group that holds the record (`on_done` of a `JournalRecord`).
+    the answer includes these adds (PROTOCOL.md#F2). In contrast, an add, a LAC or a deletion is
+    answered after the sync of its own group (`on_done` of a `JournalRecord`).
     """
     return state.last_ticket
 
@@ -116,8 +120,8 @@ def key_fits(state: HeldLedger, key: bytes) -> bool:
 def may_say_absent(state: HeldLedger | None, health: Health) -> bool:
     """Return whether the bookie may answer NO_ENTRY, NO_LEDGER or a LAC.
 
-    Returns False while the ledger is in limbo, and after a failed write or sync. Also returns False
-    while any file is in doubt, because the file may hold entries of any ledger.
+    The result is False while the ledger is in limbo, and after a failed write or sync. It is also
+    False while any file is in doubt, because such a file may hold entries of any ledger.
     """
     if health.has_failed or health.files_in_doubt:
         return False

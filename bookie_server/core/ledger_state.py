@@ -1,7 +1,8 @@
-"""The state that a bookie keeps for each ledger, except its entries, and the file of these states.
+"""The state of a ledger on a bookie, and the file in which the bookie stores these states.
 
-The ledger-state file (FORMATS.md#ledger-states) has blocks. Each block begins at a multiple of 512
-bytes, and zeros fill the rest up to the next block. All numbers are big-endian. A block is
+A state does not include the entries of the ledger. The ledger-state file
+(FORMATS.md#ledger-states) has blocks. Each block begins at a multiple of 512 bytes, and zeros fill
+the rest up to the next block. All numbers are big-endian. A block is
 
     head, 32 bytes      magic "LSTA", format version u16, zero u16, generation u64, ledgers u64,
                         CRC32C u32 of the records, CRC32C u32 of the head before this field
@@ -61,8 +62,8 @@ class HeldLedger:
     is_unverified: bool = False  # a fence may be lost, so the next add waits for a metadata check
     last_entry_id: int = -1  # largest stored entry id, from the files; -1 without entries
     last_accepted_id: int = -1  # largest accepted entry id, durable or not; -1 without adds
-    last_ticket: int = 0  # ticket of the ledger's last accepted record since the start; or 0
-    drop_ticket: int = 0  # ticket of the ledger's last tombstone since the start; or 0
+    last_ticket: int = 0  # ticket of the last record accepted since the start; 0 without a record
+    drop_ticket: int = 0  # ticket of the last tombstone since the start; 0 without a tombstone
 
     @property
     def lac(self) -> int:
@@ -150,7 +151,7 @@ def decode_states(data: bytes, path: str) -> HeldLedgers:
         end = offset + HEAD_SIZE + count * _record.size
         offset = aligned(end)
         if any(data[end:offset]):
-            raise _damage(path, "the zeros behind a block are damaged")
+            raise _damage(path, "the bytes between two blocks are not zeros")
         if offset >= len(data):
             break
     if offset > len(data):
@@ -163,7 +164,7 @@ def decode_states_of_version_1(data: bytes, path: str) -> HeldLedgers:
     states = HeldLedgers()
     count, body = _checked_block(data, 0, path, 1, _record_v1.size)
     if len(data) != HEAD_SIZE + count * _record_v1.size:
-        raise _damage(path, "its length does not match")
+        raise _damage(path, "its length does not fit its number of records")
     for fields in _record_v1.iter_unpack(body):
         states[fields[0]] = _state(fields)
     return states
@@ -181,7 +182,7 @@ def _checked_block(
         raise _damage(path, "a head is damaged")
     magic, found, _, _, count, checksum = _head.unpack(head)
     if magic != MAGIC or found != version:
-        raise _damage(path, f"it is of version {found}, and the MANIFEST's is {version}")
+        raise _damage(path, f"its version is {found}, but the MANIFEST needs version {version}")
     body = data[body_offset : body_offset + count * record_size]
     if len(body) != count * record_size or crc32c(body) != checksum:
         raise _damage(path, "its records are damaged")
@@ -203,8 +204,8 @@ def _state(fields: tuple[Any, ...]) -> HeldLedger:
 
 def _damage(path: str, reason: str) -> DamagedDirectoryError:
     return DamagedDirectoryError(
-        f"the ledger-state file {path} is damaged: {reason}. It holds keys and fences, so the "
-        f"bookie cannot serve from this directory: keep the files. {REPLACEMENT_ADVICE}",
+        f"the ledger-state file {path} is damaged: {reason}. The file holds keys and fences, so "
+        f"the bookie cannot start with this directory. Keep the files. {REPLACEMENT_ADVICE}",
         path=path,
         reason=reason,
     )

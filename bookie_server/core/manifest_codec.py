@@ -60,19 +60,19 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The list of a directory's files, with counters. A change is valid after it is written."""
+    """The list of a directory's files, and counters. A new list counts after it is durable."""
 
     generation: int = 0
-    next_file_id: int = 1  # a file id that was never used before
+    next_file_id: int = 1  # the id of the next file, which was never used before
     durable_upto: int = 0  # all records up to this sequence are known to be synced
     state_file: str = ""  # name of the ledger-state file; empty before the first one
     check_epoch: int = 0  # number of times that state may have been lost
-    mark: int = 0  # records with smaller sequences are all in synced files; 0 without a journal
+    mark: int = 0  # all records with smaller sequences are in synced files; 0 without a journal
     files: tuple[FileEntry, ...] = ()  # in ascending order of id
     free_slots: tuple[str, ...] = ()  # slots that hold no used data
     directory: int = 0  # number of this directory among the bookie's directories
     highest_dropped_ledger_id: int = -1  # largest ledger id with a forgotten tombstone, or -1
-    state_bytes: int = 0  # committed bytes of `state_file`; 0 (whole file) before version 3
+    state_bytes: int = 0  # committed bytes of `state_file`; 0 means the whole file (version 1, 2)
 
     def with_file(self, entry: FileEntry) -> Manifest:
         """Return a copy of the manifest in which `entry` is added or replaces its older entry."""
@@ -82,7 +82,7 @@ class Manifest:
 
 
 def manifest_encoding(manifest: Manifest, files_per_part: int) -> Generator[None, None, bytes]:
-    """Encode the whole MANIFEST; the generator yields after each part of `files_per_part` files."""
+    """Encode the MANIFEST in parts of `files_per_part` files, and yield between two parts."""
     texts: list[str] = []
     for start in range(0, len(manifest.files), files_per_part):
         if start:
@@ -114,17 +114,17 @@ def _json(fields: dict[str, Any]) -> str:
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """Decode a MANIFEST; raises FormatVersionError if a later release wrote the MANIFEST."""
+    """Decode a MANIFEST, or raise FormatVersionError if a later release wrote it."""
     line, _, body = data.partition(b"\n")
     words = line.split(b" ")
     if len(words) != 4 or words[0] != MAGIC.encode():  # noqa: PLR2004 - the words of the line
         raise _damage("its first line is not that of a MANIFEST")
     if words[2] != str(len(body)).encode() or words[3] != b"%08x" % crc32c(body):
-        raise _damage("its length or checksum does not match")
+        raise _damage("the length or the checksum of its body does not match its first line")
     if words[1] not in [str(version).encode() for version in FORMAT_VERSIONS_READ]:
         raise FormatVersionError(
-            f"MANIFEST has format version {words[1]!r}, this program reads versions up to "
-            f"{FORMAT_VERSION}; use the program that wrote it or a later one",
+            f"MANIFEST has format version {words[1]!r}, but this program reads versions up to "
+            f"{FORMAT_VERSION}; use the program that wrote the MANIFEST, or a later one",
             path=NAME,
             version=words[1].decode("ascii", "replace"),
         )
@@ -133,7 +133,7 @@ def decode_manifest(data: bytes) -> Manifest:
     except (ValueError, TypeError, KeyError) as error:
         raise _damage(f"its fields are not those of a MANIFEST ({error})") from None
     if (manifest.state_bytes > 0) != (int(words[1]) >= STATE_BYTES_SINCE):
-        raise _damage("its state_bytes are not those of its version")
+        raise _damage("its state_bytes do not fit its version")
     return manifest
 
 
@@ -147,8 +147,8 @@ def _from_json(fields: dict[str, Any]) -> Manifest:
 
 def _damage(reason: str) -> DamagedDirectoryError:
     return DamagedDirectoryError(
-        f"MANIFEST is damaged: {reason}. Without it nothing of this directory can be trusted: keep "
-        f"the files. {REPLACEMENT_ADVICE}",
+        f"MANIFEST is damaged: {reason}. Without a valid MANIFEST, the bookie cannot use the files "
+        f"of this directory. Keep the files. {REPLACEMENT_ADVICE}",
         path=NAME,
         reason=reason,
     )

@@ -20,7 +20,7 @@ class Piece(NamedTuple, Generic[T]):
 
     first: int  # inclusive
     last: int  # inclusive
-    origin: int  # sequence of the record, or in a copy the sequence of the original record
+    origin: int  # sequence of the record; for a copy, the sequence of the original record
     target: T  # the record, or the offset of the record
     place: int  # index of the entry `first` in the record
 
@@ -82,7 +82,7 @@ class Pieces(Generic[T]):
         return self._pieces[start:end]
 
     def insert(self, ids: EntryIds, origin: int, target: T) -> int:
-        """Add the entries of a record, and return how many pieces more there are now."""
+        """Add the entries of a record, and return by how many the number of pieces has grown."""
         before = len(self._pieces)
         for first, last, place in consecutive(ids):
             if not self._lasts or first > self._lasts[-1]:

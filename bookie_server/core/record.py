@@ -1,4 +1,4 @@
-"""One record of the journal: the content, and the place in a file after the write."""
+"""A record of the journal: its content, and its place in a file after it is written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _seed_of_place = Struct(">Q")
 
 
 class JournalRecordKind(IntEnum):
-    """The kind of a record. The first release reserved all these numbers."""
+    """The kind of a record. The numbers are stored in files, so they never change."""
 
     RUN = 1
     FENCE = 2
@@ -32,14 +32,14 @@ class JournalRecordKind(IntEnum):
 
 _KINDS_RESERVED = (JournalRecordKind.LIMBO, JournalRecordKind.COMPACTION_COPY)
 KINDS_READ = frozenset(JournalRecordKind) - frozenset(_KINDS_RESERVED)
-"""Kinds that this release writes. A file with a record of another kind is from a later release."""
+"""Kinds that this release writes. If a record has another kind, a later release wrote the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """Identifies a file, and seeds its checksums, so data of an earlier file is not accepted."""
+    """Identifies a file and seeds its checksums, so that data of earlier files is not accepted."""
 
-    name: str  # of the slot
+    name: str  # name of the slot
     file_id: int  # larger than the ids of all earlier files of the directory
     salt: bytes  # 16 random bytes
     seed: int = field(init=False)
@@ -66,9 +66,10 @@ class JournalRecord:
     master_key: bytes = NO_KEY
     flags: int = 0
     value: int = 0  # a LAC, or the time of a tombstone in seconds since the Unix epoch
-    ticket: int = 0  # number of the submission that answers wait for; 0 for a record from a file
+    ticket: int = 0  # number that `Journal.submit` gave to the record; 0 for a record from a file
     sequence: int = 0  # number of the record in the journal; 0 until the record is written
-    origin_sequence: int = 0  # sequence of the original record; if records overlap, the larger wins
+    # Sequence of the original record. If records overlap, the one with the larger number counts.
+    origin_sequence: int = 0
     durable_upto: int = 0  # last sequence known to be synced when the record was written
     identity: FileIdentity | None = None  # the file that has the record; None before the write
     offset: int = -1  # offset of the header in the file; a multiple of 512 bytes

@@ -1,11 +1,11 @@
-"""Bytes of a record (FORMATS.md#records).
+"""Encodes and decodes records of the journal (FORMATS.md#records).
 
     offset  size  field                     all numbers big-endian
          0     4  magic "LREC"
          4     1  format version, 1
          5     1  kind
          6     2  flags: 1 recovery add, 2 ids are listed, 4 lengths are listed
-         8     4  CRC32C of the header, this field as zero, seeded with the place
+         8     4  CRC32C of the header with zeros in this field, seeded with the place
         12     4  header size
         16     8  file id
         24     8  sequence
@@ -58,13 +58,13 @@ def aligned(size: int) -> int:
 
 
 def size_at_most(record: JournalRecord) -> int:
-    """Return an upper bound of a record's bytes in a file, with padding; fast but not exact."""
+    """Return an upper bound of the bytes that a record takes in a file, including its padding."""
     body_size = record.body_size
     return FIXED_SIZE + ALIGNMENT + body_size + 12 * len(record.entry_ids) + 4 * (body_size >> 16)
 
 
 def encode_header(record: JournalRecord) -> bytes:
-    """Return the header of a record that has a place; also set the record's `chunk_checksums`."""
+    """Return the header of a record that has a place, and set its size and chunk checksums."""
     identity, body = record.identity, record.body
     assert identity is not None
     seed = identity.seed_at(record.offset)
@@ -128,7 +128,7 @@ def chunk_checksums(body: Buffer, seed: int) -> tuple[int, ...]:
 
 
 def header_size_at(data: Buffer, identity: FileIdentity, offset: int) -> int:
-    """Return the header size that `data` contains; raises CorruptRecordError if it is not valid."""
+    """Return the header size in `data`, or raise CorruptRecordError if the size is not valid."""
     if len(data) < FIXED_SIZE:
         raise damage_at(identity, offset, "the file ends within a record header")
     if bytes(data[:4]) != MAGIC:
@@ -181,7 +181,7 @@ def decode_header(data: Buffer, identity: FileIdentity, offset: int) -> JournalR
     else:
         record.lengths = (length,) * count
     if count and sum(record.lengths) != body_size:
-        raise damage_at(identity, offset, "the lengths do not add up to the body")
+        raise damage_at(identity, offset, "the sum of the lengths is not the size of the body")
     record.chunk_checksums = struct.unpack_from(f">{chunks}I", header, place)
     record.body_size = body_size
     record.sequence, record.origin_sequence, record.durable_upto = sequence, origin, durable_upto

@@ -1,7 +1,7 @@
 """Decides at boot which scanned records are torn or damaged (FORMATS.md#torn-or-damaged).
 
-A bad record counts as damaged if other data proves that it was synced: `durable_upto` of any valid
-record, the MANIFEST, or a finish record. Otherwise the bad record is a torn tail. A valid record
+A bad record counts as damaged if other data proves that the bad record was synced: `durable_upto`
+of the MANIFEST or of any valid record. Otherwise the bad record counts as torn. A valid record
 later in the file is no proof of a sync, because the system writes pages back in any order.
 """
 
@@ -18,7 +18,7 @@ class Gap:
 
     offset: int
     sequence: int  # expected sequence of the first record in the gap
-    record: JournalRecord | None = None  # the record's header, if only the body is damaged
+    record: JournalRecord | None = None  # the header of the record, if only the body is damaged
     is_blank: bool = False  # zeros, or the start of a record of an earlier file in the slot
 
 
@@ -58,7 +58,7 @@ def synced_upto(scans: list[FileScan], durable_upto: int) -> int:
 
 
 def largest_sequence(scans: list[FileScan], durable_upto: int) -> int:
-    """Return the largest sequence in any file, also in tails that are cut."""
+    """Return the largest sequence in any file, including the tails that are cut."""
     seen = (r.sequence for scan in scans for r in scan.records)
     expected = (scan.next_sequence - 1 for scan in scans)
     return max(durable_upto, 0, *seen, *expected)

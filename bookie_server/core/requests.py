@@ -63,20 +63,20 @@ class StoredBatchRead:
 class EntryStorage(Protocol):
     """The methods of `LedgerStorage` that add and read stored entries.
 
-    Each callback runs once, on the event loop's thread, possibly before the method returns.
+    Each callback runs once, on the event loop's thread, and may run before the method returns.
     """
 
     def add(self, request: StoredAdd, on_done: OnAdd) -> None:
-        """Store a run; calls `on_done` after the run is durable or refused."""
+        """Store a run, and call `on_done` after the run is durable or refused."""
 
     def read(self, request: StoredRead, on_done: OnRead) -> None:
-        """Read one stored entry; fences the ledger first if the request has a key."""
+        """Read one stored entry. If the request has a key, fence the ledger first."""
 
     def read_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
         """Read consecutive stored entries. The answer ends before the first missing entry."""
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Notify watches of a LAC. The LAC need not be durable."""
+        """Report a LAC to the watches of the ledger. The LAC need not be durable."""
 
 
 def entry_head(body: Buffer, offset: int) -> tuple[int, int, int]:
@@ -86,7 +86,7 @@ def entry_head(body: Buffer, offset: int) -> tuple[int, int, int]:
 
 
 def evenly_spaced(ids: tuple[int, ...]) -> EntryIds:
-    """Return evenly spaced `ids` as a `range`, which takes little memory, else unchanged."""
+    """Return evenly spaced `ids` as a `range`, which takes little memory, and others unchanged."""
     if len(ids) <= 1:
         return ids
     first, last, step = ids[0], ids[-1], ids[1] - ids[0]
@@ -99,8 +99,8 @@ def evenly_spaced(ids: tuple[int, ...]) -> EntryIds:
 def inspect_add(request: StoredAdd) -> int | None:
     """Return the larger LAC of the first and the last entry of an add, or None for a malformed add.
 
-    Checks the counts, the sum of the lengths and the order of the ids. Also checks that the first
-    and the last entry have the ids of the request. Does not read the payload.
+    An add is malformed if its counts, the sum of its lengths or the order of its ids are wrong, or
+    if the first or the last entry has other ids than the request. The payload is not read.
     """
     ids, lengths, ledger_id = request.entry_ids, request.lengths, request.ledger_id
     count, size = len(ids), len(request.body)
