@@ -1,4 +1,4 @@
-"""Handles adds from the request to the journal, with repeated adds and the metadata check."""
+"""Handles adds from the request to the journal, including repeated adds and the metadata check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import guarded, resolve
 from ledgerlog_spark.model import Code
 
-COMPARED_BYTES = 32_768  # comparing these bytes takes as long as comparing one more entry
+COMPARED_BYTES = 32_768  # to compare this number of bytes takes as long as one more entry
 
 
 class AddPath:
@@ -38,10 +38,11 @@ class AddPath:
         self._checks: dict[int, list[Callable[[Standing], None]]] = {}
 
     def add(self, request: StoredAdd, on_done: OnAdd) -> None:
-        """Store all entries of a run, or none. The buffers of `request` must not change until then.
+        """Store all entries of a run, or none, and call `on_done` with a code.
 
-        OK: the run, or the stored copy of a repeated run, is durable. FENCED, UNAUTHORIZED,
-        READ_ONLY, BUSY and BAD_REQUEST: nothing changed. IO_ERROR: the result is unknown.
+        The code OK means that the run, or the stored copy of a repeated run, is durable. FENCED,
+        UNAUTHORIZED, READ_ONLY, BUSY and BAD_REQUEST mean that nothing changed. After IO_ERROR, the
+        result is unknown. The buffers of `request` must not change before `on_done` is called.
         """
         lac = inspect_add(request)
         if lac is None:
@@ -106,7 +107,7 @@ class AddPath:
         """Answer OK if the stored entries are the same as the run. Otherwise store the run."""
         state = self._shared.state_of(request.ledger_id)
         durable: Future[Code] = self._tasks.future()
-        # Queued copies of the entries are visible only after they are durable.
+        # Wait first, because queued copies of the entries are visible only after they are durable.
         covered = state.last_ticket
         self._journal.when_durable(covered, partial(resolve, durable))
         await durable
@@ -118,7 +119,7 @@ class AddPath:
         except StorageError as error:
             self._health.in_flight_bytes -= len(request.body)
             if isinstance(error, CorruptRecordError):
-                # The stored copy is damaged; the new copy replaces it.
+                # The stored copy is damaged. The new copy replaces it.
                 self._admit(request, lac, on_done, is_compared=True)
             else:
                 is_busy = isinstance(error, TooManyFilesError)
@@ -133,7 +134,7 @@ class AddPath:
         self._admit(request, lac, on_done, is_compared=True)
 
     def _answer_repeated(self, request: StoredAdd, lac: int, on_done: OnAdd) -> None:
-        """Answer OK because a durable copy of the add exists, unless the ledger is fenced."""
+        """Answer OK because a durable copy of the add exists, unless the add must be refused."""
         state = self._states.get(request.ledger_id)
         verdict = admit_add(request, state, self._health, self._free_bytes)
         if verdict is None or verdict in (Code.READ_ONLY, Code.BUSY):

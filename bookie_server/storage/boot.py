@@ -78,9 +78,9 @@ class Boot:
     async def run(self) -> None:
         """Make the directory ready to be served, except for the final commit.
 
-        The caller commits with `active` and `spare`, then marks the directory unclean.
+        After that, the caller commits `active` and `spare`, and marks the directory unclean.
         """
-        # After a process was killed, a renamed MANIFEST may be only in the page cache.
+        # If the last process was killed, its renamed MANIFEST may be only in the page cache.
         await self.shared.files.sync_directory()
         names = await self.shared.files.names()
         self.was_unclean = UNCLEAN_NAME in names
@@ -124,12 +124,15 @@ class Boot:
         self.finished.append(file)
 
     async def _check_header(self, handle: File, entry: FileEntry) -> None:
-        """Count a damaged header. The boot works without it: the MANIFEST has the identity."""
+        """Count a damaged header. The boot does not need it, as the MANIFEST has the identity."""
         if not await is_intact(handle, entry):
             self.shared.counters.boot_damaged_headers += 1
 
     def _is_live(self, record: JournalRecord) -> bool:
-        """Return whether a record is a run that no tombstone deletes. Needs all tombstones."""
+        """Return whether a record is a run that no tombstone deletes.
+
+        All tombstones must have been applied before.
+        """
         state = self.shared.state_of(record.ledger_id)
         return record.kind is JournalRecordKind.RUN and record.origin_sequence > state.tombstone
 
@@ -174,7 +177,8 @@ class Boot:
                 continue
             size, data_end = await handle.size(), await handle.data_end()
             await self._check_header(handle, entry)
-            # Possibly this file began before the finish record of the previous file was durable.
+            # The first record of this file may have been written before the finish record of the
+            # previous file was durable.
             is_next = not entry.first_sequence and bool(replayed)
             scan = await Scanner(handle, entry, min(size, data_end)).scan(
                 expected, may_lack_finish=is_next and not replayed[-1].scan.is_finished
@@ -338,14 +342,14 @@ class Boot:
 
 
 def _was_never_reached(file: Replayed) -> bool:
-    """Return whether a file certainly never had a record: no record was found or can be lost."""
+    """Return whether a file never had a record: no record was found, and none can be lost."""
     verdict = file.verdict
     is_doubtful = verdict.has_damage or verdict.was_cut or verdict.unreadable
     return file.handle is not None and not file.scan.records and not is_doubtful
 
 
 def apply(record: JournalRecord, state: HeldLedger) -> None:
-    """Update the state of a ledger with a record of the ledger, except the places of entries."""
+    """Update the state of a ledger with one of the ledger's records."""
     if record.kind is JournalRecordKind.RUN:
         if state.master_key is None:
             state.master_key = record.master_key

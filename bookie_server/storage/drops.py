@@ -42,8 +42,8 @@ class Drops:
         """Fence a ledger, and delete all entries that were accepted for the ledger so far.
 
         The caller has checked that the ledger's metadata is deleted. `LedgerStorage.reclaim` later
-        frees files without live entries. OK: the deletion is durable. NO_LEDGER and READ_ONLY:
-        nothing changed. IO_ERROR: the result is unknown.
+        frees files without live entries. `on_done` gets OK after the deletion is durable, and
+        NO_LEDGER or READ_ONLY if nothing changed. After IO_ERROR, the result is unknown.
         """
         state = self._shared.states.get(ledger_id)
         if state is None:
@@ -56,7 +56,8 @@ class Drops:
         if code is not None:
             on_done(code)
             return
-        # Change the state before any await: later records follow the tombstone in the journal.
+        # Change the state before any await, because the next records of the ledger follow the
+        # tombstone in the journal.
         state.is_fenced = True
         state.last_accepted_id = -1
         self._shared.states.changed.add(ledger_id)
@@ -110,7 +111,7 @@ class Drops:
         )
 
     def _forget_now(self, ledger_ids: Sequence[int], looked_at: set[int]) -> int:
-        """Forget ledgers that still may be forgotten. No file of `looked_at` has their records."""
+        """Forget ledgers that may still be forgotten. No file of `looked_at` has their records."""
         keeper, health = self._keeper, self._shared.health
         if keeper.is_in_doubt:
             return 0

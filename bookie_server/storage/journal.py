@@ -33,8 +33,8 @@ GROUP_RECORDS_MAX = 2_000  # to encode or answer this number of records takes 10
 GROUP_STRETCHES_MAX = 10_000
 """Maximum number of stretches of consecutive ids in a group. Indexing them takes up to 10 ms."""
 JOIN_SIZE_MAX = 8_192
-"""Up to this size of a record, its parts are joined before the write, because a copy is faster than
-a write of three buffers."""
+"""The parts of a record of up to this size are joined before the write, because a copy is faster
+than a write of three buffers."""
 
 
 class JournalFiles(Protocol):
@@ -52,7 +52,7 @@ class JournalFiles(Protocol):
         """
 
     async def roll(self) -> None:
-        """Finish the active file durably, and make the next file active."""
+        """Make the next file active. If the disk has no room for a next file, change nothing."""
 
 
 class Journal:
@@ -73,25 +73,25 @@ class Journal:
         self._counters = shared.counters
         self._on_durable = on_durable
         self._on_failed = on_failed
-        self._queue: deque[JournalRecord] = deque()  # in the order of tickets, in no group yet
-        self._queued_bytes = 0  # the body sizes in `_queue`
+        self._queue: deque[JournalRecord] = deque()  # records without a group, in order of tickets
+        self._queued_bytes = 0  # sum of the body sizes in `_queue`
         self._under_way = 0  # groups that are written or synced, at most GROUPS_UNDER_WAY_MAX
         self._stretches_under_way = 0  # stretches of consecutive ids in these groups
-        self._waiting: list[Future[None]] = []  # one for each writer that has no group to write
+        self._waiting: list[Future[None]] = []  # futures of writers without a group to write
         self._is_waking = False  # whether a writer was woken and has not looked at the queue yet
-        self._is_rolling = False  # only while no group is under way
-        self._is_broken = False  # whether a group may be missing in the file; then none is written
+        self._is_rolling = False  # True only while no group is being written
+        self._is_broken = False  # if True, a group may be missing in the file; no more is written
         self._busy_until_ms = 0  # the time up to which `journal_busy_ms` is counted
-        self._running = 0  # writers; when the last one ends, `_ended` is set
+        self._running = 0  # number of writers; when the last writer ends, `_ended` is set
         self._ended: Future[None] = self._tasks.future()
-        # a heap of tickets above `durable_ticket`; equal tickets are called in order of the number
+        # heap of callbacks by ticket, above `durable_ticket`; the number orders equal tickets
         self._waiters: list[tuple[int, int, Callable[[Code], None]]] = []
         self._waiter_number = 0
-        self._is_closing = False  # once set, no record is submitted
+        self._is_closing = False  # once True, no record is submitted
         self._watermark_is_due = False  # whether the task that writes the next watermark runs
-        # the sequence up to which a watermark in the files covers every record
+        # a watermark in the files proves that all records before this sequence are synced
         self._watermark_sequence = sequences.durable_sequence = sequences.next_sequence - 1
-        self.failure: StorageError | None = None  # once set, it stays and no record is submitted
+        self.failure: StorageError | None = None  # the first error; no record is submitted after it
         self.last_ticket = 0  # durable_ticket <= last_ticket
         self.durable_ticket = 0  # the records of all tickets up to this one are synced
 
@@ -190,7 +190,7 @@ class Journal:
             self._is_waking = False
 
     async def _roll(self) -> None:
-        """Make the next file active. While this method runs, no group is under way."""
+        """Make the next file active. While this method runs, no group is being written."""
         assert not self._under_way
         self._is_rolling = True
         try:
@@ -200,7 +200,7 @@ class Journal:
 
     @property
     def _is_due(self) -> bool:
-        """Whether to compose a group now: a full group if another group is being written."""
+        """Whether to compose a group now. While a group is being written, the next must be full."""
         if self._is_rolling or not self._queue:
             return False
         if not self._under_way:
@@ -230,7 +230,7 @@ class Journal:
             settle([self._waiting.pop()])
 
     def _take_group(self) -> tuple[list[JournalRecord], int, int, list[Buffer]]:
-        """Return a group: records, number of stretches of consecutive ids, offset and buffers."""
+        """Take a group, and return its records, number of stretches of ids, offset and buffers."""
         active = self._files.active
         start = offset = active.end
         group: list[JournalRecord] = []
@@ -315,7 +315,10 @@ def append_end_mark(file: OpenFile, buffers: list[Buffer]) -> int:
 
 
 def append_encoded(record: JournalRecord, buffers: list[Buffer]) -> int:
-    """Append a record and its padding to `buffers`, and return their size; needs the place."""
+    """Append the bytes of a record and its padding to `buffers`, and return their number.
+
+    The record must already have its place in the file.
+    """
     header = encode_header(record)
     body = record.body
     size = len(header) + record.body_size

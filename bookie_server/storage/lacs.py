@@ -27,7 +27,7 @@ class Lacs:
         self._watches: dict[int, dict[object, OnLacChange]] = {}
 
     def read(self, ledger_id: int, on_done: OnLac) -> None:
-        """Answer the largest LAC so far, or IO_ERROR if a damaged entry may have a larger LAC."""
+        """Answer with the largest LAC, or IO_ERROR if a damaged entry may have a larger LAC."""
         state, health = self._shared.states.get(ledger_id), self._shared.health
         if state is None or not may_say_absent(state, health):
             on_done(absent(state, health), NO_ENTRY)
@@ -64,7 +64,10 @@ class Lacs:
         self._raise(state, lac)
 
     def announce(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Remember a confirmed LAC until the process ends. Ignores a LAC with a wrong key."""
+        """Remember a confirmed LAC at least until the process ends.
+
+        A LAC of an unknown ledger, or with a wrong key, is ignored.
+        """
         state = self._shared.states.get(ledger_id)
         if state is not None and state.master_key is not None and key_fits(state, master_key):
             self._raise(state, lac)
@@ -77,7 +80,7 @@ class Lacs:
         self.changed(state, before)
 
     def watch(self, ledger_id: int, on_change: OnLacChange) -> Callable[[], None]:
-        """Call `on_change` whenever the LAC grows. Returns a function that ends the watch."""
+        """Call `on_change` whenever the LAC grows, and return a function that ends the watch."""
         watches = self._watches.setdefault(ledger_id, {})
         watch = object()
         watches[watch] = on_change

@@ -33,7 +33,7 @@ class FileWindow:
         self.end = end
 
     async def get(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes from `offset`, or fewer bytes if the file ends before."""
+        """Return `size` bytes from `offset`, or fewer bytes if the file ends earlier."""
         size = max(0, min(size, self.end - offset))
         start = offset - self._start
         if start < 0 or start + size > len(self._data):
@@ -56,8 +56,8 @@ class Scanner:
         """Return all records up to a finish record or the end of the file.
 
         The first record has `first_sequence`. If `may_lack_finish` is True, the finish record of
-        the previous file may be missing. That record had `first_sequence`, so the first record of
-        this file may have the next sequence.
+        the previous file may be missing. The finish record had `first_sequence`, so the first
+        record of this file may have the next sequence.
         """
         scan = FileScan(records_start=RECORDS_START, next_sequence=first_sequence)
         offset = RECORDS_START

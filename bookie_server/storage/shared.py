@@ -53,7 +53,7 @@ class Sequences:
 
 
 class Shared:
-    """State that the parts of a storage share. Each storage has its own, made before its boot."""
+    """State that the parts of one storage share. It is created before the boot of the storage."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Shared:
         self.counters = StorageCounters()
 
     def state_of(self, ledger_id: int, master_key: bytes | None = None) -> HeldLedger:
-        """Return the state of a ledger, created if needed. Sets `master_key` if there is no key."""
+        """Return the state of a ledger. Create the state or set its key if they are missing."""
         state = self.states.get(ledger_id)
         if state is None:
             state = self.states[ledger_id] = HeldLedger(ledger_id)

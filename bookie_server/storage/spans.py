@@ -1,4 +1,4 @@
-"""Ranges of consecutive entry ids, stored in little memory: a ledger may have many ranges."""
+"""Ranges of consecutive entry ids. They are kept as an array, because a ledger may have many."""
 
 from __future__ import annotations
 

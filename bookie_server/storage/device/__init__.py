@@ -1,5 +1,5 @@
 """Implements the ports of storage for a real directory and asyncio.
 
-- `filesystem`: files, and a limit of the page cache that writes use.
+- `filesystem`: files, and a limit for the written bytes in the page cache.
 - `runtime`: clock, tasks, and a thread that runs calls in order.
 """

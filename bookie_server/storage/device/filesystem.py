@@ -1,11 +1,11 @@
-"""The FileSystem port on a real directory.
+"""Implements the FileSystem port on a real directory.
 
 One thread for each directory writes and syncs groups of records, in the order of the calls. A group
-costs one hop to this thread and one wake-up of the event loop. The event loop never waits for the
-device. A second thread does all other work, also in order, so no group waits while the next file is
-prepared. Reads of bytes that are not in the page cache run in two small pools, one for clients and
-one for background work, so background work never delays a client. Files have mode 0600 and the
-directory 0700. Symbolic links are not followed.
+needs one call in this thread and one wake-up of the event loop. The event loop never waits for the
+device. A second thread does all other work except reads, also in order. So no group waits while the
+next file is prepared. Reads of bytes that are not in the page cache run in two small pools of
+threads, one for clients and one for background work. So background work never delays a client.
+Files have mode 0600, and the directory has mode 0700. Symbolic links are not followed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
 class OsFileSystem:
-    """One directory, its threads and its lock. `on_notice` gets a message on a missing feature."""
+    """One directory, its threads and its lock.
+
+    If the file system lacks a feature, `on_notice` is called with a message.
+    """
 
     def __init__(
         self,
@@ -69,7 +72,8 @@ class OsFileSystem:
         self._lock: int | None = None
         self._directory_descriptor: int | None = None
         self.written = WrittenCache(cached_bytes_max)
-        # One buffer for all reads, because new memory for each read would first be zeroed.
+        # All reads of the event loop use this buffer, because new memory for each read would first
+        # be zeroed.
         self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
         self.writer = OrderedThread(f"writer {directory.name}")
         self.keeper = OrderedThread(f"keeper {directory.name}")
@@ -83,7 +87,7 @@ class OsFileSystem:
         self.loop = asyncio.get_running_loop()
 
     async def lock(self) -> None:
-        """Create the directory if missing and lock it for this process; a second call is safe."""
+        """Create the directory if it is missing, and lock it. A second call changes nothing."""
         await self.keeper.call(self._take_lock)
 
     def _take_lock(self) -> None:
@@ -102,8 +106,8 @@ class OsFileSystem:
         except OSError:
             os.close(descriptor)
             raise DirectoryLockedError(
-                f"{self.directory} is in use by another bookie process; stop that one first, or "
-                "give this one a directory of its own",
+                f"{self.directory} is in use by another bookie process; stop that process first, "
+                "or give this bookie a directory of its own",
                 path=str(self.directory),
             ) from None
         try:
@@ -165,14 +169,14 @@ class OsFileSystem:
         return os.urandom(size)
 
     async def call(self, function: Callable[[], T], name: str, verb: str) -> T:
-        """Run `function` in the second thread; translates its errors."""
+        """Run `function` in the second thread, and translate its errors."""
         try:
             return await self.keeper.call(function)
         except OSError as error:
             raise translated(error, name, verb) from error
 
     def allocate(self, descriptor: int, size: int) -> None:
-        """Allocate blocks with the system call fallocate; if it fails, only set the size.
+        """Allocate blocks with fallocate, or only set the size if this call is not supported.
 
         libc's posix_fallocate is not used, because it may write every block.
         """
@@ -217,7 +221,8 @@ class OsFile:
         reading = self._files.loop.run_in_executor(
             self._files.pools[lane], self._read, offset, size
         )
-        # The end of the read counts down, because the waiting coroutine may be cancelled before.
+        # This callback counts the end of the read, because this coroutine may be cancelled before
+        # the read ends.
         reading.add_done_callback(self._read_ended)
         try:
             return await asyncio.shield(reading)
@@ -233,7 +238,7 @@ class OsFile:
         if not self._idle.done():
             self._idle.set_result(None)
         elif not self._files.keeper.is_stopped:
-            # The coroutine that wanted to close the file was cancelled.
+            # The coroutine that wanted to close the file was cancelled, so the file is closed here.
             self._files.keeper.call(lambda: os.close(self._descriptor))
 
     def _read(self, offset: int, size: int) -> bytes:
@@ -276,7 +281,7 @@ class OsFile:
         total = sum(map(len, buffers))
         written = os.pwritev(self._descriptor, buffers, offset)
         if written < total:
-            # Short writes are rare: copy the rest and continue.
+            # Short writes are rare, so it is good enough to copy the rest.
             rest = memoryview(b"".join(buffers))[written:]
             while rest:
                 count = os.pwrite(self._descriptor, rest, offset + written)
@@ -285,19 +290,20 @@ class OsFile:
         return total
 
     def _write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        # The kernel treats the pages of a failed write as written: write nothing after a failure.
+        # After a failure, the kernel treats the pages as written, so a later sync would succeed
+        # although data is lost. So nothing more is written.
         if self._has_failed:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         self._has_failed = True  # until the sync ends
         size = self._write_portions(offset, buffers)
-        # Pages are dropped before the sync, because the device writes at the same time.
+        # Pages are dropped before the sync, while the device is already writing.
         self._files.written.make_room(size)
         _fdatasync(self._descriptor)
         self._files.written.synced(self, offset, size)
         self._has_failed = False
 
     def _write_portions(self, offset: int, buffers: Sequence[Buffer]) -> int:
-        """Write all buffers in portions: the device writes a portion while the next is copied."""
+        """Write all buffers in portions. The device writes a portion while the next is copied."""
         portion: list[Buffer] = []
         size = total = 0
         for buffer in buffers:
@@ -324,7 +330,7 @@ class OsFile:
         await self._files.call(lambda: _fdatasync(self._descriptor), self.name, "sync")
 
     async def allocate(self, size: int) -> None:
-        """Reserve blocks; sets only the size if the file system cannot reserve blocks."""
+        """Reserve blocks, or only set the size if the file system cannot reserve blocks."""
         await self._files.call(
             lambda: self._files.allocate(self._descriptor, size), self.name, "allocate"
         )
@@ -341,7 +347,7 @@ class OsFile:
             raise translated(error, self.name, "read") from error
 
     async def data_end(self) -> int:
-        """Return the end of the last extent with data, or the size if holes are unknown."""
+        """Return the end of the last extent with data, or the size if no extents are reported."""
         end = 0
         try:
             while True:
@@ -351,7 +357,7 @@ class OsFile:
             return end if error.errno == errno.ENXIO else await self.size()
 
     async def close(self) -> None:
-        """Close the file after the reads under way, because its descriptor may be reused."""
+        """Close the file after its running reads have ended, because they use its descriptor."""
         self._is_closed = True
         if self._reads:
             self._idle = self._files.loop.create_future()
@@ -360,8 +366,8 @@ class OsFile:
         if keeper.is_stopped:
             os.close(self._descriptor)
         else:
-            # In the thread: if the file has no name any more, this frees its blocks, which takes
-            # milliseconds.
+            # The thread closes the file. If the file has no name any more, this frees its blocks,
+            # which takes milliseconds.
             await self._files.call(lambda: os.close(self._descriptor), self.name, "close")
 
 
@@ -373,14 +379,16 @@ class CachedFile(Protocol):
 
 
 class WrittenCache:
-    """Limits the page cache that writes use: drops the oldest synced bytes.
+    """Limits the number of written bytes in the page cache. Drops the oldest synced bytes.
 
     The next write reuses the dropped pages. Pages that were not used for some time cost more, above
-    all in a virtual machine, because its host must first find them. Measured: 64 KiB take 15 us
-    with pages that were just dropped, and 110 to 390 us with new pages. Reads do not need the
-    dropped bytes: the last entries are in memory, and other reads fill the cache.
+    all in a virtual machine, because the host of the virtual machine must first provide them. A
+    write of 64 KiB took 15 us with pages that were just dropped, and 110 to 390 us with new pages.
+    Reads seldom need the dropped bytes, because the last entries are in memory. A read of older
+    bytes loads them into the page cache.
 
-    Only the writer thread calls the methods, or another thread while the writer is idle.
+    Only the writer thread calls the methods. Another thread may call them while the writer thread
+    is idle.
     """
 
     def __init__(self, size_bytes_max: int) -> None:

@@ -1,4 +1,4 @@
-"""Clock and Tasks under asyncio, and a thread that runs calls in order."""
+"""Implements Clock and Tasks with asyncio, and a thread that runs calls in order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OsClock:
 
 
 class OsTasks:
-    """Runs coroutines as tasks. If a task raises, which is a bug, `on_crash` ends the process."""
+    """Runs coroutines as tasks. `on_crash` gets the exceptions of the tasks, which are bugs."""
 
     def __init__(self, on_crash: Callable[[str, BaseException], None] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -51,7 +51,7 @@ class OsTasks:
         await asyncio.sleep(duration_ms / 1_000)
 
     async def aclose(self) -> None:
-        """Cancel all tasks and wait for their end. After a clean stop, only sleeps still run."""
+        """Cancel all tasks and wait for their end. After a clean stop, only sleeping tasks run."""
         running = list(self._running)
         for task in running:
             task.cancel()
@@ -75,7 +75,8 @@ class OrderedThread:
         self.is_stopped = False  # new calls are never run
         self._loop = asyncio.get_running_loop()
         # The queue stays short, because the callers await each call. One thread serves only the two
-        # writers of the journal. The other serves the maintenance and opens, closes, removes files.
+        # writers of the journal. The other thread serves the maintenance, and opens, closes and
+        # removes files.
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -83,13 +84,13 @@ class OrderedThread:
     def call(
         self, function: Callable[[], T], on_abandoned: Callable[[T], object] = lambda _result: None
     ) -> asyncio.Future[T]:
-        """Run `function` in the thread; `on_abandoned` gets its result if the wait ended."""
+        """Run `function` in the thread. `on_abandoned` gets a result for which no caller waits."""
         future: asyncio.Future[T] = self._loop.create_future()
         self._calls.put(_Call(future, function, on_abandoned))
         return future
 
     def stop(self) -> None:
-        """Let the thread end after its queued calls."""
+        """End the thread after its queued calls."""
         self.is_stopped = True
         self._calls.put(None)
 

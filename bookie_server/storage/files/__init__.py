@@ -1,8 +1,8 @@
 """The files of a bookie's directory.
 
 - `keeper`: owns the files and frees them. `manifest`: the durable list of the files.
-- `entry_log_file`: one file in memory. `active_index`: the index of a file that is still written.
-  `index_rebuilds`: repairs damaged indexes. `held`: finished files, and readings under way.
+- `entry_log_file`: one file in memory. `active_index`: the index of a file that is not finished.
+  `index_rebuilds`: repairs damaged indexes. `held`: finished files, and the readings that use them.
 - `pool`: opens files when they are used, and limits the number of open files.
   `slots`: creates files ahead of use.
 """

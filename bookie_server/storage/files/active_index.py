@@ -1,4 +1,4 @@
-"""The index in memory of a file that is still written: the pieces of each ledger."""
+"""The index of a file that is not finished. It is in memory and has the pieces of each ledger."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def lists_bytes_at_most(record: JournalRecord) -> int:
     ids = record.entry_ids
     count = len(ids)
     if count == 1:
-        return 0  # the memory of its piece, which is counted elsewhere, covers a single entry
+        return 0  # the limit of pieces already limits single entries
     large = min(count, record.body_size // SHARED_NUMBER_MAX)
     size_bytes = ITEM_BYTES * count + NUMBER_BYTES * large
     return size_bytes if type(ids) is range else size_bytes + (ITEM_BYTES + NUMBER_BYTES) * count
@@ -28,14 +28,14 @@ def lists_bytes_at_most(record: JournalRecord) -> int:
 class ActiveIndex:
     """Pieces that point at durable records of one file.
 
-    A ledger stays named after its pieces are dropped, because its tombstone is needed as long as
-    the file has records of the ledger.
+    After the pieces of a ledger are dropped, the index still names the ledger, because its
+    tombstone is needed as long as the file has records of the ledger.
     """
 
     def __init__(self) -> None:
         self._ledgers: dict[int, Pieces[JournalRecord]] = {}
         self.pieces = 0  # number of pieces; a ledger with dropped pieces counts as 1
-        self.lists_bytes = 0  # upper bound for all inserted runs, also dropped runs
+        self.lists_bytes = 0  # upper bound for all inserted runs, including dropped runs
 
     def insert(self, record: JournalRecord) -> None:
         """Add a run. Where runs overlap, the run with the largest origin sequence counts."""
@@ -48,7 +48,7 @@ class ActiveIndex:
         self.lists_bytes += lists_bytes_at_most(record)
 
     def drop(self, ledger_id: int) -> None:
-        """Forget the pieces of a ledger, but keep the ledger named."""
+        """Drop the pieces of a ledger, but still name the ledger."""
         pieces = self._ledgers.get(ledger_id)
         if pieces is not None and len(pieces):
             self.pieces -= len(pieces)
@@ -86,7 +86,8 @@ class ActiveIndex:
     def encoding(self, identity: FileIdentity) -> Generator[None, None, tuple[bytes, int]]:
         """Encode the body of the finish record, and return it with the live bytes of the file.
 
-        The index must not change during this. Yields after each `UNITS_PER_TURN` pieces or ledgers.
+        No run may be inserted before the generator ends. The generator yields after each
+        `UNITS_PER_TURN` pieces or ledgers.
         """
         encoder = IndexEncoder(identity)
         live_bytes = units = 0

@@ -1,4 +1,4 @@
-"""Entry-log files in memory: files that are still written, and finished files with their index.
+"""Entry-log files in memory: files that are not finished, and finished files with their index.
 
 Reads of damaged bytes raise CorruptRecordError.
 """
@@ -57,7 +57,7 @@ class OpenFile:
     end: int = RECORDS_START  # offset of the next record
     first_sequence: int = 0  # sequence of its first record, 0 while it has none
     finish_sequence: int = 0  # sequence of its finish record, 0 while it takes other records
-    is_recycled: bool = False  # the slot held another file: the bytes after the end are not zeros
+    is_recycled: bool = False  # the slot held another file, so bytes after the end are not zeros
     index: ActiveIndex = field(default_factory=ActiveIndex)
 
 
@@ -82,7 +82,7 @@ class FinishedFile:
 
     @property
     def end(self) -> int:
-        """First byte after the index; nothing is stored there."""
+        """Offset of the first byte after the index. Nothing is stored after the index."""
         assert self.head is not None
         return self.body_offset + self.head.block_offset(len(self.head.keys))
 
@@ -195,7 +195,7 @@ def all_pieces(file: FinishedFile, ledger_id: int) -> Generator[Need, bytes, lis
 
 
 def held_spans(file: FinishedFile, ledger_id: int, tombstone: int) -> Generator[Need, bytes, Spans]:
-    """Return the ids of live entries in a finished file, without caching the file's many blocks."""
+    """Return the ids of live entries in a finished file. Its many index blocks are not cached."""
     spans = Spans()
     for number in _blocks_of(file, ledger_id):
         data = yield Need(file.handle, file.block_offset(number), BLOCK_SIZE)

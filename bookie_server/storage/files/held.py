@@ -15,8 +15,8 @@ _by_id = attrgetter("entry.file_id")
 class HeldFiles:
     """Finished files in ascending order of id, and for each ledger the files that hold it.
 
-    The `live_bytes` of a file are the bytes of the ledgers that it holds. If a tombstone deletes
-    only some of a ledger's entries in a file, all of them count until the next drop.
+    The `live_bytes` of a file are the bytes of the ledgers that the file holds. If a tombstone
+    deletes only some of a ledger's entries in a file, all these entries count until the next drop.
     """
 
     def __init__(self, files: Iterable[FinishedFile], tombstone_of: Callable[[int], int]) -> None:
@@ -49,7 +49,7 @@ class HeldFiles:
     def counting_again(self, file: FinishedFile) -> Iterator[None]:
         """Count the ledgers of a file after its index was rebuilt; yields after each slice.
 
-        Does nothing if the file is freed. Until the last slice, the file must be in doubt.
+        If the file is freed, nothing is counted. Until the last slice, the file must be in doubt.
         """
         if file.entry.file_id not in self._files:
             return
@@ -76,7 +76,7 @@ class HeldFiles:
             yield
 
     def drop(self, ledger_id: int) -> None:
-        """Count the entries of a ledger as not live in all files."""
+        """Count the entries of a ledger as deleted in all files."""
         for file in self._holding.pop(ledger_id, ()):
             file.live_bytes -= file.live.pop(ledger_id)
 
@@ -95,7 +95,7 @@ class HeldFiles:
 
 
 class Pins:
-    """The numbers of the readings under way, in the order in which the readings began.
+    """The numbers of the running readings, in the order in which the readings began.
 
     A reading may use any file that existed when the reading began. Therefore a freed slot waits for
     the end of all readings that began before it was freed.
@@ -122,11 +122,11 @@ class Pins:
 
     @property
     def are_taken(self) -> bool:
-        """Whether any reading is under way."""
+        """Whether any reading is running."""
         return bool(self._open)
 
     def when_past(self, callback: Callable[[], None]) -> None:
-        """Call `callback` after the end of all readings that are now under way."""
+        """Call `callback` after the end of all readings that are running now."""
         if not self._open:
             callback()
             return

@@ -13,7 +13,10 @@ from bookie_server.storage.slices import parts
 
 
 async def rebuild_index(file: FinishedFile, shared: Shared) -> None:
-    """Rebuild the index of a file from its records. A damaged record leaves it in doubt."""
+    """Rebuild the index of a file from its records.
+
+    If the file has a damaged record of an unknown ledger, the file stays in doubt.
+    """
     entry, doubts, counters = file.entry, shared.health.files_in_doubt, shared.counters
     doubts.add(entry.file_id)
     scan = await Scanner(file.handle, entry, entry.data_end).scan(entry.first_sequence)

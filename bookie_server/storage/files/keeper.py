@@ -78,7 +78,7 @@ class FileKeeper:
         self.pins = Pins()
         self.active = boot.active  # written by the journal
         self.full: OpenFile | None = None  # the previous file, until its index is durable
-        self.spare = boot.spare  # prepared and named in the MANIFEST
+        self.spare = boot.spare  # the next file, which is prepared and named in the MANIFEST
         self.finished = HeldFiles(boot.finished, shared.states.tombstone_of)
 
     @property
@@ -142,7 +142,7 @@ class FileKeeper:
         If the disk has no room for a next file, nothing changes.
         """
         while self.spare is None or self.full is not None:
-            # The index of the full file needs no new room, so it is always waited for.
+            # The index of the full file needs no new room, so this roll always waits for it.
             if self._health.has_failed or (self.full is None and not self._health.is_writable):
                 return
             await self._changed
@@ -152,7 +152,10 @@ class FileKeeper:
         self.wake()
 
     def _retire_active(self) -> None:
-        """Let the active file take only its finish record. No group may be under way."""
+        """Mark the active file as full. After that, it takes only its finish record.
+
+        Call this only while no group is being written.
+        """
         assert self.full is None
         self.full = self.active
         self.full.finish_sequence = self._shared.sequences.next_sequence
@@ -161,7 +164,8 @@ class FileKeeper:
     async def finish_all(self) -> None:
         """Write and sync the indexes of all files with entries, at a clean stop."""
         await self._finish_full()
-        # A file with only control records is not kept: the ledger-state file has their contents.
+        # A file with only control records is not kept, because the ledger-state file has their
+        # contents.
         if self.active.index.pieces:
             self._retire_active()
             await self._finish_full()
@@ -169,8 +173,9 @@ class FileKeeper:
     async def _finish_full(self) -> None:
         """Write and sync the full file's index, if there is a full file.
 
-        The work is done in slices, and adds, reads and drops continue between them. If a ledger is
-        dropped during this, the index may keep its pieces, but its tombstone deletes their entries.
+        The work is done in slices, and adds, reads and drops continue between the slices. If a
+        ledger is dropped before the last slice, the index may keep the pieces of the ledger, but
+        the tombstone of the ledger deletes their entries.
         """
         full = self.full
         if full is None:
@@ -287,7 +292,8 @@ class FileKeeper:
         try:
             await self.commit(None)
         except (DiskFullError, TooManyFilesError):
-            # Nothing is lost without the commit: a boot reads the files. The retry commits later.
+            # Nothing is lost without the commit, because a boot reads the files. The retry commits
+            # the same state later.
             return False
         return counters.files_freed > freed
 
@@ -309,15 +315,16 @@ class FileKeeper:
         resolve(changed, None)
 
     def fail(self) -> None:
-        """Wake the coroutines that wait for a next file; after a failure they end."""
+        """Wake the coroutines that wait for a next file, so that they end after a failure."""
         self._set_writable(is_writable=False)
         self.wake()
 
     async def commit(self, prepared: OpenFile | None, *, keep_open: bool = True) -> None:
         """Write a MANIFEST that lists the current files, with `prepared` as the next file.
 
-        Durable on return. If not `keep_open`, at a clean stop, the open files are empty and become
-        free. After a DiskFullError or TooManyFilesError nothing has changed.
+        The MANIFEST is durable on return. At a clean stop, `keep_open` is False: the open files
+        have no entries, and their slots become free. After a DiskFullError or TooManyFilesError,
+        the old MANIFEST is still valid.
         """
         dead = self.finished.dead(self._health.files_in_doubt)
         for file in dead:
@@ -345,7 +352,7 @@ class FileKeeper:
 
     async def _cut(self, file: FinishedFile) -> None:
         """Cut a file after its index. The durable MANIFEST already lists the file as finished."""
-        # An open file that is shorter than its allocation would count as damaged.
+        # Before this MANIFEST, a file shorter than its allocation would have counted as damaged.
         file.handle.may_close()
         with contextlib.suppress(TooManyFilesError):  # the next start cuts the file
             await file.handle.truncate(file.end)

@@ -36,10 +36,11 @@ FIRST_GENERATION = 1
 
 
 async def initialize_directory(files: FileSystem) -> None:
-    """Write and sync the first MANIFEST of a new directory; does nothing if a MANIFEST exists.
+    """Write and sync the first MANIFEST of a new directory, unless a MANIFEST exists.
 
-    Only for a directory that is certainly new: otherwise a missing MANIFEST is damage. Entry-log
-    files without a MANIFEST are damage, too. After a crash, a second call is safe.
+    The caller is certain that the directory is new, because in other directories a missing MANIFEST
+    is damage. Entry-log files without a MANIFEST are also damage. After a crash, a second call is
+    safe.
     """
     # A killed process may have left a renamed MANIFEST only in the page cache.
     await files.sync_directory()
@@ -52,7 +53,7 @@ async def initialize_directory(files: FileSystem) -> None:
 
 
 def is_first_manifest(data: bytes) -> bool:
-    """Return whether a MANIFEST is from `initialize_directory`, and no start has replaced it."""
+    """Return whether `initialize_directory` wrote a MANIFEST, and no start has replaced it."""
     try:
         manifest = decode_manifest(data)
     except StartupError:
@@ -67,10 +68,11 @@ async def _go_on() -> None:
 class ManifestStore:
     """The durable MANIFEST of one directory, and the ledger-state file that it names.
 
-    A commit appends the changed states to the file, or writes a new file if the appended part has
-    become larger than `deltas_bytes_min` and the part before it. States are written in slices of
-    `UNITS_PER_TURN`. The last block has the changes made during the commit. No other task runs
-    between the encoding of this block and the composition of the MANIFEST, so the two agree.
+    A commit appends the changed states to the file. If the appended part is already larger than
+    both the first part of the file and `deltas_bytes_min`, the commit writes a new file instead.
+    States are written in slices of `UNITS_PER_TURN`. The last block has the changes made during the
+    commit. No other task runs between the encoding of this block and the composition of the
+    MANIFEST, so the two agree.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class ManifestStore:
         self._files = files
         self._give_way = give_way
         self._deltas_min = deltas_bytes_min
-        # Size of the state file before anything was appended; None: not written by this process.
+        # Size of the first part of the state file; None if another process wrote this file.
         self._base_bytes: int | None = None
         self.current = Manifest()  # the MANIFEST on the device
 
@@ -95,7 +97,7 @@ class ManifestStore:
         if name not in names:
             raise DamagedDirectoryError(
                 f"the ledger-state file {name!r} that the MANIFEST names does not exist; it holds "
-                f"keys and fences. Restore it. {REPLACEMENT_ADVICE}",
+                f"keys and fences. Restore the file. {REPLACEMENT_ADVICE}",
                 path=name,
                 reason="missing",
             )
@@ -112,12 +114,12 @@ class ManifestStore:
         return decode_states(data, name)
 
     async def commit(self, compose: Callable[[], Manifest], states: HeldLedgers) -> None:
-        """Replace the MANIFEST atomically; durable on return.
+        """Replace the MANIFEST atomically. The new MANIFEST is durable on return.
 
-        `compose` is called once. The result gets a generation and a state file. State changes
-        after this call are not in the commit, and `states.changed` then has only these changes.
-        After a DiskFullError or TooManyFilesError nothing has changed. After a SyncFailedError,
-        either the old or the new MANIFEST counts.
+        `compose` is called once and returns the MANIFEST, to which the commit adds a generation and
+        a state file. State changes after the call of `compose` are not in the commit, and on return
+        `states.changed` has only these changes. After a DiskFullError or TooManyFilesError, the old
+        MANIFEST is still valid. After a SyncFailedError, either the old or the new one is valid.
         """
         generation = self.current.generation + 1
         appended = self.current.state_bytes - (self._base_bytes or 0)
@@ -155,7 +157,8 @@ class ManifestStore:
         try:
             await self._files.sync_directory()
         except DiskFullError as error:
-            # The new MANIFEST may already count. A later commit could overwrite its states.
+            # The new MANIFEST may already be valid, but a later commit could overwrite its states.
+            # So this error must end the storage.
             raise SyncFailedError(f"{error.message}, after the rename", path=NAME) from error
         old, self.current = self.current.state_file, manifest
         if base_bytes is not None:
@@ -215,7 +218,7 @@ class ManifestStore:
         await self._files.remove(name)
 
     async def mark_unclean(self) -> None:
-        """Create the unclean marker; durable on return."""
+        """Create the unclean marker. It is durable on return."""
         await self._write(UNCLEAN_NAME, b"")
         await self._files.sync_directory()
 
@@ -244,9 +247,9 @@ class ManifestStore:
 
 def _missing_manifest() -> DamagedDirectoryError:
     return DamagedDirectoryError(
-        "the MANIFEST, which lists the valid files, does not exist; bring all files of the "
-        "directory "
-        f"back. {REPLACEMENT_ADVICE}",
+        "the MANIFEST, which lists the valid files, does not exist; restore all files of the "
+        "directory. "
+        f"{REPLACEMENT_ADVICE}",
         path=NAME,
         reason="missing",
     )

@@ -23,7 +23,7 @@ OPEN_TRIES_MAX = 20
 
 
 class FilePool:
-    """A FileSystem port that adds a limit of open files to another. The limit is 8 or more."""
+    """A FileSystem that limits the open files of another FileSystem. The limit is at least 8."""
 
     def __init__(self, files: FileSystem, tasks: Tasks, open_max: int) -> None:
         self._files = files
@@ -45,7 +45,7 @@ class FilePool:
 
     @property
     def held_names(self) -> list[str]:
-        """The sorted names of the open files that the pool must not close for other files."""
+        """The sorted names of the open files that the pool must not close to open other files."""
         return sorted(file.name for file in self._open if file.is_held)
 
     def at(self, name: str) -> PooledFile:
@@ -91,7 +91,7 @@ class FilePool:
             await self.close(file)
 
     async def close(self, file: PooledFile) -> None:
-        """Close a file that is not in use; does nothing if the file is closed."""
+        """Close a file that is not in use, unless it is already closed."""
         opened, file.opened = file.opened, None
         if opened is None:
             return
@@ -102,13 +102,13 @@ class FilePool:
             self._give_back()
 
     async def close_all(self) -> None:
-        """Close every file after the operations under way; after this, no file can be opened."""
+        """Close every file after its running operations. From now on, no file can be opened."""
         self._is_closed = True
         for file in list(self._open):
             await file.close()
 
     async def _reserve(self) -> None:
-        """Wait until one more file may be open; close a file that is not in use, if needed."""
+        """Wait until one more file may be open. If needed, close a file that is not in use."""
         while self.open_count >= self._open_max:
             victim = self._victim()
             if victim is None:
@@ -132,7 +132,7 @@ class FilePool:
                 return
 
     def _victim(self) -> PooledFile | None:
-        """Return a file that was not used since the last visit; None if all are in use or held."""
+        """Return a file not used since the last search, or None if all files are in use or held."""
         for _ in range(2 * len(self._open)):
             file = next(iter(self._open))
             self._open.move_to_end(file)
@@ -168,14 +168,14 @@ class PooledFile:
     name: str
     opened: File | None = None  # the open file; None while the file is not open
     opening: list[Future[None]] | None = None  # coroutines that wait until the file is open
-    uses: int = 0  # number of operations under way
-    is_held: bool = False  # the pool must not close the file for other files
-    was_used: bool = False  # used since the pool last looked for a file to close
-    is_closed: bool = False  # permanently
+    uses: int = 0  # number of running operations
+    is_held: bool = False  # the pool must not close the file to open another file
+    was_used: bool = False  # used since the pool last searched for a file to close
+    is_closed: bool = False  # closed permanently
     _idle: list[Future[None]] = field(default_factory=list)
 
     def may_close(self) -> None:
-        """Allow the pool to close the file for other files; from now on it is only read."""
+        """Allow the pool to close the file, because no more records are written to the file."""
         self.is_held = False
         self._pool.wake()
 
@@ -227,11 +227,11 @@ class PooledFile:
         return await self._run(lambda file: file.size())
 
     async def data_end(self) -> int:
-        """Return the offset from which on the file holds only zeros (see `File`)."""
+        """Return the end of the written part of the file (see `File.data_end`)."""
         return await self._run(lambda file: file.data_end())
 
     async def close(self) -> None:
-        """Close the file permanently, after the operations under way."""
+        """Close the file permanently, after its running operations."""
         self.is_closed = True
         while self.uses:
             idle = self._pool.tasks.future()

@@ -1,4 +1,4 @@
-"""Slot files: created ahead of use, and reused only if the durable MANIFEST lists them as free."""
+"""Creates slot files ahead of use, and reuses slots that the durable MANIFEST lists as free."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAST_RESORT_FRACTION = 16
 
 
 class Slots:
-    """Prepares slots for new files: gives each slot a new identity."""
+    """Prepares slots for new files, and gives each slot a new identity."""
 
     def __init__(self, files: FilePool, settings: StorageSettings) -> None:
         self._files = files
@@ -29,12 +29,12 @@ class Slots:
     async def prepare(
         self, file_id: int, free_slot: str | None, *, is_last_resort: bool = False
     ) -> OpenFile:
-        """Return an empty file with a new identity, and durable blocks, header and name.
+        """Return an empty file with a new identity. Its blocks, header and name are durable.
 
-        Uses `free_slot`, which the durable MANIFEST must list as free. If it is None, creates a new
-        slot, and removes it after a DiskFullError or TooManyFilesError. With `is_last_resort`, the
-        file is small and may use the space that is otherwise kept free, so that a bookie with a
-        full disk still starts.
+        The file uses `free_slot`, which the durable MANIFEST must list as free. If `free_slot` is
+        None, the file uses a new slot, which is removed after a DiskFullError or TooManyFilesError.
+        With `is_last_resort`, the file is small and may use the space that is otherwise kept free,
+        so that a bookie with a full disk still starts.
         """
         size, kept_free = self._settings.file_size_bytes, self._settings.free_bytes_min
         if is_last_resort:
@@ -43,7 +43,7 @@ class Slots:
         name = free_slot or f"slot-{file_id:08d}"
         handle = await self._files.open(name, create=True)
         try:
-            # A freed slot may be shorter, because it was cut after its index.
+            # A freed slot may be shorter, because the slot was cut after the index of its file.
             await self._require_room(size - await handle.size(), kept_free, name)
             await handle.allocate(size)
             salt = self._files.random_bytes(16).hex()
@@ -58,7 +58,7 @@ class Slots:
         return OpenFile(entry, handle, entry.identity, is_recycled=free_slot is not None)
 
     async def discard(self, file: OpenFile) -> None:
-        """Close a prepared file that no MANIFEST lists as in use, and remove its slot if new."""
+        """Close a prepared file that no MANIFEST lists as in use. Remove its slot if it is new."""
         await file.handle.close()
         if not file.is_recycled:
             await self._files.remove(file.entry.slot)
@@ -66,14 +66,14 @@ class Slots:
     async def _require_room(self, growth: int, kept_free: int, name: str) -> None:
         if growth > 0 and await self._files.free_space() < growth + kept_free:
             raise DiskFullError(
-                f"{growth} bytes for a file would leave less than {kept_free} free; make room or "
-                "add bookies",
+                f"{growth} more bytes for a file would leave less than {kept_free} bytes free; "
+                "make room or add bookies",
                 path=name,
             )
 
 
 async def write_header(handle: File, entry: FileEntry) -> None:
-    """Write and sync the header of a file. The finish record of a finished file is durable."""
+    """Write and sync the header of a file. If the file is finished, its index must be durable."""
     before = decode_slot_header(await handle.read(0, HEADER_AREA_SIZE))
     header = SlotHeader(
         state=SlotState[entry.state.name],

@@ -74,8 +74,8 @@ class ReadAnswers:
         state = self._states.get(request.ledger_id)
         entry_id = request.entry_id
         if state is not None and entry_id == NO_ENTRY:
-            # To return the largest id means that no larger id is stored, so this needs the same
-            # certainty as an answer NO_ENTRY.
+            # An answer with the largest id denies all larger ids, so it needs the same certainty as
+            # the answer NO_ENTRY.
             entry_id = state.last_entry_id if may_say_absent(state, self._health) else NO_ENTRY
         if state is None or entry_id == NO_ENTRY:
             on_done(absent(state, self._health), None)
@@ -107,16 +107,16 @@ class ReadAnswers:
         )
 
     def _denial(self, state: HeldLedger | None) -> Callable[[], Code]:
-        """Return a function that returns the answer if a reading that begins now finds nothing.
+        """Return a function that gives the code for a reading that begins now and finds nothing.
 
-        A reading does not find the ledgers of a file in doubt before they are counted, and the
-        doubt may end before the reading ends. So absence is reported only if it may be reported
-        both now and at the end of the reading.
+        While the index of a file is being rebuilt, a reading may not find entries of this file. The
+        rebuild may end before the reading ends. So an entry is denied only if the bookie may deny
+        entries both at the beginning and at the end of the reading.
         """
         was_certain = may_say_absent(state, self._health)
         return lambda: absent(state, self._health) if was_certain else Code.IO_ERROR
 
 
 def _code_of(error: StorageError) -> Code:
-    """Return the answer to a failed read: an answer that does not deny the entry."""
+    """Return the answer to a failed read. The answer does not deny that the entry exists."""
     return Code.BUSY if isinstance(error, TooManyFilesError) else Code.IO_ERROR

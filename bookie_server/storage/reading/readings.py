@@ -1,4 +1,4 @@
-"""Runs readings. A reading is a generator that yields which bytes it needs (`reads.py`)."""
+"""Runs readings. A reading is a generator that yields a `Need` for its next bytes (`reads.py`)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ RECORDS_PER_TURN = 64
 each record, these reads take 1 to 6 ms."""
 
 RECORD_BYTES = 65_536
-"""Each time an entry has this number of bytes, it counts as one more record, because to copy and
-send 4 MiB takes milliseconds."""
+"""For each full multiple of this size, an entry counts as one more record, because to copy and send
+4 MiB takes milliseconds."""
 
 
 class Readings:
@@ -49,10 +49,10 @@ class Readings:
         *,
         is_batch: bool = False,
     ) -> None:
-        """Run a new reading: immediately while its bytes are in the page cache, then in a task.
+        """Run a new reading. As long as its bytes are in the page cache, it runs immediately.
 
-        The result may be passed on before this returns. A batch waits in line if other batches are
-        under way, because it may have several portions.
+        After that, it continues in a task. A callback may run before this method returns. A batch
+        waits in line while other batches are running, because it may have several portions.
         """
         need: Need | None = None
         if not (is_batch and self._batches):
@@ -122,7 +122,7 @@ class Readings:
 
 
 class _Line:
-    """Readings that wait in line. About `RECORDS_PER_TURN` records are read before others run."""
+    """Readings that wait in line. Other tasks run after each `RECORDS_PER_TURN` records."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks

@@ -1,7 +1,7 @@
 """Finds and reads stored entries.
 
-Readings are generators that yield which bytes they need. If all bytes are in the page cache, the
-answer is sent before the call returns. Otherwise the reading continues in a coroutine.
+A reading is a generator that yields a `Need` for its next bytes. If all bytes are in the page
+cache, the answer is sent before the call returns. Otherwise the reading continues in a coroutine.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ N = TypeVar("N")
 R = TypeVar("R")
 
 BATCH_HEAD_SIZE_BYTES = 24 + 8 + 4
-"""Size of a BATCH_READ answer without its entries. Clients count in the same way."""
+"""Size of a BATCH_READ answer without its entries. The `size_bytes_max` of a client includes it."""
 ENTRY_LENGTH_SIZE_BYTES = 4
 RECORDS_PER_BATCH_MAX = 1_024
 RECORDS_PER_PORTION = RECORDS_PER_TURN
@@ -56,7 +56,8 @@ RECORDS_CACHED_MAX = 1_024
 LENGTHS_CACHED_MAX = 1 << 18
 """Maximum number of entries in the cached records, because the length of each entry is cached."""
 BLOCKS_CACHED_MAX = 512
-KEPT_BUFFER_FACTOR = 4  # a recent body is copied if its receive buffer is over 4 times larger
+KEPT_BUFFER_FACTOR = 4
+"""A recent body is copied if its receive buffer is more than this number of times larger."""
 RECORD_COST_BYTES = 512  # memory of a record without its body
 
 
@@ -80,7 +81,7 @@ class RecentBodies:
     def keep(self, record: JournalRecord) -> None:
         """Keep the body of this record, and drop the oldest bodies that no longer fit."""
         body = record.body
-        # A view keeps its whole receive buffer in memory.
+        # A view keeps its whole receive buffer in memory, so copy a body that is much smaller.
         if (
             isinstance(body, memoryview)
             and memoryview(body.obj).nbytes > KEPT_BUFFER_FACTOR * body.nbytes
@@ -169,7 +170,7 @@ class Reader:
 
     def _cache(self, key: tuple[int, int], record: JournalRecord) -> None:
         records = self._records
-        if key in records:  # read twice at the same time
+        if key in records:  # another reading has read this record at the same time
             return
         records[key] = record
         self._lengths_cached += len(record.lengths)
@@ -183,7 +184,10 @@ class Reader:
         identity: FileIdentity,
         index_of: FinishedFile | None = None,
     ) -> CorruptRecordError:
-        """Count damage and return the error. A file that was freed during a read is undamaged."""
+        """Count damage, and return the error.
+
+        If the file was freed during the read, nothing is damaged, and the error is FreedFileError.
+        """
         if self._keeper.has_file(identity.file_id):
             self._rebuilds.on_damage(index_of)
             return error
@@ -203,9 +207,9 @@ class Reader:
     def compare(self, request: StoredAdd) -> Generator[Need | None, bytes, tuple[bool, bool]]:
         """Return whether a run is stored with the same bytes, and whether an entry differs.
 
-        Ends when the result is known. For entries that recovery writes back, this is mostly after
-        the first entry, because its header differs. Yields None after each `RECORDS_PER_TURN`
-        entries.
+        The reading ends when the result is known. For entries that recovery writes back, it mostly
+        ends after the first entry, because the header of this entry differs. The reading yields
+        None after each `RECORDS_PER_TURN` entries.
         """
         is_repeated, at = True, 0
         body = memoryview(request.body)
@@ -224,10 +228,11 @@ class Reader:
         return is_repeated, False
 
     def read_batch(self, request: StoredBatchRead) -> Generator[Need | None, bytes, list[bytes]]:
-        """Return consecutive entries as far as they fit; empty if the first entry is not stored.
+        """Return the consecutive entries that fit, or none if the first entry is not stored.
 
-        Ends after `RECORDS_PER_BATCH_MAX` records, and before a damaged entry that is not the
-        first. Yields None after each `RECORDS_PER_PORTION` records, so that other tasks can run.
+        The result ends after `RECORDS_PER_BATCH_MAX` records, and before a damaged entry that is
+        not the first. The reading yields None after each `RECORDS_PER_PORTION` records, so that
+        other tasks can run.
         """
         return (yield from twice(lambda: self._read_batch(request)))
 
@@ -280,7 +285,7 @@ class Reader:
     async def held(self, ledger_id: int, count_max: int) -> Spans:
         """Return the stretches of a ledger's stored entries, in ascending order.
 
-        Raises TooManyRangesError if there are more than `count_max` stretches, and StorageError if
+        Raise TooManyRangesError if there are more than `count_max` stretches. Raise StorageError if
         a damaged file may have more entries of the ledger.
         """
         if not may_say_absent(self._shared.states.get(ledger_id), self._shared.health):
@@ -300,7 +305,8 @@ class Reader:
 
     async def _held(self, ledger_id: int, count_max: int) -> Spans:
         tombstone = self._tombstone_of(ledger_id)
-        # No await between the next two lines, so an entry that moves between files is in one list.
+        # There is no await between the next two lines. So an entry that moves from an open to a
+        # finished file is in at least one list.
         opened = [file.index.pieces_of(ledger_id) for file in self._keeper.opened]
         finished = list(self._keeper.finished.holding(ledger_id))
         runs = [await self._spans_of(pieces, tombstone) for pieces in opened]
@@ -334,14 +340,14 @@ class Reader:
             joined = runs[0]
         else:
             spans = merge(*runs)
-            # Stop at the allowed number, because the ranges of the files are in memory, too.
+            # Stop after the allowed number, because the lists of all files are also in memory.
             while len(joined) <= count_max and (part := list(islice(spans, slices.UNITS_PER_TURN))):
                 joined.extend(part)
                 await self._shared.give_way()
         if len(joined) > count_max:
             raise TooManyRangesError(
-                f"the entries of ledger {ledger_id} that this bookie holds make more than "
-                f"{count_max} ranges, too many for one list: read the entries instead",
+                f"the entries of ledger {ledger_id} on this bookie form more than {count_max} "
+                "ranges, too many for one list: read the entries instead",
                 path=".",
                 ledger_id=ledger_id,
                 count_max=count_max,
@@ -378,7 +384,7 @@ def _alike(length: int, count: int) -> Struct:
 
 
 def fitting(found: Found, count_max: int, budget: int, *, is_first: bool) -> tuple[int, int]:
-    """Return the number of entries from `found` on that fit the budget, and the budget left."""
+    """Return how many entries from `found` on fit the budget, and the rest of the budget."""
     available = min(found.following + 1, count_max)
     lengths = found.record.lengths[found.place : found.place + available]
     size_bytes = sum(lengths) + ENTRY_LENGTH_SIZE_BYTES * len(lengths)
