@@ -1,7 +1,7 @@
-"""A bookie's process: serves storage on two ports and registers in the cluster.
+"""A bookie's process, which serves storage on two ports and registers in the cluster.
 
-- `lifecycle`: from settings to exit code. `logging`: log lines.
-- `v2`: the data plane over TCP. `grpc`: control, and all operations over gRPC.
+- `lifecycle`: starts and stops the process. `logging`: log lines.
+- `v2`: the data plane over TCP. `grpc`: all operations, and control, over gRPC.
   `port_claim`: binds ports before the servers start.
 - `limits`: limits of the memory held for peers. `metrics`: counters and gauges.
 - `membership`: access to the metadata store. `collector`: deletes the entries of deleted ledgers.

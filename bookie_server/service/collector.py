@@ -2,11 +2,12 @@
 
 A ledger is dropped only if three conditions are met, in this order:
 
-1. The bookie had the ledger before the listing began. A ledger that is created later exists, but is
-   not in the listing.
+1. The bookie had the ledger before the listing began. A ledger that is created later may exist
+   although it is not in the listing.
 2. The listing does not contain the ledger.
-3. A lookup of the ledger by its id, after a sync, finds no metadata. An old listing alone could
-   delete a new ledger. A ledger with an unknown state stays until the next pass (PROTOCOL.md#F6).
+3. A lookup of the ledger by its id, after a sync, finds no metadata. Without this lookup, an old
+   listing could delete a new ledger. If the lookup fails, the ledger stays until the next pass
+   (PROTOCOL.md#F6).
 
 If a ledger's metadata no longer contains this bookie, the bookie still keeps the entries.
 """
@@ -28,7 +29,7 @@ BATCH_LEDGERS = 256  # number of ledgers that are looked up after one sync and d
 class Collected:
     """The result of one pass."""
 
-    is_whole: bool  # False if the metadata store did not answer, so nothing was dropped
+    is_whole: bool  # False if there was no complete listing, so nothing was dropped
     ledgers_held: int = 0  # number of ledgers before the pass, without dropped ledgers
     ledgers_dropped: int = 0  # number of ledgers that the pass dropped durably
 

@@ -3,7 +3,8 @@
 A start locks the directory, binds the ports, connects to the metadata store, checks the cookie,
 opens and replays storage, serves, registers, and prints one line. After SIGTERM or SIGINT, the
 bookie withdraws the registration, accepts no more requests, answers accepted requests for a limited
-time, and closes storage. A permanent failure of storage has the same steps and another exit code.
+time, and closes storage. After a permanent failure of storage, the bookie takes the same steps, and
+has another exit code.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _logger = get_logger("lifecycle")
 
 
 class Bookie:
-    """One bookie process: starts its parts in order and stops them. Needs a running event loop."""
+    """The parts of one bookie process, which start in order and stop in the reverse order."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class Bookie:
         return None if self._storage is None else self._storage.failure
 
     async def start(self) -> None:
-        """Start all parts. Returns after the bookie serves and is registered."""
+        """Start all parts, and return after the bookie is registered."""
         settings, closers = self.settings, self._closers
         try:
             files = OsFileSystem(
@@ -162,7 +163,8 @@ class Bookie:
             file_size_bytes=self.settings.file_size_bytes,
             free_bytes_min=self.settings.free_bytes_min,
             open_files_max=self._open_files_max,
-            # The lanes reach their limits first, so peers wait. At its limit, storage answers BUSY.
+            # At this limit, storage would answer BUSY. The limits of the lanes are smaller, so
+            # peers wait before storage reaches its limit.
             in_flight_bytes_max=self.settings.in_flight_bytes_max,
         )
         metadata = StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms)
@@ -186,7 +188,8 @@ class Bookie:
     async def _serve(
         self, listener: socket.socket, storage: LedgerStorage, collector: Collector
     ) -> None:
-        # The import of grpc takes 0.2 s. A refused start does not wait for the import.
+        # Imported only here, because the import of grpc takes 0.2 s, and a start that is refused
+        # does not need it.
         from bookie_server.service.grpc.server import GrpcServer
         from bookie_server.service.grpc.service import BookieServicer
 
@@ -288,7 +291,7 @@ def bookie_gauges(
 async def run_bookie(
     settings: BookieSettings, log_lines_dropped: Callable[[], int] = lambda: 0
 ) -> ExitCode:
-    """Serve until a signal or a failure. Everything is closed on return. Returns the exit code."""
+    """Serve until a signal or a failure, close everything, and return the exit code."""
     keep_freed_memory(arenas_max=MALLOC_ARENAS_MAX)
     stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -342,11 +345,12 @@ def _print_ready_line(bookie: Bookie) -> None:
 
 
 def _tune_garbage_collector() -> None:
-    """Collect young objects often and old objects almost never, because requests make no cycles.
+    """Make Python's garbage collector scan old objects almost never.
 
-    After a start with 100,000 ledgers, a collection of all objects takes 0.2 s, so it is done
-    before any client is served. With default thresholds and adds of 1 KiB, the Python collector
-    scanned the pieces of the active file five times in 8 s, and stopped the bookie for 287 ms.
+    Such scans would find nothing, because requests create no reference cycles. After a start with
+    100,000 ledgers, a scan of all objects takes 0.2 s, so it runs before any client is served. With
+    Python's default thresholds and adds of 1 KiB, the garbage collector scanned the pieces of the
+    active file five times in 8 s, and stopped the bookie for 287 ms.
     """
     gc.collect()
     gc.freeze()

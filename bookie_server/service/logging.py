@@ -1,4 +1,4 @@
-"""Structured logs of a bookie: one JSON object per line on stderr, without secrets.
+"""Writes a bookie's log lines to standard error: one JSON object per line, without secrets.
 
 Standard output has only the ready line, so that the program that starts the bookie can parse the
 output. Log records of libraries have the same form and the same limits. No caller waits for
@@ -33,7 +33,7 @@ Logger = structlog.typing.FilteringBoundLogger
 
 
 def configure_logging(level: str) -> LogLines:
-    """Send log records of `level` and above to stderr. Must run once, before the first log record.
+    """Write log records of `level` and above to standard error. Call this once, at the start.
 
     After this call, all other text for `sys.stderr`, such as tracebacks, uses the same queue, so no
     writer waits. At its end, the process waits a limited time until the queue is written.
@@ -45,7 +45,7 @@ def configure_logging(level: str) -> LogLines:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            # Logs must not contain local variables, which include keys, passwords and payloads.
+            # Log lines must not contain local variables, such as keys, passwords and payloads.
             structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
             black_out_secrets,
             RateLimit(time.monotonic),
@@ -93,7 +93,10 @@ class LibraryHandler(logging.Handler):
     """Writes log records of libraries as warnings, because peers may cause many of them."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a log record. All libraries share one event name, and so one `RateLimit`."""
+        """Write a log record. All records of one library logger have the same event name.
+
+        So the rate limit counts these records together.
+        """
         try:
             text = self.format(record)[:LIBRARY_TEXT_MAX]
             get_logger(record.name).warning(
@@ -107,9 +110,10 @@ class LibraryHandler(logging.Handler):
 
 
 class RateLimit:
-    """Drops log records of an event that is too frequent: peers must not fill a disk with lines.
+    """Drops log records of an event that is too frequent, because peers must not fill a disk.
 
-    The first log record after dropped ones has their number as `suppressed`. Errors always pass.
+    The next log record of the event has the number of dropped records as `suppressed`. Records of
+    errors are never dropped.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -123,7 +127,8 @@ class RateLimit:
         if method not in ("warning", "info", "debug"):
             return record
         now = self._clock()
-        # Subjects and events are constants of this program, so there are few keys.
+        # Subjects and events are constants of this program and its libraries, so there are few
+        # keys.
         key = record.get("subject"), record.get("event")
         window = self._events.get(key)
         if window is None:

@@ -13,9 +13,9 @@ _NAMES: Final = {"port": "port", "grpc_port": "gRPC port", "metrics_port": "metr
 
 
 def claim(address: str, port: int, setting: str) -> socket.socket:
-    """Return a socket bound to the address. Clients are refused until a server listens.
+    """Return a socket bound to the address. Clients are refused until a server listens on it.
 
-    If a server binds the port itself, the socket must be closed first. Port 0 takes a free port.
+    Before a server binds the port itself, this socket must be closed. Port 0 selects a free port.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     claimed = socket.socket(family, socket.SOCK_STREAM)

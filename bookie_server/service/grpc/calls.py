@@ -6,8 +6,9 @@ request for each of these calls. A call with a single request must receive the r
 REQUEST_SECONDS_MAX, so that an unfinished request does not hold memory for long. A streaming call
 has other limits (`service/grpc/stream.py`).
 
-A call keeps its place until its replies are sent. The library keeps a reply that a client does not
-take. To end such a call, its connection must be closed (`service/grpc/stuck_calls.py`).
+A call keeps its place until its replies are sent. If a client does not take a reply, the library
+keeps the reply. To end such a call, its connection must be closed
+(`service/grpc/stuck_calls.py`).
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ REQUEST_SECONDS_MAX: Final = 10.0
 class FairSlots:
     """A limited number of places that peers (connections) share fairly.
 
-    The places are for calls of the control service, or for watches of ledgers, because these last
-    as long as their peer wants. When all places are taken, a new call can take a place from the
-    peer with the most places. The newest call of that peer is then ended.
+    The places are for calls of the control service, or for watches of ledgers, because a peer can
+    keep these open as long as it wants. If all places are taken, a new call can take a place from
+    the peer with the most places. The newest call of that peer is then ended.
     """
 
     __slots__ = ("_by_peer", "count", "count_max", "ended", "refused")
@@ -42,9 +43,10 @@ class FairSlots:
         self._by_peer: dict[str, dict[object, Callable[[], object]]] = {}
 
     def enter(self, peer: str, end: Callable[[], object]) -> object | None:
-        """Take a place; return the argument for `leave`, or None if the peer has its fair part.
+        """Take a place for a call, and return the place, or None if the call is refused.
 
-        `end` is called at most once, when the place is given to another peer.
+        If all places are taken, the call is refused unless another peer has at least two places
+        more than this peer. `end` is called at most once, when the place is given to another peer.
         """
         mine = len(self._by_peer.get(peer, ()))
         if self.count >= self.count_max:
@@ -63,7 +65,7 @@ class FairSlots:
         return place
 
     def leave(self, peer: str, place: object) -> None:
-        """Free a place; does nothing if it was given to another peer."""
+        """Free a place, unless it was given to another peer."""
         places = self._by_peer.get(peer)
         if places is not None and places.pop(place, None) is not None:
             self.count -= 1
@@ -72,7 +74,7 @@ class FairSlots:
 
 
 class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Gives each call a place of `slots`, and one of `receiving` until its request is complete."""
+    """Gives each call a place of `slots`, and one of `receiving` while it may receive a request."""
 
     def __init__(
         self,
@@ -142,20 +144,20 @@ class _Call:
         self._end_stuck = end_stuck
 
     def place(self, slots: FairSlots, *, is_kept: bool = False) -> _Place:
-        """Return a place for the call, not taken yet; a kept place is left after the reply."""
+        """Return a place that is not taken yet. A kept place is freed after the reply is sent."""
         return _Place(slots, self, is_kept=is_kept)
 
     def end(self) -> None:
-        """End the call, and its connection, too, if the library may hold a reply of the call."""
+        """End the call. If the library may hold a reply of the call, also end the connection."""
         if self.is_sending:
             self._end_stuck([Stuck(self.peer, self._task.cancel)])
         else:
             self._task.cancel()
 
     async def replies(self, outcome: AsyncIterator[Any] | Awaitable[None]) -> AsyncIterator[Any]:
-        """Yield the replies of a handler; yield nothing if it writes them to its context."""
+        """Yield the replies of a handler, except those that the handler writes to its context."""
         if inspect.isawaitable(outcome):
-            self.is_sending = True  # the end is not reported
+            self.is_sending = True  # until the end, because the end of a reply is not reported
             await outcome
             return
         async for reply in outcome:
@@ -181,8 +183,8 @@ class _Place:
         if self._place is None:
             await self._call.context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
-                f"this bookie serves {self._slots.count_max} calls at once, and this connection "
-                "has its share of them: close calls that are not needed, and retry",
+                f"all {self._slots.count_max} places for calls are taken, and this connection has "
+                "its share of these places: end calls that are not needed, and retry",
             )
         if self._is_kept:
             self._call.context.add_done_callback(lambda _: self._leave())
@@ -196,7 +198,7 @@ class _Place:
             # still receive a request of the call.
             await self._call.context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
-                "this bookie ended the call to make room for others: retry",
+                "this bookie ended the call to make room for other clients: retry",
             )
 
     async def request(self, requests: AsyncIterator[Any]) -> Any:
@@ -207,7 +209,7 @@ class _Place:
             async with limit:
                 request = await anext(aiter(requests), None)
         except TimeoutError:
-            if not limit.expired():  # of the connection
+            if not limit.expired():  # the connection has timed out
                 raise
             await self._call.context.abort(
                 grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -215,6 +217,6 @@ class _Place:
             )
         if request is None:
             await self._call.context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT, "a call without a request"
+                grpc.StatusCode.INVALID_ARGUMENT, "the call ended without a request"
             )
         return request

@@ -1,7 +1,7 @@
-"""Replies with entries, and the bytes that they hold until clients take them.
+"""Builds replies with entries, and counts the bytes that these replies hold.
 
-A reply holds bytes of a lane until the reply is sent. In a full lane, calls are ended if their
-clients do not take replies (`service/grpc/stuck_calls.py`).
+A reply holds bytes of a lane until the reply is sent. If a lane is full, the calls of clients that
+do not take replies are ended (`service/grpc/stuck_calls.py`).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from ledgerlog_spark.transport import control_pb2 as pb
 ATTEMPTS: Final = 2
 """Number of attempts to read a batch; the second has room for a first entry that is larger than
 expected."""
-LISTINGS_MAX: Final = 4  # lists of entries that are built at the same time
+LISTINGS_MAX: Final = 4  # maximum number of lists that are built at the same time
 RANGE_COST_BYTES: Final = 96
 """Memory of a range of entries until its reply is sent: 16 bytes in the list, 44 in the reply, and
-at most 22 in the message. After the list is freed, the message may exist twice."""
+at most 22 in the message. The message may exist twice, but only after the list is freed."""
 
 
 class HeldReplies:
-    """The bytes of replies until they are sent."""
+    """The bytes that replies hold until the replies are sent."""
 
     def __init__(self) -> None:
         self._held: dict[object, tuple[Taken, float, Stuck]] = {}
@@ -72,7 +72,7 @@ class HeldReplies:
 
 
 class Batches:
-    """Reads consecutive entries, as many as there is room for in the lane."""
+    """Reads consecutive entries, as many as fit into the lane."""
 
     def __init__(self, storage: EntryStorage, counters: ServiceCounters, turns: Turns) -> None:
         self._storage = storage
@@ -82,9 +82,9 @@ class Batches:
     async def in_line(
         self, request: StoredBatchRead, share: Share
     ) -> tuple[Code, list[bytes], Taken]:
-        """Wait in line; return code, entries, and the bytes to give back.
+        """Wait in line for room, and return code, entries, and the bytes to give back.
 
-        If the lane is nearly full, there are fewer entries. The code is BUSY only if in both
+        If the lane is nearly full, fewer entries are returned. The code is BUSY only if in both
         attempts the first entry alone was larger than its room.
         """
         wanted = request.size_bytes_max + REQUEST_OVERHEAD_BYTES
@@ -167,19 +167,19 @@ class Listings:
         self._places = asyncio.Semaphore(LISTINGS_MAX)
 
     async def in_line(self, ledger_id: int, share: Share) -> tuple[pb.ListEntriesReply, Taken]:
-        """Wait for room; return a reply without its code, and the bytes to give back.
+        """Wait for room, and return a reply without its code, and the bytes to give back.
 
-        Raises TooManyRangesError before the reply is built if it would not fit a message or the
-        lane.
+        If the reply would not fit into a message or the lane, raise TooManyRangesError, and do not
+        build the reply.
         """
         count_max = share.size_bytes_max // RANGE_COST_BYTES
         async with self._places:
             held = await self._storage.entries_held(ledger_id, count_max)
             if len(held) * range_size_bytes(held.last_id) > self._size_bytes_max:
                 raise TooManyRangesError(
-                    f"the entries of ledger {ledger_id} that this bookie holds make {len(held)} "
-                    f"ranges, more than a reply of {self._size_bytes_max} bytes has room for: "
-                    "read the entries instead",
+                    f"the entries of ledger {ledger_id} on this bookie form {len(held)} ranges, "
+                    f"too many for a reply of at most {self._size_bytes_max} bytes: read the "
+                    "entries instead",
                     path=".",
                     ledger_id=ledger_id,
                     count_max=self._size_bytes_max // range_size_bytes(held.last_id),
@@ -206,6 +206,6 @@ async def _reply_of(held: Spans) -> pb.ListEntriesReply:
 
 
 def range_size_bytes(last_id: int) -> int:
-    """Return the maximum size in a message of a range that ends at `last_id` or below."""
+    """Return the maximum number of bytes that a range up to `last_id` takes in a message."""
     number_size_bytes = max(last_id.bit_length() + 6, 7) // 7
     return 2 + 2 * (1 + number_size_bytes)

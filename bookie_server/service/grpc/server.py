@@ -1,4 +1,4 @@
-"""Owns a bookie's gRPC port: the bookie's service, health and reflection."""
+"""Serves a bookie's gRPC port, which has the bookie's service, health and reflection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECEIVING_CALLS_MAX: Final = 512
 """Maximum number of calls that may still receive a request. A call with a single request counts
 only until the request is complete."""
 PENDING_CALLS_MAX: Final = 1_024
-"""Maximum number of calls that the library has accepted and not yet passed to the loop."""
+"""Maximum number of calls that the library has accepted, but not yet passed to the event loop."""
 
 LOOKAHEAD_BYTES: Final = 16_384
 """Bytes that a client may send ahead, for each stream and each connection."""
@@ -33,7 +33,7 @@ CONNECTION_IDLE_MS_MAX: Final = 300_000
 """A connection without a call for this time is closed. Clients open a new connection if needed."""
 HANDSHAKE_MS_MAX: Final = 10_000  # time for the HTTP/2 handshake of a new connection
 PING_INTERVAL_MS_MIN: Final = 5_000
-"""The connection of a client that pings more often is closed. Clients with watches ping less
+"""If a client pings more often than this, its connection is closed. Clients with watches ping less
 often."""
 
 

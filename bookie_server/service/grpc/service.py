@@ -1,7 +1,7 @@
 """Answers the calls of `control.proto` from storage.
 
-Runs in the loop of the v2 server, with the same storage and the same lanes. A bad request gets
-BAD_REQUEST and changes nothing.
+The service runs on the event loop of the v2 server, and uses the same storage and the same lanes. A
+bad request gets BAD_REQUEST and changes nothing.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         self._stopping = asyncio.Event()
 
     def serve_on(self, port: int) -> None:
-        """Set the port to which the connections of clients go."""
+        """Set the port that clients connect to."""
         self.stuck_calls.close_connections = partial(close_connections, port)
 
     def end_streams(self) -> None:
@@ -107,7 +107,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def Append(  # noqa: N802 -- the names are those of control.proto
         self, request_iterator: AsyncIterator[pb.AppendRequest], context: Context
     ) -> AsyncIterator[pb.AppendReply]:
-        """Stores runs; sends each reply when its run is durable or refused."""
+        """Store runs, and send each reply when its run is durable or refused."""
         host = _host_of(context)
         adds, control = self._lanes.adds.share(host), self._lanes.control.share(host)
 
@@ -127,7 +127,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def Read(  # noqa: N802
         self, request_iterator: AsyncIterator[pb.ReadRequest], context: Context
     ) -> AsyncIterator[pb.ReadReply]:
-        """Reads single entries; fences the ledger first if the request has a key."""
+        """Read single entries. If a request has a key, fence the ledger first."""
         host = _host_of(context)
         reads, control = self._lanes.reads.share(host), self._lanes.control.share(host)
 
@@ -142,7 +142,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def BatchRead(  # noqa: N802
         self, request: pb.BatchReadRequest, context: Context
     ) -> pb.BatchReadReply:
-        """Reads consecutive entries."""
+        """Read consecutive entries."""
         if not _are_ids(request.ledger_id, request.first_entry_id) or request.count_max < 1:
             return pb.BatchReadReply(code=self._counted(Code.BAD_REQUEST))
         share = self._lanes.reads.share(_host_of(context))
@@ -162,7 +162,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def ReadLac(  # noqa: N802
         self, request: pb.ReadLacRequest, context: object
     ) -> pb.LacReply:
-        """Returns the largest last add confirmed that this bookie has received."""
+        """Return the largest last add confirmed that this bookie has received."""
         del context
         code, lac = Code.BAD_REQUEST, NO_ENTRY
         if _are_ids(request.ledger_id):
@@ -175,7 +175,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def WriteLac(  # noqa: N802
         self, request_iterator: AsyncIterator[pb.WriteLacRequest], context: Context
     ) -> AsyncIterator[pb.WriteLacReply]:
-        """Stores last adds confirmed; sends each reply when its LAC is durable or refused."""
+        """Store last adds confirmed, and send each reply when its LAC is durable or refused."""
         share = self._lanes.adds.share(_host_of(context))
         stream: WriteLacStream = ReplyStream(
             lambda _request: (share, REQUEST_OVERHEAD_BYTES), self._write_lac
@@ -186,9 +186,9 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def WatchLac(  # noqa: N802
         self, request: pb.WatchLacRequest, context: Context
     ) -> AsyncIterator[pb.LacReply]:
-        """Returns the last add confirmed (LAC) if it is above `previous`, then each larger LAC.
+        """Send the last add confirmed (LAC) if it is above `previous`, and then each larger LAC.
 
-        Sends the head of the answer immediately, as a sign that the watch is set.
+        Send the head of the answer immediately, to show that the watch is set.
         """
         peer, is_ended = context.peer(), asyncio.Event()
         changed = asyncio.Event()
@@ -254,7 +254,10 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def _confirmed(
         self, request: pb.WatchLacRequest, first_entry_id: int, last_entry_id: int, share: Share
     ) -> tuple[Sequence[bytes], Taken]:
-        """Return the entries, both ends included; none if too many or the lane is not ample."""
+        """Return the entries from the first to the last id (inclusive).
+
+        Return no entries if there are too many, or if the lane is not ample.
+        """
         size_bytes_max = min(request.entries_size_bytes_max, WATCHED_SIZE_BYTES_MAX)
         count = last_entry_id + 1 - first_entry_id
         if not size_bytes_max or count > RUN_ENTRIES_MAX or not share.budget.is_ample:
@@ -267,7 +270,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def ListEntries(  # noqa: N802
         self, request: pb.ListEntriesRequest, context: Context
     ) -> pb.ListEntriesReply:
-        """Returns the ranges of a ledger's entries on this bookie."""
+        """Return the ranges of a ledger's entries on this bookie."""
         if not _are_ids(request.ledger_id):
             return pb.ListEntriesReply(code=self._counted(Code.BAD_REQUEST))
         share = self._lanes.reads.share(_host_of(context))
@@ -287,7 +290,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def GetInfo(  # noqa: N802
         self, request: pb.GetInfoRequest, context: object
     ) -> pb.GetInfoReply:
-        """Returns the id and state of this bookie."""
+        """Return the id and state of this bookie."""
         del request, context
         failure = self._storage.failure
         return pb.GetInfoReply(
@@ -301,7 +304,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def CollectGarbage(  # noqa: N802
         self, request: pb.CollectGarbageRequest, context: object
     ) -> pb.CollectGarbageReply:
-        """Runs a pass of the collector; if a pass runs already, waits for its end first."""
+        """Run a pass of the collector. If another pass is running, wait for its end first."""
         del request, context
         collected = await self._collector.collect()
         code = Code.OK if collected.is_whole else Code.IO_ERROR
@@ -328,7 +331,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             await replies.aclose()  # type: ignore[attr-defined]
 
     def relieve(self, lane: Budget, stuck_seconds: float) -> None:
-        """Make room in a lane: end calls that hold bytes of it without progress for this time.
+        """End the calls that hold bytes of a lane and made no progress for `stuck_seconds`.
 
         If a call is sending a reply, its connection is closed before its bytes are given back.
         """

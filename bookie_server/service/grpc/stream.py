@@ -1,4 +1,4 @@
-"""One gRPC stream: limits its open requests, and sends each reply when it is ready.
+"""Serves one gRPC stream: limits its open requests, and sends each reply when it is ready.
 
 A large body of an append arrives in parts (`more_size_bytes` of control.proto).
 """
@@ -20,7 +20,8 @@ from ledgerlog_spark.transport.grpc.append_parts import PART_SIZE_BYTES_MIN
 STREAM_REQUESTS_MAX: Final = 1_024
 PART_SECONDS_MAX: Final = 10.0  # time for the next part of a request that has begun
 LARGE_BYTES: Final = 65_536
-"""Between replies of this size or larger, other tasks run, because encoding takes milliseconds."""
+"""Other tasks run between two replies of at least this size, because encoding large replies takes
+milliseconds."""
 
 Taken = tuple["Share", int]
 Request = TypeVar("Request")
@@ -42,8 +43,8 @@ class ReplyStream(Generic[Request, Reply]):
     written or dropped.
 
     `demand` returns the share of a request and the number of bytes to take. `accept` gets each
-    request and its taken bytes, and passes the bytes to `answer` once. `complete` waits for the
-    other parts of a request, which are the next messages of the stream.
+    request and its taken bytes, and passes these bytes to `answer` exactly once. `complete` waits
+    for the other parts of a request, which are the next messages of the stream.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class ReplyStream(Generic[Request, Reply]):
         self._room = asyncio.Event()
 
     def answer(self, reply: Reply, taken: Taken) -> None:
-        """Send the reply of a request for which `taken` was taken."""
+        """Send the reply to a request. `taken` has the bytes that were taken for the request."""
         self._open_count -= 1
         if self._is_dropped:
             give_back(taken)
@@ -92,7 +93,7 @@ class ReplyStream(Generic[Request, Reply]):
         )
 
     def offer(self) -> None:
-        """Pass the reply that `serve` yielded last to the library."""
+        """Note that the library gets the reply that `serve` yielded last."""
         self._writes_since = asyncio.get_running_loop().time()
 
     def is_stuck(self, seconds: float) -> bool:
@@ -109,7 +110,7 @@ class ReplyStream(Generic[Request, Reply]):
             self._task.cancel()
 
     async def serve(self, requests: AsyncIterator[Request]) -> AsyncIterator[Reply]:
-        """Yield replies until the client or `end` ends the requests and all have an answer."""
+        """Yield replies until the requests have ended and every request has its reply."""
         self._task = asyncio.current_task()
         pump = asyncio.create_task(self._pump(requests), name="grpc stream")
         try:
@@ -138,7 +139,8 @@ class ReplyStream(Generic[Request, Reply]):
         try:
             requests = aiter(requests)
             while True:
-                # Take the place first, because a request that waits for a place is not counted yet.
+                # Wait for a place before the next request is received, because a request without a
+                # place is not counted.
                 await self._wait_for_place()
                 request = None if self._has_ended else await anext(requests, None)
                 if request is None or self._has_ended:
@@ -149,12 +151,12 @@ class ReplyStream(Generic[Request, Reply]):
                     await self._with_rest(self._complete(request, self._parts(requests)), taken)
                 self._open_count += 1
                 self._accept(self, request, taken)
-                del request  # the next request may arrive much later
+                del request  # free its memory, because the next request may arrive much later
         finally:
             self.end()
 
     async def _with_rest(self, rest: Awaitable[None], taken: Taken) -> None:
-        """Wait for the rest of a request; if it does not arrive, give the taken bytes back."""
+        """Wait for the rest of a request. If it does not arrive, give the taken bytes back."""
         self._incomplete = taken
         try:
             await rest
@@ -172,10 +174,10 @@ class ReplyStream(Generic[Request, Reply]):
                 async with limit:
                     part = await anext(requests, None)
             except TimeoutError:
-                if not limit.expired():  # of the connection
+                if not limit.expired():  # the connection has timed out
                     raise
                 raise BadStreamError(
-                    f"the next part of a request did not come within {PART_SECONDS_MAX:.0f} s",
+                    f"the next part of a request did not arrive within {PART_SECONDS_MAX:.0f} s",
                     is_late=True,
                 ) from None
             if part is None:
@@ -195,7 +197,7 @@ def _is_before(since: float | None, seconds: float) -> bool:
 
 
 async def taken_of(share: Share, size_bytes: int) -> None:
-    """Take bytes of a share; wait in line if too few are free. Takes nothing if cancelled."""
+    """Take bytes of a share, and wait in line if too few are free. If cancelled, take nothing."""
     if share.take(size_bytes):
         return
     granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -225,7 +227,7 @@ def give_back(taken: Taken) -> None:
 
 
 class Turns:
-    """Lets large replies be sent one after the other, so that other tasks run between them."""
+    """Makes large replies wait for each other, so that other tasks run between two of them."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -237,7 +239,7 @@ class Turns:
                 await asyncio.sleep(0)
 
     async def wait_with(self, taken: Taken) -> None:
-        """Wait as `wait` does; if the call ends before, give the bytes of the reply back."""
+        """Call `wait`. If the client's call ends during the wait, give the taken bytes back."""
         try:
             await self.wait(taken[1])
         except BaseException:
@@ -248,12 +250,17 @@ class Turns:
 def size_bytes_of(request: pb.AppendRequest) -> int:
     """Return the size of the body of an append, including parts that have not arrived."""
     if max(len(request.entry_ids), len(request.lengths)) > RUN_ENTRIES_MAX:
-        # In memory, parsed lists are many times larger than in the message.
-        raise BadStreamError(f"a run has {RUN_ENTRIES_MAX} entries at most")
+        # The bytes of the lists are not counted, and in memory the lists are many times larger
+        # than in the message. So their length is limited here.
+        raise BadStreamError(
+            f"a run has {len(request.entry_ids)} ids and {len(request.lengths)} lengths, but at "
+            f"most {RUN_ENTRIES_MAX} of each are allowed: send several runs"
+        )
     size_bytes = len(request.body) + request.more_size_bytes
     if size_bytes > FRAME_SIZE_BYTES_MAX:
         raise BadStreamError(
-            f"a run has {size_bytes} bytes, more than the maximum of {FRAME_SIZE_BYTES_MAX}"
+            f"a run has {size_bytes} bytes, but at most {FRAME_SIZE_BYTES_MAX} are allowed: send "
+            "several runs"
         )
     return size_bytes
 

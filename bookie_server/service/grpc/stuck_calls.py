@@ -2,7 +2,8 @@
 
 The connection of such a call is closed first, because the library keeps a reply that is being sent
 until the connection closes, even after the call ended. The bytes of the call stay counted until
-then. The library cannot close a single connection, so its descriptor is shut down.
+then. The library has no function that closes one connection, so this module shuts down the socket
+of the connection.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class StuckCalls:
     """Ends stuck calls. Calls that are reported at the same time are ended together."""
 
     def __init__(self) -> None:
-        # Function that closes the sockets of peers, in a thread; None without a server.
+        # Closes the connections of peers, in a thread. It is None while there is no server.
         self.close_connections: Callable[[Collection[str]], object] | None = None
         self._closing: set[str] = set()
         self._waiting: list[Stuck] = []
@@ -71,7 +72,7 @@ class StuckCalls:
         try:
             if self.close_connections is not None:
                 await asyncio.to_thread(self.close_connections, peers)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, the calls are in the way
+        except Exception as error:  # noqa: BLE001 -- the calls must end after any error
             _logger.error("connections_not_closed", reason=repr(error))  # noqa: TRY400 (one line)
         finally:
             self._closing = set()
@@ -80,9 +81,10 @@ class StuckCalls:
 
 
 def close_connections(local_port: int, peers: Iterable[str]) -> int:
-    """Shut down the connections from `peers` to a port of this process; return their number.
+    """Shut down the connections from `peers` to a port of this process, and return their number.
 
-    Takes milliseconds. gRPC names peers as `ipv4:127.0.0.1:4711`, `ipv6:%5B::1%5D:4711`.
+    This takes milliseconds. The peers have the names of gRPC, such as `ipv4:127.0.0.1:4711` and
+    `ipv6:%5B::1%5D:4711`.
     """
     addresses = {address_of(peer) for peer in peers}
     return sum(
@@ -101,9 +103,10 @@ def address_of(peer: str) -> Address:
 
 
 def _shut_down(descriptor: int, address: Address) -> bool:
-    """Shut a descriptor down; return whether it was still a connection with this peer."""
+    """Shut down a connection, and return whether it was still a connection with this peer."""
     try:
-        # The library may have closed the descriptor, and another file may have its number now.
+        # The library may have closed the descriptor, and another file may have its number now. So
+        # check the address of a duplicate, which cannot be closed during the check.
         duplicate = os.dup(descriptor)
     except OSError:
         return False
@@ -121,7 +124,7 @@ def _shut_down(descriptor: int, address: Address) -> bool:
 
 
 def _plain(host: str, port: int) -> Address:
-    """Return one form of each address: IPv4 within IPv6 becomes IPv4."""
+    """Return one form for equal addresses: an IPv4 address within IPv6 becomes IPv4."""
     address = ipaddress.ip_address(host.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address):
         address = address.ipv4_mapped or address

@@ -4,21 +4,24 @@ A `Budget` is the limit of one lane (received bytes, answers to reads, recovery 
 `Share` is the part of a budget that one connection or stream holds. The rules:
 
 1. A share has a small reserve of its own. Bytes within the reserve are always granted.
-2. Beyond the reserve, a share may hold half as many bytes as are free. A single share gets 1/3 of
-   the lane. If n shares want more, each gets 1/(n + 2) of the lane. A host (an address) may hold
-   twice as many bytes as are free, so a third of the lane is left to other hosts.
+2. Beyond the reserve, a share may hold half as many bytes as are free. So a single share gets at
+   most 1/3 of the lane, and each of n shares gets at most 1/(n + 2) of the lane. A host (an
+   address) may hold twice as many bytes as are free, so a third of the lane is left to other hosts.
 3. The trusted size of a share is four times the largest number of bytes that the share held and
    gave back. A share gets more than its trusted size only while the lane is less than half full.
 4. A request that does not fit waits in line. The line uses fair queueing: the place of a share is
-   the virtual time plus the cost of the requested bytes. Bytes of a request above the trusted size
-   cost more. So small and trusted requests wait for few others, and each share gets bytes at last.
-   A share without shared bytes cannot be overtaken if its host holds no more than an equal part.
+   the virtual time plus the cost of the requested bytes. The bytes of a request that is larger than
+   the trusted size cost more. So small and trusted requests wait for few other requests, and every
+   share gets bytes in the end. No other share may overtake a share that holds nothing beyond its
+   reserve, while the host of this share holds at most an equal part of the lane.
 
-A budget with `is_draining` gets its bytes back soon without any action of peers. Rules 2 and 3 do
-not apply to this kind of budget: one share may hold all bytes, and only the line decides.
+The bytes of a budget with `is_draining` come back soon, without any action of peers. Rules 2 and 3
+do not apply to such a budget: one share may hold all its bytes, and the line alone decides which
+share gets bytes.
 
 This module has no clock and no sockets. A wait ends when other shares give bytes back. When a share
-begins to wait, the budget calls `sweeper.py`, which closes peers that never give bytes back.
+begins to wait, the budget calls `on_pressure`. The sweeper (`sweeper.py`) then closes connections
+that hold bytes of the lane, but make no progress.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ HOST_PART_OF_FREE: Final = 2
 FREE_PARTS_OF_SHARE: Final = 2
 TRUST_FACTOR: Final = 4
 TRUSTED_BYTES_FIRST: Final = 65_536
-COST_OF_UNTRUSTED: Final = 16  # cost of each byte of a request above the trusted size
+COST_OF_UNTRUSTED: Final = 16  # cost of each byte, if the request is larger than the trusted size
 
 
 @dataclass(slots=True, eq=False)
@@ -44,16 +47,19 @@ class Budget:
     `Share.force` can make `shared_bytes` larger than `size_bytes_max`.
     """
 
-    name: str  # in metrics
-    size_bytes_max: int  # of `shared_bytes`
-    is_draining: bool = field(default=False, kw_only=True)  # bytes come back without peers
+    name: str  # name in metrics
+    size_bytes_max: int  # limit of `shared_bytes`
+    # Whether the bytes come back soon, without any action of peers.
+    is_draining: bool = field(default=False, kw_only=True)
     held_bytes: int = field(default=0, init=False)  # bytes of all shares, with their reserves
     shared_bytes: int = field(default=0, init=False)
     waits: int = field(default=0, init=False)
-    refusals: int = field(default=0, init=False)  # requests refused without a wait
-    on_pressure: Callable[[], None] = field(default=lambda: None, init=False)  # a share waits
-    waiting: list[Share] = field(default_factory=list, init=False)  # in order
-    virtual_time: int = field(default=0, init=False)  # cost granted per waiting share so far
+    refusals: int = field(default=0, init=False)  # number of requests refused without a wait
+    # Called when a share begins to wait, or when a request is refused.
+    on_pressure: Callable[[], None] = field(default=lambda: None, init=False)
+    waiting: list[Share] = field(default_factory=list, init=False)  # in order of their places
+    # Sum of the costs granted so far, each divided by the number of shares that waited.
+    virtual_time: int = field(default=0, init=False)
     _hosts: dict[str, int] = field(default_factory=dict, init=False)
     _is_granting: bool = field(default=False, init=False)
 
@@ -91,7 +97,7 @@ class Budget:
         return in_reserve + max(0, min(max(trusted, others), of_host))
 
     def is_overtaking(self, share: Share, place: int) -> bool:
-        """Return whether a share at `place` would overtake a share for which rule 4 forbids it."""
+        """Return whether a share at `place` would overtake a share that rule 4 protects."""
         for other in self.waiting:
             if other is share or other.place > place:
                 return False
@@ -152,7 +158,8 @@ class Share:
     held_bytes: int = field(default=0, init=False)
     wanted_bytes: int = field(default=0, init=False)  # 0 while the share does not wait
     place: int = field(default=0, init=False)  # place in line, smallest first; kept after a wait
-    # The connection sets the bytes that the peer has not taken, and those not in the socket.
+    # The connection sets these two. They count the bytes of answers that the peer has not taken,
+    # and the bytes of answers that are not yet written to the socket.
     unsent_bytes: int = field(default=0, init=False)
     unwritten_bytes: int = field(default=0, init=False)
     _granted: Callable[[], None] | None = field(default=None, init=False)
@@ -180,7 +187,7 @@ class Share:
         self.trusted_bytes = max(self.trusted_bytes, TRUST_FACTOR * size_bytes)
 
     def take(self, size_bytes: int) -> bool:
-        """Take `size_bytes` more, all or nothing. Returns whether the bytes were granted."""
+        """Take all of `size_bytes` or nothing, and return whether the bytes were granted."""
         budget = self.budget
         held = self.held_bytes + size_bytes
         if held <= self.reserve_bytes:
@@ -195,7 +202,7 @@ class Share:
         return True
 
     def extend(self, size_bytes: int) -> bool:
-        """Take more bytes without a wait in line, if a granted request is larger than expected."""
+        """Take more bytes for a granted request, without a wait; return whether they were taken."""
         if size_bytes > self.budget.allowance_of(self):
             return False
         self.force(size_bytes)
@@ -209,8 +216,9 @@ class Share:
     def force(self, size_bytes: int) -> None:
         """Take `size_bytes` more, even above the limit, because the bytes are already in memory.
 
-        The caller limits the number of bytes. After this call, the host may take fewer bytes, so a
-        waiting share of another host may get bytes.
+        The caller limits the number of bytes. After this call, the host of this share may hold more
+        than an equal part of the lane. Then its waiting shares no longer hold up the line, and
+        waiting shares of other hosts may get bytes.
         """
         budget = self.budget
         budget.count(self, size_bytes)

@@ -3,7 +3,7 @@
     adds      received bytes: incomplete frames, and requests without an answer
     writes    the part of `adds` that storage is writing: limits the queue of the disk
     reads     answers to reads, until the peer has taken them
-    control   all these bytes of recovery and fencing
+    control   received bytes and answers of recovery and fencing
 
 A full lane does not stop the other lanes. Adds wait only for the disk, not for peers that do not
 take their answers. Recovery and fencing do not wait for adds or reads.
@@ -23,7 +23,7 @@ from bookie_server.config import (
 )
 from bookie_server.service.limits.budget import Budget
 
-REQUEST_OVERHEAD_BYTES: Final = 1_024  # memory that an accepted request needs beside its data
+REQUEST_OVERHEAD_BYTES: Final = 1_024  # memory of an accepted request in addition to its data
 WRITE_COST_BYTES: Final = 4_096
 """Fixed cost of an add in storage, as additional bytes of the lane `writes`."""
 
@@ -34,7 +34,7 @@ REQUEST_COST_BYTES: Final = 16_384  # minimum cost of a request in bytes of a qu
 
 
 class Lanes:
-    """The three budgets of one bookie, for both servers; `writes` is a part of `adds`."""
+    """The budgets of one bookie, which both servers share. `writes` is a part of `adds`."""
 
     def __init__(self, connections_max: int, in_flight_bytes_max: int) -> None:
         shared_bytes = in_flight_bytes_max - connections_max * CONNECTION_RESERVE_BYTES
@@ -42,7 +42,8 @@ class Lanes:
         self.reads = Budget("reads", 3 * shared_bytes // 8)
         self.control = Budget("control", shared_bytes // 8)
         self.writes = Budget("writes", 3 * shared_bytes // 32, is_draining=True)
-        self.held = (self.adds, self.reads, self.control)  # these bytes may depend on peers
+        # The lanes whose bytes may be given back only after an action of a peer.
+        self.held = (self.adds, self.reads, self.control)
         self.all = (*self.held, self.writes)
 
     @classmethod
@@ -88,8 +89,8 @@ class PeerShares:
 class ReadReserve:
     """The number of bytes that are taken for a read before the size of the answer is known.
 
-    The number follows the largest recent answer of one peer. The number grows immediately, and
-    becomes 1/8 smaller with each read.
+    The number follows the largest recent answer to one peer. It grows immediately after a larger
+    answer, and shrinks by at most 1/8 after a smaller answer.
     """
 
     __slots__ = ("size_bytes",)

@@ -1,13 +1,13 @@
-"""Verifies that data belongs to this bookie, by the cookies in the directories and in the store.
+"""Verifies with the cookies in the directories and in the store that data belongs to this bookie.
 
 A bookie with the data of another bookie, or without its own data, would answer "no such entry" for
 acknowledged entries. So a bookie starts only if all cookies exist and agree with its settings, and
 every directory has its MANIFEST. In a first start, the cookies and the MANIFEST do not exist yet.
 
 A first start writes the `VERSION` file of every directory, then the first MANIFEST, then the cookie
-in the metadata store. Each write is durable before the next write. After an interruption, the
-directories have a cookie and no entries, and the next start continues. If the store has the cookie,
-a directory without a MANIFEST has lost its files.
+in the metadata store. Each write is durable before the next write. If a first start is interrupted,
+some directories have a cookie, but no directory has entries. The next start then continues. If the
+store has the cookie, a directory without a MANIFEST has lost its files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ async def check_cookies(
 
     The caller has locked the directories. A first start writes the cookies of the directories,
     calls `initialize` to write the first MANIFESTs, and writes the cookie of the store. After an
-    interruption, the next start calls `initialize` again. A CookieMismatchError changes nothing.
+    interruption, the next start calls `initialize` again. If CookieMismatchError is raised, nothing
+    was changed, unless another process created the cookie in the store at the same time.
     """
     await registration.sync()
     wanted = Cookie(
@@ -68,8 +69,8 @@ async def check_cookies(
         await registration.write_cookie(bookie_id, wanted.encode(), None)
     except MetadataVersionError:
         raise CookieMismatchError(
-            f"another process has just created a cookie for bookie {bookie_id}; two "
-            "bookies must not have the same id",
+            f"another process has just created a cookie for bookie {bookie_id}; give one of the "
+            "two bookies another bookie_id",
             bookie_id=bookie_id,
         ) from None
     return wanted
@@ -88,7 +89,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def _holds_the_cookie(directory: Path, wanted: Cookie) -> bool:
-    """Return whether the directory has a cookie. Raises an error if the cookie is not `wanted`."""
+    """Return whether the directory has a cookie, or raise an error if it is not `wanted`."""
     path = directory / COOKIE_FILE
     try:
         found = _decoded(path.read_bytes(), str(path))
@@ -96,9 +97,9 @@ def _holds_the_cookie(directory: Path, wanted: Cookie) -> bool:
         return False
     if found.bookie_id != wanted.bookie_id:
         raise CookieMismatchError(
-            f"{directory} is a directory that belongs to another bookie: {path} names "
-            f"{found.bookie_id}, this one is {wanted.bookie_id}; give bookie {wanted.bookie_id} a "
-            "directory of its own, or start this one with its old address, port and id",
+            f"{directory} belongs to another bookie: {path} names bookie {found.bookie_id}, but "
+            f"this bookie is {wanted.bookie_id}. Give bookie {wanted.bookie_id} a directory of its "
+            f"own. If only its address or port has changed, set bookie_id to {found.bookie_id}",
             bookie_id=wanted.bookie_id,
             path=str(path),
             found=found.bookie_id,
@@ -106,7 +107,7 @@ def _holds_the_cookie(directory: Path, wanted: Cookie) -> bool:
     if found.instance_id != wanted.instance_id:
         raise CookieMismatchError(
             f"the data in {directory} belongs to another cluster: {path} names instance "
-            f"{found.instance_id}, the metadata store has instance {wanted.instance_id}; check "
+            f"{found.instance_id}, but the metadata store has instance {wanted.instance_id}; check "
             "the metadata service URI",
             bookie_id=wanted.bookie_id,
             path=str(path),
@@ -121,9 +122,9 @@ def _check_stored(stored: Cookie, wanted: Cookie) -> None:
     place = f"cookies/{wanted.bookie_id} in the metadata store"
     if stored.instance_id != wanted.instance_id or stored.bookie_id != wanted.bookie_id:
         raise CookieMismatchError(
-            f"{place} is of bookie {stored.bookie_id} in instance {stored.instance_id}, not of "
-            f"bookie {wanted.bookie_id} in instance {wanted.instance_id}; it was edited or copied, "
-            "and an operator must inspect it",
+            f"{place} belongs to bookie {stored.bookie_id} in instance {stored.instance_id}, not "
+            f"to bookie {wanted.bookie_id} in instance {wanted.instance_id}; this cookie was "
+            "edited or copied, so inspect it",
             bookie_id=wanted.bookie_id,
             path=place,
         )
@@ -134,8 +135,8 @@ def _check_stored(stored: Cookie, wanted: Cookie) -> None:
 def _other_directories(place: str, found: Cookie, wanted: Cookie) -> CookieMismatchError:
     return CookieMismatchError(
         f"bookie {wanted.bookie_id} keeps its data in {', '.join(found.ledger_directories)} "
-        f"(according to {place}), and was started with {', '.join(wanted.ledger_directories)}; "
-        "start it with its own directories, or give the new ones to a bookie with another id",
+        f"(according to {place}), but was started with {', '.join(wanted.ledger_directories)}; "
+        "start it with its own directories, or use the new ones for a bookie with another id",
         bookie_id=wanted.bookie_id,
         path=place,
         found=found.ledger_directories,
@@ -171,15 +172,16 @@ def _refuse_data_nobody_knows(
             continue
         if directory in without_cookie:
             message = (
-                f"{directory} contains files, but no {COOKIE_FILE} with their owner. Bookie "
-                f"{bookie_id} has never stored entries: start it with a new directory"
+                f"{directory} contains files, but no {COOKIE_FILE} file, which would name the "
+                f"bookie that owns the files. The metadata store has no cookie of bookie "
+                f"{bookie_id}, so this is its first start: start it with a new directory"
             )
         else:
             message = (
-                f"{directory} holds data of bookie {bookie_id}, but the cluster does not have this "
-                "bookie: its cookie was deleted (it was taken out of service), or the metadata "
-                "store lost its data; keep the files, and give the bookie a new directory if it is "
-                "to join as a new one"
+                f"{directory} holds data of bookie {bookie_id}, but the metadata store has no "
+                "cookie of this bookie: either the bookie was taken out of service, or the "
+                "metadata store lost its data. Keep the files. To add the bookie to the cluster as "
+                "a new bookie, start it with a new directory"
             )
         raise CookieMismatchError(message, bookie_id=bookie_id, path=str(directory))
 

@@ -6,8 +6,8 @@ announces a change between writable and read-only, and retries until the store a
 The metadata store keeps the registration of a killed bookie for a session timeout. The next start
 of the bookie does not wait for this timeout. The file `SESSION` of the directory has the secret
 that ends the old session, and the lock of the directory proves that the previous process has ended.
-The proof is valid only if the lock is the same, which means the same running kernel and the same
-inode. After a reboot, or in a copied directory, the old session ends by its timeout.
+This is a proof only if the previous process held the same lock: the same inode under the same
+running kernel. After a reboot, or in a copied directory, the old session ends after its timeout.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class BookieRegistration:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, *, read_only: bool) -> None:
-        """Announce the bookie to all clients. Fails if another session holds the bookie id."""
+        """Announce the bookie to all clients, or fail if another session holds the bookie id."""
         self._is_read_only = read_only
         await self._registration.register(self._info, read_only=read_only)
         self._task = asyncio.create_task(self._follow(read_only), name="registration")
@@ -63,7 +63,7 @@ class BookieRegistration:
         self._changed.set()
 
     async def stop(self) -> None:
-        """Withdraw the announcement. If this fails, the announcement ends with the session."""
+        """Withdraw the announcement. If this fails, it is deleted when the session ends."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -102,8 +102,8 @@ class SessionFile:
     async def take_over(self, tree: ZnodeTree) -> Callable[[], None]:
         """End the session of this bookie's last process, and store the session of `tree`.
 
-        Also stores each later session of `tree`, until the returned function is called. A failure
-        only causes a delay, because the old session ends by its timeout.
+        Each later session of `tree` is also stored, until the returned function is called. A
+        failure only causes a delay, because the old session ends after its timeout.
         """
         secret = self._recall()
         if secret is not None:
@@ -115,7 +115,7 @@ class SessionFile:
         return tree.watch_session(lambda: self._remember(tree))
 
     def _remember(self, tree: ZnodeTree) -> None:
-        """Write the file. After an interrupted write, the file is no valid JSON, and is ignored."""
+        """Write the file. If the write is interrupted, the file is no valid JSON and is ignored."""
         record = {**self._holder(), "secret": tree.session_secret.hex()}
         try:
             with os.fdopen(os.open(self._path, _FLAGS, 0o600), "wb") as file:
@@ -126,7 +126,7 @@ class SessionFile:
             )
 
     def _recall(self) -> bytes | None:
-        """Return the secret if the file was written under the caller's lock, else None."""
+        """Return the secret if the file was written under the lock of the caller, else None."""
         try:
             record = json.loads(self._path.read_bytes())
             holder = self._holder()

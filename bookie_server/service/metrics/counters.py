@@ -1,6 +1,6 @@
-"""Counters of the service, and their text for Prometheus.
+"""Counts requests and connections, and reports the counts to Prometheus.
 
-Requests only increment integers. `ServiceCollector` reads the integers at each scrape.
+A request only increments integers. `ServiceCollector` reads these integers at each scrape.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ServiceCollector:
         )
         yield from _lag_metrics(
             "loop_lag_cpu",
-            "The part of that delay in which the thread of the loop was computing.",
+            "The part of the delay of the event loop in which its thread was computing.",
             self._loop_lag.cpu,
         )
         for name, value in self._storage().items():

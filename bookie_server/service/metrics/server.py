@@ -1,4 +1,4 @@
-"""Serves metrics over HTTP in threads that only read.
+"""Serves metrics over HTTP, in threads that only read the counters.
 
 At most CONNECTIONS_MAX connections are open. A connection may send one request of at most
 REQUEST_BYTES_MAX, and is closed CONNECTION_SECONDS_MAX after it began. Connections beyond these

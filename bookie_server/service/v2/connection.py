@@ -6,7 +6,7 @@ carries out the requests.
 
 Back-pressure: a connection takes memory for frames, requests and answers from the lanes
 (`service/limits/lanes.py`) before it uses the memory. If a lane does not grant the memory, the
-connection waits in line, and reads nothing more until then.
+connection waits in line, and reads nothing more until the memory is granted.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ from ledgerlog_spark.transport.v2.sockets import write_all
 from ledgerlog_spark.wire.frames import ReceiveBuffer
 
 UNSENT_BYTES_MAX: Final = 1 << 18
-"""If more bytes of answers in one lane are unsent, the next request of the lane waits."""
+"""If more bytes of a connection's answers in one lane are unsent, its next request of this lane
+waits."""
 
 _logger = get_logger("v2")
 
 
 class PeerConnection(asyncio.BufferedProtocol, ABC):
-    """The connection of one peer. Overrides of `_demand` and `_handle` carry out its requests."""
+    """The connection of one peer. In a subclass, `_demand` and `_handle` carry out its requests."""
 
     def __init__(
         self,
@@ -88,13 +89,14 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Join the server's connections, or close if the server has no place."""
-        # uvloop's transports have the methods of asyncio.Transport but not its class.
+        # uvloop's transports have the methods of asyncio.Transport, but are not of this class.
         transport = cast("asyncio.Transport", transport)
         self._transport = transport
         self.peer = transport.get_extra_info("peername")
         if isinstance(self.peer, tuple):
             self._set_host(str(self.peer[0]))
-        # Writing is paused until the kernel has taken all answers, so the unsent bytes are known.
+        # With `high=0`, writing is paused whenever the kernel has not taken all answers. So the
+        # number of unsent bytes is known.
         transport.set_write_buffer_limits(high=0)
         if not self._admit(self):
             self._transport = None
@@ -179,8 +181,8 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     def stop_receiving(self) -> None:
         """Accept no further request; accepted requests are still answered.
 
-        Further bytes are received and dropped, because to close a socket with unread bytes loses
-        answers in flight.
+        Further bytes are received and dropped, because the close of a socket with unread bytes
+        would lose answers in flight.
         """
         self._is_closing = True
         self._drop_backlog()
@@ -251,7 +253,10 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         return REQUEST_COST_BYTES + taken_bytes
 
     def _acquire(self, share: Share, size_bytes: int) -> int:
-        """Take bytes of a lane, first the bytes granted during a wait; return 0 to wait again."""
+        """Take bytes of a lane, and return their number, or 0 if the connection has to wait.
+
+        Bytes that were granted during a wait are used first.
+        """
         if self._granted is not None:
             granted, granted_bytes = self._granted
             self._granted = None
@@ -355,7 +360,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     # Answers.
 
     def _make_fit(self, share: Share, taken_bytes: int, size_bytes: int) -> int:
-        """Take the bytes of an answer; return the bytes held, or 0 if the lane has no room."""
+        """Take the bytes of an answer, and return their number, or 0 if the lane has no room."""
         more_bytes = size_bytes - taken_bytes
         if more_bytes <= 0:
             return taken_bytes
@@ -376,7 +381,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     ) -> None:
         """Send an answer in one or more buffers, and give back the bytes that it does not need.
 
-        `taken_bytes` were taken of `share` for the request. The answer is never larger.
+        `taken_bytes` were taken from `share` for the request. The answer is never larger.
         """
         self._shared.counters.answers[code] += 1
         self.open_requests -= 1
@@ -419,7 +424,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             self._transport.write(b"".join(answers))
         else:
             write_all(self._transport, answers)
-        # Bytes that a full transport has not accepted are counted until it accepts them.
+        # If writing is paused, the bytes stay counted until `resume_writing`.
         if not self._is_writing_paused:
             self._count_sent()
 

@@ -1,4 +1,4 @@
-"""The operations of the v2 data plane: turns frames into requests, and results into answers."""
+"""Carries out v2 operations: turns frames into requests, and results into answers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ from ledgerlog_spark.wire.version_3 import FIRST_BYTE, refusal_of_version_3
 _logger = get_logger("v2")
 
 GATHERED_BYTES_MIN: Final = 8_192
-"""The kernel gathers buffers with this average size at less cost than a copy here."""
+"""If buffers have this size on average, it is cheaper to pass them to the kernel than to join them.
+"""
 
 READ: Final = int(Opcode.READ)
 BATCH_READ: Final = int(Opcode.BATCH_READ)
@@ -72,7 +73,7 @@ class V2Operations(PeerConnection):
         opcode = body[OPCODE_OFFSET]
         if opcode in ADDS:
             if is_control(body):
-                # The entries already count, as the memory in which they were received.
+                # The memory in which the entries were received is already counted.
                 return self.shares.control, REQUEST_OVERHEAD_BYTES
             return self.shares.writes, len(body) + WRITE_COST_BYTES
         share = self.shares.control if is_control(body) else self.shares.reads
@@ -80,7 +81,7 @@ class V2Operations(PeerConnection):
             return share, min(self._read_reserve.size_bytes, share.size_bytes_max)
         if opcode != BATCH_READ:
             return self.shares.adds, REQUEST_OVERHEAD_BYTES
-        # A shorter answer is valid: the peer requests the rest.
+        # An answer with fewer entries is valid, because the peer then requests the rest.
         wanted = size_wanted(body, self._shared.frame_size_bytes_max) + REQUEST_OVERHEAD_BYTES
         allowed = max(share.allowance_bytes, ANSWERS_RESERVE_BYTES)
         # If the first entry of the last batch did not fit, wait until there is room for the entry.
@@ -116,7 +117,7 @@ class V2Operations(PeerConnection):
             self._auth(request, share, taken_bytes)
 
     def _is_version_3(self, body: memoryview, share: Share, taken_bytes: int) -> bool:
-        """Return whether a request has protocol version 3; refuse such a request in version 3."""
+        """Return whether a request has version 3. Refuse it with an answer of version 3."""
         refusal = refusal_of_version_3(body) if body[0] == FIRST_BYTE else None
         if refusal is None:
             return False
@@ -296,9 +297,10 @@ class V2Operations(PeerConnection):
 
 
 def size_wanted(body: memoryview, size_bytes_max: int) -> int:
-    """Return the maximum number of bytes of entries for a batch read that is not decoded yet.
+    """Return how many bytes of entries an encoded batch read allows.
 
-    A frame that is too short gets any result, because the decoder refuses the frame.
+    For a frame that is too short, the result does not matter, because the decoder refuses the
+    frame.
     """
     if len(body) < _BATCH_SIZE_OFFSET + _BATCH_SIZE.size:
         return size_bytes_max
@@ -307,5 +309,5 @@ def size_wanted(body: memoryview, size_bytes_max: int) -> int:
 
 
 def size_allowed(size_bytes: int, size_bytes_max: int) -> int:
-    """Return the maximum for a batch read with this limit; 0 or less means no limit."""
+    """Return the limit for a batch read. If `size_bytes` is 0 or less, the client sets no limit."""
     return min(size_bytes, size_bytes_max) if size_bytes > 0 else size_bytes_max

@@ -1,4 +1,4 @@
-"""Checks that a peer makes progress: takes answers, completes frames, sends requests.
+"""Checks that a peer makes progress: it takes waiting answers, and sends the rest of its frames.
 
 A `PeerWatch` periodically compares the totals of a connection with the previous totals. It reads no
 clock: the time is an argument of each call.
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MOVED_BYTES_MIN: Final = 16_384
-"""If more bytes are due, fewer bytes than this between two checks are no progress."""
+"""Minimum number of bytes that count as progress, unless no more bytes are due."""
 
 FRAME_STALLS_MAX: Final = 10
-"""One frame may take this number of stall timeouts, even if it arrives steadily."""
+"""Time limit for one frame that arrives steadily, as a number of stall timeouts."""
 
 
 @dataclass(slots=True, eq=False)
@@ -21,10 +21,10 @@ class PeerWatch:
     """The observed progress of one peer."""
 
     opened_at: float  # in seconds of the loop's clock, like all times here
-    received_at: float = field(init=False)  # of the last new bytes
-    took_at: float = field(init=False)  # last time at which answers were taken or none waited
-    sent_at: float = field(init=False)  # last time at which a part of a frame came or none was due
-    frame_began_at: float | None = field(default=None, init=False)  # of an incomplete frame
+    received_at: float = field(init=False)  # time at which the last new bytes were seen
+    took_at: float = field(init=False)  # last time at which the peer took answers, or none waited
+    sent_at: float = field(init=False)  # last time at which bytes of a frame came, or none were due
+    frame_began_at: float | None = field(default=None, init=False)  # start of an incomplete frame
     _received_bytes: int = field(default=0, init=False)
     _received_bytes_moved: int = field(default=0, init=False)
     _taken_bytes: int | None = field(default=None, init=False)
@@ -42,7 +42,7 @@ class PeerWatch:
         is_incomplete: bool,
         taken_bytes: int | None,
     ) -> None:
-        """Compare new totals with the totals before; `taken_bytes` is None if no answer waits."""
+        """Compare new totals with previous totals. `taken_bytes` is None if no answer waits."""
         if received_bytes != self._received_bytes:
             self.received_at = now
             self._received_bytes = received_bytes

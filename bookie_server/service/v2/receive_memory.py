@@ -1,10 +1,10 @@
 """The memory that one connection receives into, counted in its shares of the lanes.
 
 A chunk counts from its first use until another chunk has replaced it and every request in it is
-answered. If a lane has plenty of room, a chunk has the fastest size. Otherwise a chunk has the size
-of a frame. If a frame is larger than the connection's own reserve, the whole frame gets memory
-before its rest is received. So no connection waits for memory while it holds memory that others
-need.
+answered. If a lane has plenty of room, a chunk has the size that is fastest to receive into.
+Otherwise a chunk has the size of a frame. If a frame is larger than the connection's own reserve,
+memory for the whole frame is taken before the rest of the frame is received. So no connection waits
+for memory while it holds memory that others need.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ledgerlog_spark.wire.opcodes import Flag, Opcode
 
 OPCODE_OFFSET: Final = 1
 _FLAGS_OFFSET: Final = 3
-# Plain numbers: the operators of an IntFlag cost 1.8 us each.
+# These are plain numbers, because each operator of an IntFlag takes 1.8 us.
 RECOVERY_ADD: Final = int(Flag.RECOVERY_ADD)
 HIGH_PRIORITY: Final = int(Flag.HIGH_PRIORITY)
 _FENCE_OR_RECOVERY: Final = int(Flag.FENCE | Flag.HIGH_PRIORITY)
@@ -46,7 +46,7 @@ class ReceiveMemory:
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes that the share in `wanted` lacks. The bytes of a replaced chunk are available."""
+        """Number of bytes to wait for. The bytes of a chunk that is replaced need no wait."""
         assert self.wanted is not None, "nothing is missing"
         share, size_bytes = self.wanted
         old = self.frames.buffer
@@ -66,7 +66,7 @@ class ReceiveMemory:
             buffer_of(body).unanswered += 1
 
     def free(self, buffer: ReceiveBuffer) -> bool:
-        """Free a request's memory after its answer; return whether the connection can reuse it."""
+        """Free the memory of an answered request; return whether the connection can reuse it."""
         buffer.unanswered -= 1
         if buffer.unanswered:
             return False
@@ -84,7 +84,7 @@ class ReceiveMemory:
             _uncharge(buffer)
 
     def close(self) -> None:
-        """Give back the memory; the memory of open requests is given back by `free`."""
+        """Give back the memory, except that of open requests, which `free` gives back."""
         buffer = self.frames.close()
         if not buffer.unanswered:
             _uncharge(buffer)
@@ -106,7 +106,10 @@ class ReceiveMemory:
         return False
 
     def _swap(self, share: Share, size_bytes: int, granted_bytes: int = 0) -> bool:
-        """Replace the chunk; the old chunk still counts if it has an open request."""
+        """Replace the chunk, and return whether this was possible.
+
+        The old chunk still counts if it has an open request.
+        """
         old = self.frames.buffer
         more_bytes = size_bytes - granted_bytes
         is_counted_out = old.charge is share and not old.unanswered

@@ -1,4 +1,4 @@
-"""Accepts v2 connections, and closes them after their requests are answered."""
+"""Accepts v2 connections. At a stop, closes them after their accepted requests are answered."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class V2Server:
         return len(self._connections)
 
     async def start(self, listener: socket.socket) -> None:
-        """Serve the connections of `listener`, which `listen` made; `stop` closes it."""
+        """Serve the connections of `listener`, a socket from `listen`. `stop` closes the socket."""
         self._server = await self._shared.loop.create_server(
             lambda: V2Operations(self._shared, self.admit, self.left),
             sock=listener,
@@ -67,7 +67,7 @@ class V2Server:
         return True
 
     def _has_place(self, newcomer: PeerConnection) -> bool:
-        """Return whether there is a place; if needed, close an idle connection to make one."""
+        """Return whether there is a place. If needed, close an idle connection to free a place."""
         is_known = newcomer.host in self._shared.known_hosts
         if not is_full(len(self._connections), self._connections_max, is_known_host=is_known):
             return True
@@ -81,11 +81,11 @@ class V2Server:
         return True
 
     def left(self, connection: PeerConnection) -> None:
-        """Remove a closed connection; does nothing if it was never admitted."""
+        """Remove a closed connection, if it was admitted."""
         self._connections.discard(connection)
 
     async def stop(self, drain_timeout_ms: int) -> bool:
-        """Answer accepted requests and close; return False if the time was too short."""
+        """Answer accepted requests, and close. Return False if the time was too short for this."""
         self.is_stopping = True
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -117,9 +117,9 @@ def to_replace(
 ) -> PeerConnection | None:
     """Return the idle connection that a new connection replaces, or None.
 
-    Connections without an answered request are replaced first. A host that is not known replaces
-    only these. Among them, the host with the most connections is first, then the connection that
-    was silent for the longest time.
+    Connections without an answered request are replaced first. The connection of an unknown host
+    replaces only such a connection. If there are several, a connection of the host with the most
+    connections is replaced, and of these the connection that was silent for the longest time.
     """
     of_host = Counter(connection.host for connection in connections)
     return min(

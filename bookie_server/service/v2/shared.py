@@ -28,7 +28,7 @@ HOSTS_KEPT_MAX: Final = 1_024
 
 
 class V2Shared:
-    """Created once, on the event loop that serves the connections."""
+    """The shared state. It is created once, on the event loop that serves the connections."""
 
     def __init__(
         self,
@@ -50,10 +50,11 @@ class V2Shared:
         self.hosts_warned_of = RecentHosts()  # hosts whose protocol version was logged
 
     def take_turn(self, resume: Callable[[], None]) -> None:
-        """Call `resume` after the calls that already wait; one turn of the loop makes few calls.
+        """Call `resume` after the calls that already wait.
 
-        Between the turns the loop receives new requests. So an add waits for only a few of the
-        reads that other peers have sent ahead.
+        One turn of the event loop runs calls for `TURNS_SECONDS`. The remaining calls run in later
+        turns. Between the turns, the event loop receives new requests. So an add waits for only a
+        few of the reads that other peers have sent before.
         """
         self.turns.append(resume)
         if not self._is_turning:

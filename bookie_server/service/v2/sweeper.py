@@ -1,11 +1,13 @@
-"""Closes connections that make no progress and hold bytes that others need.
+"""Closes connections whose peers make no progress.
 
-Every second the sweeper checks all connections. A connection is closed if its peer took no answer,
-or sent no part of a frame, for `stall_timeout_ms`. Connections that never sent a request are also
-closed. A frame that arrives steadily may take ten times as long. If a lane is full, the sweeper
-checks more often, and a peer has a quarter of a second to make progress. Connections without
-progress are closed until a quarter of the lane is free and no share waits. The connection that
-holds most of the lane is closed first.
+Every second, the sweeper checks all connections. If answers or the rest of a frame are due, but the
+peer makes no progress for `stall_timeout_ms`, the connection is closed. A frame that arrives
+steadily may take ten times as long. A connection is also closed if it sends no request for
+`first_request_timeout_ms` after it was opened.
+
+If a lane is full, the sweeper checks more often, and a peer has a quarter of a second to make
+progress. Connections without progress are closed until a quarter of the lane is free and no share
+waits. The connection that holds most of the lane is closed first.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ PERIOD_SECONDS_FULL: Final = 0.1
 RELIEF_PERIOD_SECONDS: Final = 0.05
 GRACE_SECONDS: Final = 0.25  # a peer must make progress in this time if others wait
 WAIT_SECONDS_MAX: Final = 5.0
-"""A connection that holds more than its reserve and waits longer in line is closed."""
+"""In a full lane, a connection is closed if it holds more than its reserve and waits in line for at
+least this time."""
 
 FREE_PARTS: Final = 4
 
@@ -51,7 +54,8 @@ class ConnectionSweeper:
         self._first_seconds = settings.first_request_timeout_ms / 1_000
         self._counters = counters
         self._clock = clock
-        # Also called for a full lane, with the lane and the grace of its holders in seconds.
+        # Other functions that make room in a full lane. Their arguments are the lane, and the time
+        # in seconds in which the holders of its bytes must make progress.
         self.others: list[Callable[[Budget, float], None]] = []
         self._relieved_at: dict[str, float] = {}
         self._pressed = asyncio.Event()
@@ -77,8 +81,8 @@ class ConnectionSweeper:
     def sweep(self) -> None:
         """Check all connections, close overdue connections, and make room in full lanes.
 
-        An error in one check is reported, and the other checks continue. Without a sweeper, any
-        peer could stop the bookie.
+        An error in one check is reported, and the other checks continue, because without a sweeper
+        any peer could stop the bookie.
         """
         now = self._clock()
         looks = [partial(self._sweep, connection, now) for connection in self._connections]
@@ -127,12 +131,12 @@ class ConnectionSweeper:
             if not lane.waiting_count and FREE_PARTS * lane.free_bytes >= lane.size_bytes_max:
                 return
             self._counters.connections_swept += 1
-            self._close(connection, f"holds bytes of the lane for {lane.name} and does not move")
+            self._close(connection, f"holds bytes of the lane {lane.name}, but makes no progress")
 
     def _is_in_the_way(self, connection: PeerConnection, now: float) -> bool:
         waits_since = connection.waits_since
         if waits_since is not None:
-            # The connection waits for others, and these may wait for its bytes.
+            # The connection waits for others, but these may wait for its bytes.
             return now - waits_since >= WAIT_SECONDS_MAX and connection.memory.is_beyond_reserve
         return connection.watch.is_stalled(now, GRACE_SECONDS)
 

@@ -166,7 +166,7 @@ async def test_directory_that_a_start_used_is_no_first_start(
     await store.commit(lambda: store.current, states)
     await files.unlock()
     await delete_cookie(stores, BOOKIE_ID)
-    assert "cluster does not have" in await _refusal(stores, directory)
+    assert "metadata store has no cookie" in await _refusal(stores, directory)
 
 
 async def test_directory_that_moved_is_refused_naming_both_places(
@@ -190,7 +190,7 @@ async def test_data_of_a_bookie_that_the_cluster_forgot_is_refused(
     await check(stores, BOOKIE_ID, directory)
     (directory / "MANIFEST").write_bytes(b"data")
     await delete_cookie(stores, BOOKIE_ID)
-    assert "cluster does not have" in await _refusal(stores, directory)
+    assert "metadata store has no cookie" in await _refusal(stores, directory)
 
 
 @pytest.mark.parametrize("data", [b"", b"4\nhost\n", b"\xff\xfe", b"5\nbookieHost: 7\n"])
