@@ -11,8 +11,8 @@ contract of all transports.
 
 import os
 
-# gRPC's fork handlers crash a forked child if another thread is in a call. While a log was
-# followed, a quarter of the children that were forked to start a program, such as Spark's gateway
-# to Java, died before the start. Without the handlers, such a child works. gRPC reads this variable
-# at its first use.
+# gRPC's fork handlers crash a forked child if another thread is in a call. A process that followed
+# a log forked children to start programs, such as Spark's gateway to Java. A quarter of these
+# children died before the program started. Without the handlers, such a child works. gRPC reads
+# this variable when it is first used.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")

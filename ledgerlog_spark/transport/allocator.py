@@ -1,10 +1,10 @@
-"""Keeps memory that was freed, for the next request or answer of its size.
+"""Keeps freed memory for the next request or answer.
 
 Requests and answers of up to several megabytes are allocated and freed. Without this module, the C
-library returns their memory to the kernel, which maps and zeroes every page at the next use.
-Measured in a bookie with entries of 1 MiB, for each entry: batch reads from the page cache took
-1,467 us of CPU, and take 633 us if the memory is kept; adds took 801 us of user time, and take
-343 us. A client that reads such entries had 13 to 65 page faults for each entry, and has 0 to 7.
+library returns their memory to the kernel, which maps and zeroes every page at the next use. In a
+bookie with entries of 1 MiB, a batch read from the page cache took 1,467 us of CPU time for each
+entry, and takes 633 us with this module. An add took 801 us of user time, and takes 343 us. A
+client that reads such entries had 13 to 65 page faults for each entry, and has 0 to 7.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CHOSEN_BY_USER: Final = (
 
 
 def keep_freed_memory(*, arenas_max: int | None = None) -> bool:
-    """Make the C library keep freed memory, for the whole process. Returns False if it does not.
+    """Make the C library keep the freed memory of this process, and return whether it does so.
 
     `arenas_max` limits the number of heaps that threads share.
     """

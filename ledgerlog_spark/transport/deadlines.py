@@ -1,4 +1,4 @@
-"""Deadlines of many requests, with one timer of the event loop."""
+"""Watches the deadlines of many requests, with one timer of the event loop."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Deadlines:
 
     Requests with the same timeout expire in their order. So each timeout has a queue, and the first
     request in the queue expires first. `trim` removes the answered requests at the beginning of
-    each queue. An answered request after an unanswered one stays until the unanswered request is
-    answered or expires, or until the queues are full.
+    each queue. Any other answered request stays until all requests before it are answered or
+    expire, or until the queues are full.
     """
 
     __slots__ = (
@@ -43,7 +43,7 @@ class Deadlines:
         self._loop = loop
         self._on_expired = on_expired
         self._queues: dict[int, deque[Pending]] = {}
-        # `_due` is kept here, because a timer of uvloop that is due at once has no `when`.
+        # `_due` is kept here, because a timer of uvloop that is due immediately has no `when`.
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
         self._requests_max = requests_max
@@ -51,7 +51,7 @@ class Deadlines:
 
     @property
     def is_full(self) -> bool:
-        """Whether the maximum number of requests is watched, so that further ones are refused."""
+        """Whether the maximum number of requests is watched, so that no more can be added."""
         if sum(map(len, self._queues.values())) < self._requests_max:
             return False
         now = self._loop.time()

@@ -38,8 +38,8 @@ assert _WEIGHTS.keys() == set(Code)
 def worst(one: Code, other: Code) -> Code:
     """Return the worse of two codes, as the outcome of a run with different codes for its entries.
 
-    The worst codes are those of the whole ledger (fenced, wrong key). Then follow codes with an
-    unknown outcome, because part of the run may be stored, and then refusals by the bookie.
+    The worst codes are those of the whole ledger (fenced, wrong key). Codes with an unknown outcome
+    are the next, because a part of the run may be stored. Refusals by the bookie come after them.
     """
     return one if _WEIGHTS[one] >= _WEIGHTS[other] else other
 
@@ -50,7 +50,7 @@ class Pending(ABC):
     __slots__ = ("is_open", "submitted_at")
 
     def __init__(self) -> None:
-        self.is_open = True  # false after a time-out, even if the bookie may still answer
+        self.is_open = True  # False after an answer or a time-out
         self.submitted_at = 0.0  # seconds, by the clock of the event loop
 
     @property
@@ -60,7 +60,7 @@ class Pending(ABC):
 
     @abstractmethod
     def fail(self, code: Code) -> None:
-        """Answer with a code and without a result, if the request was not answered before."""
+        """Answer with a code and without a result, unless the request was already answered."""
 
 
 class PendingRun(Pending):
@@ -105,7 +105,7 @@ class PendingRun(Pending):
 
 
 class PendingKeyed(Pending):
-    """A request without a request id in its answer. A connection sends only one for each key."""
+    """A request whose answer has no request id. A connection sends one at a time for each key."""
 
     __slots__ = ("followers", "key")
 
@@ -166,7 +166,7 @@ class PendingRequest(Pending, Generic[R]):
         self.finish(code, self._empty)
 
     def finish(self, code: Code, result: R) -> None:
-        """Answer with a code and a result, if the request was not answered before."""
+        """Answer with a code and a result, unless the request was already answered."""
         if self.is_open:
             self.is_open = False
             self._on_reply(code, result)

@@ -57,7 +57,8 @@ class ReadEntry:
     Attributes:
         entry_id: NO_ENTRY (-1) means the last entry that the bookie has.
         fence_key: Master key for a read that fences the ledger; None for a read without fencing.
-        is_recovery: Whether recovery sends the read: on the control connection, with high priority.
+        is_recovery: Whether recovery sends the read. Such a read uses the control connection, and
+            has high priority.
     """
 
     ledger_id: int
@@ -133,7 +134,7 @@ class BookieTransport(Protocol):
     """Sends requests to bookies. All ledgers of a client share one instance."""
 
     def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
-        """Store a run. OK means: the run is as durable as the settings of the bookie promise."""
+        """Store a run. OK means that the run is as durable as the bookie's settings promise."""
 
     def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
         """Read one stored entry. The caller verifies the digest."""
@@ -146,14 +147,14 @@ class BookieTransport(Protocol):
     def announce_lac(self, bookie_id: str, request: WriteLac) -> bool:
         """Send a LAC to the watches on a bookie, as fast as possible.
 
-        The LAC is sent after all earlier adds. The bookie does not confirm the LAC and may forget
-        it; `write_lac` is for a durable LAC. Returns False if the LAC cannot be sent now.
+        The LAC is sent after all earlier adds. The bookie does not confirm the LAC, and may forget
+        it. `write_lac` stores a durable LAC. Return False if the LAC cannot be sent now.
         """
 
     def write_lac(
         self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd
     ) -> None:
-        """Store a LAC on a bookie, unless it has a larger LAC. OK means: the LAC is durable."""
+        """Store a LAC on a bookie, unless it has a larger LAC. OK means that the LAC is durable."""
 
     def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnLac) -> None:
         """Read the largest LAC that the bookie has. If the code is not OK, the LAC is NO_ENTRY."""
@@ -163,9 +164,9 @@ class BookieTransport(Protocol):
     ) -> CancelWatch:
         """Report the LAC of the bookie when it is above `previous`, and after that each rise.
 
-        Several rises may be reported as one. A watch has no deadline. If it is cancelled, nothing
-        is called after that. If the bookie, its connection or this transport ends, `on_end` is
-        called once, and the caller sets another watch.
+        Several rises may be reported as one. A watch has no deadline. After a watch is cancelled,
+        neither callback is called. If the bookie, its connection or this transport ends, `on_end`
+        is called once. The caller may then set another watch.
         """
 
     async def aclose(self) -> None:

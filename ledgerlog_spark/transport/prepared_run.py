@@ -1,4 +1,4 @@
-"""A run in the form that is sent to every bookie. It is checked, and its buffers joined, once."""
+"""Prepares a run for all bookies. The run is checked only once, and its buffers are joined once."""
 
 from __future__ import annotations
 
@@ -73,9 +73,10 @@ class PreparedRun:
         frame_size_bytes = add_run_size_bytes(count, self.size_bytes, is_listed=True)
         if max(self.lengths) > ENTRY_SIZE_BYTES_MAX or frame_size_bytes > FRAME_SIZE_BYTES_MAX:
             raise LocalProtocolError(
-                f"a run of {count} entries and {self.size_bytes} bytes fits no frame; one stored "
-                f"entry may have {ENTRY_SIZE_BYTES_MAX} bytes, a frame {FRAME_SIZE_BYTES_MAX}: "
-                "send smaller entries",
+                f"a run of {count} entries does not fit into a frame: its largest stored entry has "
+                f"{max(self.lengths)} bytes (at most {ENTRY_SIZE_BYTES_MAX}), and its frame would "
+                f"have {frame_size_bytes} bytes (at most {FRAME_SIZE_BYTES_MAX}); send smaller "
+                "entries",
                 ledger_id=request.ledger_id,
                 size_bytes=self.size_bytes,
             )

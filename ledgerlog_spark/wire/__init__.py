@@ -10,6 +10,6 @@
   Buffers that these records need.
 
 Every decoder accepts any bytes, and raises only `WireFormatError` (`MetadataFormatError` for the
-ledger metadata record). It checks a length before it allocates memory for it. docs/WIRE.md shows
-every format with a worked example.
+ledger metadata record). A decoder checks a length before it allocates memory of this length.
+docs/WIRE.md shows every format with a worked example.
 """

@@ -1,10 +1,10 @@
 """Encodes and decodes v2 answers (WIRE.md#answers).
 
     ADD         = packet header i32 | code i32 | ledger id i64 | entry id i64
-    READ        = the same | stored entry
-    BATCH_READ  = the same | request id i64 | { length i32 | stored entry } *
-    ADD_RUN     = the same | request id i64
-    TELL_LAC    = the same as ADD, with the LAC as entry id, and only when it was refused
+    READ        = the fields of ADD | stored entry
+    BATCH_READ  = the fields of ADD | request id i64 | { length i32 | stored entry } *
+    ADD_RUN     = the fields of ADD | request id i64
+    TELL_LAC    = the fields of ADD, with the LAC as entry id; sent only for a refused request
     AUTH        = packet header i32 | an AuthMessage of protobuf
 
 The flags are 0, and the version is the same as in the request. If a READ has the entry id -1, the
@@ -110,7 +110,7 @@ def encode_read_answer_head(
 ) -> bytes:
     """The first 28 bytes of the answer to a READ, before the stored entry.
 
-    `entry_id` is the same as in the request, also if it is -1. If `entry_size_bytes` is 0, these
+    `entry_id` is the same as in the request, even if it is -1. If `entry_size_bytes` is 0, these
     bytes are the whole answer.
     """
     header = packet_header(Opcode.READ, 0, version)
@@ -151,18 +151,20 @@ def encode_refusal(request: RefusedRequest) -> bytes:
 
 
 def decode_answer(body: Buffer) -> Answer:
-    """Decode the answer in the body of a frame. Only entries of a batch keep the body's memory."""
+    """Decode the answer in the body of a frame. Only the entries of a batch may be views of it."""
     view = memoryview(body)
     if len(view) < _I32.size:
-        raise WireFormatError("an answer has at least the 4 bytes of a packet header")
+        raise WireFormatError(
+            f"an answer of {len(view)} bytes is shorter than the 4 bytes of a packet header"
+        )
     version, opcode = view[0], view[1]
     if not VERSION_MIN <= version <= VERSION:
-        raise WireFormatError(f"an answer of protocol version {version}", version=version)
+        raise WireFormatError(
+            f"an answer has protocol version {version}, which is not supported", version=version
+        )
     decoder = _DECODERS.get(opcode)
     if decoder is None:
-        raise WireFormatError(
-            f"an answer with opcode {opcode}, which no request has", opcode=opcode
-        )
+        raise WireFormatError(f"an answer has opcode {opcode}, which no request has", opcode=opcode)
     try:
         return decoder(view)
     except error as cause:

@@ -42,7 +42,7 @@ class Cookie:
 
     @classmethod
     def decode(cls, data: bytes) -> Cookie:
-        """The cookie in a node's or file's bytes."""
+        """The cookie in the bytes of a node or file."""
         if not data.startswith(_VERSION_LINE):
             raise WireFormatError(
                 f"not a cookie of version 5: {data[:40]!r}; only Apache BookKeeper's newest "
@@ -52,10 +52,14 @@ class Cookie:
         found: dict[str, str] = {}
         for name, value in message.values:
             if name not in _NAMES or name in found or not isinstance(value, bytes):
-                raise WireFormatError(f"a cookie cannot have this {name}", field=name)
+                raise WireFormatError(
+                    f"the field {name} of a cookie is unknown, repeated or not a string", field=name
+                )
             found[name] = _text(name, value)
         if message.messages or any(name not in found for name in _REQUIRED):
-            raise WireFormatError(f"a cookie has {', '.join(_REQUIRED)}, got {sorted(found)}")
+            raise WireFormatError(
+                f"a cookie has the fields {sorted(found)}, but needs {', '.join(_REQUIRED)}"
+            )
         index_directories = found.get("indexDirs")
         return cls(
             bookie_id=found["bookieHost"],
@@ -80,5 +84,7 @@ def _joined(directories: tuple[str, ...]) -> str:
 def _split(text: str) -> tuple[str, ...]:
     count, *directories = text.split("\t")
     if count != str(len(directories)):
-        raise WireFormatError(f"{count!r} directories, but {len(directories)} are named")
+        raise WireFormatError(
+            f"a cookie announces {count!r} directories, but lists {len(directories)}"
+        )
     return tuple(directories)

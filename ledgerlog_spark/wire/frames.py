@@ -2,7 +2,7 @@
 
     frame = length i32, big-endian, of the body that follows | body
 
-The maximum size of a frame includes its length field, like in Apache BookKeeper.
+The maximum size of a frame includes its length field, as in Apache BookKeeper.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ _SPACE_BYTES_MIN = 1 << 12
 _SPACE_BYTES_LEAST = 1 << 8
 """If memory is short, a chunk with this much space at its end is still used."""
 _UNCUT_SIZE_BYTES_MIN = 1 << 14
-"""For frames of this size, one more call to receive costs less than to copy half a frame."""
+"""For frames of at least this size, one more call to receive costs less than a copy of half a
+frame."""
 
 ENTRY_SIZE_BYTES_MAX: Final = 5 * 1024 * 1024 - 128
 """Maximum stored bytes (header, digest, payload) of an entry. An entry of this size fits into every
-kind of frame, also into a frame of an Apache bookie with its default limit of 5 MiB."""
+kind of frame, even if an Apache bookie has its default limit of 5 MiB."""
 
 
 class ReceiveBuffer(bytearray):
@@ -64,7 +65,7 @@ _REFERENCES_WHEN_UNSHARED = _references_when_unshared()
 
 
 def chunk_size_bytes(size_bytes: int) -> int:
-    """Size of the chunk for `size_bytes`, which is larger by at most 4 KiB or an eighth."""
+    """Size of the chunk for `size_bytes`. The chunk is larger by at most 4 KiB or an eighth."""
     unit = max(_CHUNK_UNIT_BYTES, 1 << max(0, size_bytes.bit_length() - 4))
     return -(-size_bytes // unit) * unit
 
@@ -124,10 +125,10 @@ class FrameSplitter:
 
     Use: `n = receive_into(splitter.get_buffer())`, then `for body in splitter.received(n)`.
 
-    `frame_size_max` limits a whole frame, its length field included. When the splitter wants new
-    memory, it calls `obtain` with the minimum size and the best size. `obtain` either calls `grow`
-    with one of these sizes and returns True, or it returns False. The minimum size is 0 if the
-    current memory is enough.
+    `frame_size_max` limits a whole frame, including its length field. When the splitter wants new
+    memory, it calls `obtain` with the minimum size and the best size. If the current memory is
+    enough, the minimum size is 0. `obtain` either calls `grow` with a size from the minimum to the
+    best, and returns True, or it returns False.
     """
 
     __slots__ = (
@@ -152,7 +153,7 @@ class FrameSplitter:
         self._frame_size_max = frame_size_max
         self._obtain = obtain or self._grow_best
         self._chunk_size_bytes = _CHUNK_SIZE_BYTES_MIN
-        # of the next frame: the size of the last frame, if that was large
+        # expected size of the next frame: the size of the last frame, if that was large
         self._expected_size_bytes = _SPACE_BYTES_MIN
         self._chunk = _Chunk()
         self._start = 0  # the start of the incomplete frame
@@ -211,7 +212,8 @@ class FrameSplitter:
             self._has_room = True
             return True
         if wanted > self._chunk_size_bytes:
-            # If a chunk has room for only one frame, half of every frame is copied to a new chunk.
+            # If a chunk had room for only one frame, half of every frame would be copied to a new
+            # chunk. So the chunk gets room for two.
             wanted = max(wanted, min(2 * wanted, _CHUNK_SIZE_BYTES_LARGE))
         best = max(wanted, self._chunk_size_bytes)
         self._has_room = self._obtain(least, best) or not least
@@ -252,8 +254,8 @@ class FrameSplitter:
             (length,) = unpack(buffer, start)
             if not _BODY_SIZE_BYTES_MIN <= length <= length_max:
                 raise WireFormatError(
-                    f"a frame of {length} bytes: allowed are {_BODY_SIZE_BYTES_MIN} to "
-                    f"{length_max}",
+                    f"a frame has a body of {length} bytes, but {_BODY_SIZE_BYTES_MIN} to "
+                    f"{length_max} bytes are allowed",
                     size_bytes=length,
                 )
             body_start = start + _LENGTH.size

@@ -67,6 +67,7 @@ def number_of(code: Code) -> int:
 def code_of(number: int) -> Code:
     """The code of a received number.
 
-    107 (unknown ledger state) and undefined numbers have the same code as 101: they prove nothing.
+    107 (unknown ledger state) and undefined numbers have the same code as 101, because they prove
+    nothing.
     """
     return _CODES.get(number, Code.IO_ERROR)

@@ -5,7 +5,7 @@
 
 The endpoint with protocol `bookie-rpc` supports v2. A ledgerlog bookie also has an endpoint with
 protocol `grpc`. If the node has no data, the bookie id is the address. Other fields of a record are
-ignored. They need not be kept, because only the bookie itself writes its record.
+ignored. These fields need not be kept, because only the bookie itself writes its record.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def encode_service_info(info: BookieInfo) -> bytes:
 
 
 def decode_service_info(bookie_id: str, data: bytes) -> BookieInfo:
-    """The address and properties of `bookie_id` from `data`, the data of its registration node."""
+    """The address and properties of a bookie. `data` is the content of its registration node."""
     if not data:
         return _info_of_address(bookie_id)
     endpoints: dict[str, _Endpoint] = {}

@@ -55,7 +55,7 @@ _ADD_SIZE_BYTES_MIN = 4 + MASTER_KEY_SIZE_BYTES + ENTRY_HEADER_SIZE_BYTES
 
 
 class AddRequest(NamedTuple):
-    """Store one entry. The ids are from the header of the entry."""
+    """A request to store one entry. The ids are from the header of the entry."""
 
     version: int
     flags: int
@@ -66,20 +66,20 @@ class AddRequest(NamedTuple):
 
 
 class AddRunRequest(NamedTuple):
-    """Store all entries of a run. If this is impossible, store nothing."""
+    """A request to store all entries of a run. If this is impossible, nothing is stored."""
 
     version: int
     flags: int
     ledger_id: int
     request_id: int
     entry_ids: range | tuple[int, ...]  # rising; a `range` if the ids are evenly spaced
-    lengths: tuple[int, ...]  # of the stored entries, each at least 32; the sum is `body`'s size
+    lengths: tuple[int, ...]  # bytes of each stored entry, at least 32; they add up to `body`
     master_key: bytes
     body: memoryview
 
 
 class ReadRequest(NamedTuple):
-    """Read one entry; NO_ENTRY means the last entry. Without FENCE, `master_key` is None."""
+    """A request to read one entry. The entry id NO_ENTRY means the last entry."""
 
     version: int
     flags: int
@@ -89,7 +89,7 @@ class ReadRequest(NamedTuple):
 
 
 class BatchReadRequest(NamedTuple):
-    """Read consecutive entries. A `count_max` of 0 or less means that there is no limit."""
+    """A request to read consecutive entries. If `count_max` is 0 or less, there is no limit."""
 
     version: int
     flags: int
@@ -102,7 +102,7 @@ class BatchReadRequest(NamedTuple):
 
 
 class TellLacRequest(NamedTuple):
-    """Announces the LAC of the ledger's writer. Only a refused request gets an answer."""
+    """An announcement of the LAC of the ledger's writer. It gets an answer only if refused."""
 
     version: int
     flags: int
@@ -187,15 +187,15 @@ def check_run(ledger_id: int, entry_ids: Sequence[int], lengths: Sequence[int]) 
     """Raise LocalProtocolError if a run cannot have entries with these ids and lengths."""
     if not 1 <= len(entry_ids) <= RUN_ENTRIES_MAX or len(lengths) != len(entry_ids):
         raise LocalProtocolError(
-            f"a run has 1 to {RUN_ENTRIES_MAX} entries and one length for each, got "
-            f"{len(entry_ids)} ids and {len(lengths)} lengths",
+            f"a run has {len(entry_ids)} ids and {len(lengths)} lengths, but needs 1 to "
+            f"{RUN_ENTRIES_MAX} ids and one length for each",
             ledger_id=ledger_id,
         )
     check_ids(ledger_id, entry_ids[0])
 
 
 def with_request_id(add_run_head: bytes, request_id: int) -> bytes:
-    """`add_run_head`, which `encode_add_run_head` returned, with another request id."""
+    """A copy of the head that `encode_add_run_head` returned, with another request id."""
     end = _RUN_REQUEST_ID_OFFSET + _I64.size
     return b"".join(
         (add_run_head[:_RUN_REQUEST_ID_OFFSET], _I64.pack(request_id), add_run_head[end:])
@@ -272,7 +272,7 @@ def checked_key(master_key: bytes) -> bytes:
     """Return `master_key`; raise LocalProtocolError if it does not have 20 bytes."""
     if len(master_key) != MASTER_KEY_SIZE_BYTES:
         raise LocalProtocolError(
-            f"a master key has {MASTER_KEY_SIZE_BYTES} bytes, got {len(master_key)}"
+            f"a master key has {len(master_key)} bytes, but needs {MASTER_KEY_SIZE_BYTES}"
         )
     return master_key
 
@@ -280,12 +280,15 @@ def checked_key(master_key: bytes) -> bytes:
 def decode_request(body: Buffer) -> Request:
     """Decode the request in the body of a frame.
 
-    Some invalid requests are returned as a `RefusedRequest`, so that the client gets an answer: an
-    unknown operation, a negative id, an inconsistent run, or a later version, with readable ids.
+    A request with an unknown operation, a negative id, an inconsistent run or a later version is
+    returned as a `RefusedRequest` if its ids can be read, so that the client gets an answer. Other
+    invalid requests raise WireFormatError.
     """
     view = memoryview(body)
     if len(view) < _HEADER.size:
-        raise WireFormatError("a frame has at least the 4 bytes of a packet header")
+        raise WireFormatError(
+            f"a frame of {len(view)} bytes is shorter than the 4 bytes of a packet header"
+        )
     (header,) = _HEADER.unpack_from(view)
     version, opcode, flags = header >> 24 & 0xFF, header >> 16 & 0xFF, header & 0xFFFF
     if version < VERSION_MIN:
@@ -320,7 +323,7 @@ def check_size(view: memoryview, size_bytes: int, opcode: Opcode) -> None:
     """Raise WireFormatError if a request or answer does not have the size `size_bytes`."""
     if len(view) != size_bytes:
         raise WireFormatError(
-            f"{opcode.name} takes {size_bytes} bytes here, the frame has {len(view)}",
+            f"a frame of {opcode.name} has {len(view)} bytes, but needs {size_bytes}",
             opcode=int(opcode),
             size_bytes=len(view),
         )
@@ -329,7 +332,7 @@ def check_size(view: memoryview, size_bytes: int, opcode: Opcode) -> None:
 def _decode_add(view: memoryview, version: int, flags: int) -> AddRequest | RefusedRequest:
     if len(view) < _ADD_SIZE_BYTES_MIN:
         raise WireFormatError(
-            f"ADD takes at least {_ADD_SIZE_BYTES_MIN} bytes, the frame has {len(view)}",
+            f"a frame of ADD has {len(view)} bytes, but needs at least {_ADD_SIZE_BYTES_MIN}",
             opcode=int(Opcode.ADD),
             size_bytes=len(view),
         )

@@ -40,7 +40,7 @@ class StoredBatch(Sequence[bytes]):
             self._lengths = (self._one_length,) * len(self._starts)
         else:
             self._starts, self._lengths = _walk(body)
-            self._body = bytes(body)  # a slice of a view would be one more object
+            self._body = bytes(body)  # a copy, because each slice of a view creates one more object
 
     @classmethod
     def of(cls, entries: Iterable[Buffer]) -> StoredBatch:
@@ -107,7 +107,7 @@ def _layout(sizes: tuple[int, ...], count: int) -> Struct:
 
 
 def _one_length(body: memoryview) -> int | None:
-    """The length of every entry; None if lengths differ, or the last entry does not end `body`."""
+    """The length of every entry, or None if lengths differ or the last entry is incomplete."""
     if len(body) < LENGTH_SIZE_BYTES:
         return None
     (length,) = _LENGTH.unpack_from(body)
@@ -123,12 +123,12 @@ def _walk(body: memoryview) -> tuple[list[int], list[int]]:
     at, end, unpack = 0, len(body), _LENGTH.unpack_from
     while at < end:
         if end - at < LENGTH_SIZE_BYTES:
-            raise WireFormatError(f"{end - at} bytes after the last entry of a batch")
+            raise WireFormatError(f"a batch has {end - at} bytes after its last entry")
         (length,) = unpack(body, at)
         at += LENGTH_SIZE_BYTES
         if not 0 <= length <= end - at:
             raise WireFormatError(
-                f"entry of {length} bytes in a batch with {end - at} bytes left",
+                f"an entry of a batch has {length} bytes, but {end - at} bytes are left",
                 size_bytes=length,
             )
         starts.append(at)

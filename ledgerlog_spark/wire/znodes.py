@@ -42,13 +42,13 @@ class Layout:
 
 
 HIERARCHICAL: Final = Layout("org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory", 1)
-"""The layout with the paths of this module. ledgerlog writes it, and it is Apache's default."""
+"""The layout with the paths of this module. ledgerlog writes it, as Apache does by default."""
 
 
 def ledger_path(ledger_id: int, *, is_long: bool = False) -> str:
-    """The path below the ledgers root, from a slash on. `is_long` always gives nineteen digits."""
+    """The path below the ledgers root. It begins with a slash. `is_long` gives nineteen digits."""
     if not 0 <= ledger_id <= LEDGER_ID_MAX:
-        raise WireFormatError(f"ledger id {ledger_id} is not in 0 to {LEDGER_ID_MAX}")
+        raise WireFormatError(f"ledger id {ledger_id} is not between 0 and {LEDGER_ID_MAX}")
     if ledger_id < LONG_FROM_LEDGER_ID and not is_long:
         digits = f"{ledger_id:010d}"
         return f"/{digits[:2]}/{digits[2:6]}/L{digits[6:]}"

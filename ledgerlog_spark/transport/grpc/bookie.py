@@ -26,7 +26,8 @@ UNSENT_MAX = 4_096
 
 
 BEGIN_SECONDS_MAX = 3.0
-"""Time limit for a bookie to confirm a watch. After it, the watch ends with an error code."""
+"""Time limit for a bookie to confirm a watch. After this time, the watch ends with an error code.
+"""
 
 
 class GrpcRequest(Pending):
@@ -45,7 +46,7 @@ class GrpcRequest(Pending):
         self.finish(code, None)
 
     def finish(self, code: Code, result: Any) -> None:
-        """Call `on_reply`, if this request was not answered before."""
+        """Call `on_reply`, unless this request was already answered."""
         if self.is_open:
             self.is_open = False
             self.message = None
@@ -87,7 +88,10 @@ class GrpcBookie:
         request: GrpcRequest,
         result_of: Callable[[Any], Any],
     ) -> None:
-        """Make one unary call, which a time-out cancels. Beyond `CALLS_MAX`, the answer is BUSY."""
+        """Make one unary call, which a time-out cancels.
+
+        If there are already `CALLS_MAX` calls, the request is answered BUSY.
+        """
         if len(self._calls) >= CALLS_MAX:
             asyncio.get_running_loop().call_soon(request.fail, Code.BUSY)
             return
@@ -122,7 +126,7 @@ class GrpcBookie:
         return self._channel
 
     def retire(self, channel: ChannelTask) -> None:
-        """Close the channel. The next call looks the address up again, as it may have changed."""
+        """Close the channel. The next call looks up the address again, which may have changed."""
         if self._channel is not channel:
             return
         self._channel = None

@@ -38,7 +38,7 @@ _CODES: Final = {
 }
 
 _ANSWERED: Final = frozenset((*_CODES, grpc.StatusCode.RESOURCE_EXHAUSTED))
-"""Codes with which a working bookie may answer a call. Other calls of the channel continue."""
+"""Codes with which a working bookie may answer a call. After them, the channel is still used."""
 
 RESOLVE_SECONDS_MAX: Final = 15.0
 """Time limit to look a bookie up in the metadata store."""
@@ -54,7 +54,7 @@ async def outcome_of(
 ) -> Code:
     """Call `use` with the stub of a channel, and return its code, or the code of its failure.
 
-    If the channel is broken, `retire` is called with it.
+    If the channel is broken, call `retire` with the channel.
     """
     try:
         return await use(await _stub_of(channel))
@@ -65,8 +65,8 @@ async def outcome_of(
     except UNREACHABLE:
         retire(channel)
     except asyncio.CancelledError:
-        # If another call fails, the channel is closed, which cancels this call. This task was not
-        # cancelled itself, so the error must not end it.
+        # If another call fails, the channel is closed, which cancels this call, but not this task.
+        # In that case, the error must not end the task.
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
@@ -77,7 +77,7 @@ _using_process: list[int] = []
 """The id of the process that first opened a channel.
 
 gRPC's threads do not survive a fork. If a process has used gRPC, calls in its forked child would
-never end. So they fail immediately."""
+never end. So calls in such a child fail immediately."""
 
 
 async def connect(bookie_id: str, resolve: ResolveBookie) -> grpc.aio.Channel:
@@ -86,8 +86,8 @@ async def connect(bookie_id: str, resolve: ResolveBookie) -> grpc.aio.Channel:
         _using_process.append(os.getpid())
     if _using_process[0] != os.getpid():
         raise BookieUnavailableError(
-            f"bookie {bookie_id} cannot be reached over gRPC by a process that was forked from one "
-            "that did so: start processes with the spawn method",
+            f"bookie {bookie_id} cannot be reached over gRPC, because this process was forked from "
+            "a process that has used gRPC: start processes with the spawn method",
             bookie_id=bookie_id,
         )
     info: BookieInfo = await within(_resolved(bookie_id, resolve), RESOLVE_SECONDS_MAX)

@@ -24,7 +24,8 @@ from ledgerlog_spark.wire.requests import (
 )
 
 BOOKIES_MAX = 256
-"""Number of bookies with an open channel from which idle channels are closed."""
+"""If this number of bookies have open channels, idle channels are closed before another is opened.
+"""
 
 
 class GrpcTransport:

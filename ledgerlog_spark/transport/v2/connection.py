@@ -45,19 +45,20 @@ LOST_SECONDS_MAX: Final = 3.0
 WRITE_BUFFER_BYTES_MAX: Final = 1 << 20
 JOINED_BYTES_MAX: Final = 1 << 16
 UNSENT_BYTES_MAX: Final = 64 << 20
-"""Maximum size of the requests that wait because the bookie accepts nothing.
+"""Maximum size of the requests that wait because the bookie accepts no bytes.
 
-The last request may exceed this size."""
+The last of these requests may exceed this size."""
 
 LATE_REQUESTS_MAX: Final = 10_000
-"""Maximum number of timed-out requests without an answer. With more, the connection is retired."""
+"""If a connection has more than this number of timed-out requests without an answer, it is retired.
+"""
 
 
 class ConnectionOwner(Protocol):
-    """Callbacks of the link that made a connection."""
+    """Callbacks of the link that created a connection."""
 
     def on_answers(self) -> None:
-        """Handle that answers arrived, and that their requests were answered."""
+        """Handle that answers have arrived and were passed to their requests."""
 
     def on_run_not_understood(self, run: PendingRun) -> None:
         """Handle that the bookie refused a run, because it does not support ADD_RUN."""
@@ -134,7 +135,7 @@ class V2Connection(asyncio.BufferedProtocol):
         self._owner.on_answers()
 
     def eof_received(self) -> bool:
-        """Close the connection, because a bookie that stopped sending answers no more requests."""
+        """Close the connection, because no more answers can arrive on it."""
         return False
 
     def pause_writing(self) -> None:
@@ -168,7 +169,7 @@ class V2Connection(asyncio.BufferedProtocol):
             self._send_keyed(pending)
 
     def announce(self, frame: bytes) -> bool:
-        """Send a TELL_LAC after all earlier requests. Returns False if it cannot be sent now.
+        """Send a TELL_LAC after all earlier requests, or return False if it cannot be sent now.
 
         The frame is given to the socket before the waiters for the confirmed entry are notified.
         """
@@ -180,7 +181,10 @@ class V2Connection(asyncio.BufferedProtocol):
         return True
 
     def is_blocked(self, pending: Pending) -> bool:
-        """Whether a late answer to a timed-out request could be mistaken for the new answer."""
+        """Return whether a late answer could be mistaken for the answer to this request.
+
+        Such a late answer is the answer to a timed-out request with the same key.
+        """
         if isinstance(pending, PendingKeyed):
             return self._is_late(pending.key)
         if isinstance(pending, PendingRun) and not self.takes_runs:
@@ -195,7 +199,7 @@ class V2Connection(asyncio.BufferedProtocol):
     def take_blocked(self) -> list[Pending]:
         """Remove and return the requests that wait for a timed-out request with the same key.
 
-        They need another connection.
+        These requests need another connection.
         """
         blocked: list[Pending] = []
         for held in self._by_key.values():

@@ -59,7 +59,10 @@ class V2Link:
         self._is_closed = False
 
     def submit(self, pending: Pending, timeout_ms: int) -> None:
-        """Send a request when there is a connection. Beyond `REQUESTS_MAX`, the answer is BUSY."""
+        """Send a request when there is a connection.
+
+        If there are already `REQUESTS_MAX` requests, the request is answered BUSY.
+        """
         if self._is_closed:
             self._loop.call_soon(pending.fail, Code.UNAVAILABLE)
             return
@@ -70,7 +73,7 @@ class V2Link:
         self._dispatch(pending)
 
     def announce_lac(self, request: WriteLac) -> bool:
-        """Send a LAC if the bookie is connected and accepts LACs. Returns whether it was sent."""
+        """Send a LAC if the bookie is connected and accepts LACs; return whether it was sent."""
         frame = encode_tell_lac(request.ledger_id, request.last_add_confirmed, request.master_key)
         return self._connection is not None and self._connection.announce(frame)
 
@@ -104,7 +107,7 @@ class V2Link:
         if task is not None:
             task.cancel()
             await forever(asyncio.wait([task]), "a task that is cancelled ends")
-            self._connecting = None  # also when it was cancelled before it began
+            self._connecting = None  # a task that never began does not do this
         connections = self._connections
         self.drop()
         for connection in connections:
@@ -137,8 +140,8 @@ class V2Link:
         unanswered = connection.take_unanswered()
         if connection.takes_runs and not self._is_closed:
             # A bookie that was downgraded to a release without ADD_RUN resets the connection. The
-            # registration of the bookie shows whether it supports ADD_RUN now. To add the same
-            # entries once more is safe.
+            # registration of the bookie shows whether it supports ADD_RUN now. It is safe to add
+            # the same entries twice.
             runs = [one for one in unanswered if isinstance(one, PendingRun) and one.is_open]
             if runs:
                 self._cut_off += runs
@@ -164,7 +167,7 @@ class V2Link:
         self._start_connecting()
 
     def _retire(self, connection: V2Connection) -> None:
-        """Send no more requests on the connection in use, and close the one retired before."""
+        """Send no more requests on this connection, and close the previously retired connection."""
         self._connection = None
         before, self._retired = self._retired, connection
         if before is not None:
@@ -222,7 +225,7 @@ class V2Link:
         self._send_waiting()
 
     def _settle_cut_off(self, info: BookieInfo) -> bool:
-        """Fail or queue the runs of a lost connection. Returns whether requests are waiting."""
+        """Fail or queue the runs of a lost connection, and return whether requests are waiting."""
         runs, self._cut_off = self._cut_off, []
         self._runs_are_refused = self._runs_are_refused and info.takes_runs
         if info.takes_runs:

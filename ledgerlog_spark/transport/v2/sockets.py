@@ -19,7 +19,7 @@ PAUSES: Final = not ((3, 12) <= _VERSION < (3, 12, 9) or (3, 13) <= _VERSION < (
 
 
 async def connected_within_host(host: str, port: int) -> socket.socket | None:
-    """Connect to an address of this machine, and return the socket. None for other addresses."""
+    """Connect to an address of this machine, and return the socket, or None for other addresses."""
     made = _socket_within_host(host)
     if made is None:
         return None

@@ -25,7 +25,7 @@ RECONNECT = RetryPolicy(first_delay_ms=20, delay_max_ms=2_000, attempts_max=NO_L
 """Pauses between the attempts to connect a lane. Requests fail during a pause."""
 
 LINKS_MAX = 1_024
-"""Number of links to bookies from which idle links are closed."""
+"""If there are this number of links to bookies, idle links are closed before another is opened."""
 
 
 class V2Lane(Enum):
@@ -41,12 +41,11 @@ class V2Lane(Enum):
 
 
 class V2Transport:
-    """Bookies over TCP; implements `BookieTransport`.
+    """Implements `BookieTransport` over TCP.
 
     Each bookie has up to three connections, one for each `V2Lane`, which are opened when they are
-    needed. From `LINKS_MAX` links on, idle links are closed. A slow read never delays adds, and
-    recovery never waits for the adds of a writer. An answer to a plain read of the last entry is
-    never mistaken for the answer to a fencing read.
+    needed. So a slow read never delays adds, and recovery never waits for the adds of a writer. An
+    answer to a plain read of the last entry is never mistaken for the answer to a fencing read.
 
     A last add confirmed is announced on the connection of adds. It is written, read and watched
     through the bookie's control service, on a gRPC channel that is opened when it is needed.
@@ -83,7 +82,7 @@ class V2Transport:
     def add(
         self, bookie_id: str, request: port.AddRun, timeout_ms: int, on_reply: port.OnAdd
     ) -> None:
-        """Store a run: ADD_RUN if the bookie supports it, otherwise an ADD for each entry."""
+        """Store a run with an ADD_RUN if the bookie supports it, or with an ADD for each entry."""
         pending = PendingRun(self._prepared(request), next(self._request_ids), on_reply)
         lane = V2Lane.CONTROL if request.is_recovery else V2Lane.ADDS
         self._link(bookie_id, lane).submit(pending, timeout_ms)
@@ -149,7 +148,8 @@ class V2Transport:
         return self._control
 
     def _prepared(self, request: port.AddRun) -> PreparedRun:
-        # The same run is sent to the bookies of an ensemble, one after the other.
+        # The same run is sent to the bookies of an ensemble, one after the other. So the last
+        # prepared run is kept.
         prepared = self._last_prepared
         if prepared is None or prepared.request is not request:
             prepared = self._last_prepared = PreparedRun(request)

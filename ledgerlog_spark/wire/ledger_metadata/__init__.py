@@ -1,5 +1,5 @@
 """A ledger's metadata record in the three formats of Apache BookKeeper.
 
-- `record`: writes format 3 (binary), and reads all three formats.
-- `older_formats`: reads format 2 (the same message as protobuf text) and format 1 (lines).
+- `record`: encodes records in format 3, which is binary, and decodes records in any format.
+- `older_formats`: converts records in format 1 (lines) and format 2 (protobuf text) to format 3.
 """

@@ -47,7 +47,7 @@ _MEMBERS: Final[Mapping[str, type[IntEnum]]] = {"state": LedgerState, "digestTyp
 
 
 def message_of_text(body: bytes) -> bytes:
-    """The binary message of a record in format 2, which is the same message as protobuf text."""
+    """The binary message of a record in format 2, which has the same message as protobuf text."""
     message = parse(body)
     names = [name for name, _ in message.values]
     if len(set(names)) < len(names):
@@ -88,7 +88,7 @@ def message_of_lines(body: bytes) -> bytes:
     try:
         lines = body.decode().removesuffix("\n").split("\n")
     except UnicodeDecodeError as cause:
-        raise WireFormatError("format 1 is UTF-8 text") from cause
+        raise WireFormatError("a record in format 1 is not UTF-8 text") from cause
     if len(lines) < _NUMBER_LINES:
         raise WireFormatError("it ends before its three sizes are complete")
     encoded = [_encoded_line(number, line) for number, line in enumerate(lines[:_NUMBER_LINES], 1)]

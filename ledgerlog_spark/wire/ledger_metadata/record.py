@@ -7,9 +7,9 @@ r"""A ledger's metadata record, as BookKeeper keeps it in ZooKeeper (WIRE.md#met
     7 digest type  8 password  9 ack quorum  10 creation time in ms
     11 custom (repeated): 1 key | 2 value  12 token
 
-Records are written in format 3. Format 2 (the same message as text) and format 1 (lines) are read
-too. An unknown field of the message is kept and written back. Anything else that is unknown is
-refused.
+Records are written in format 3. Records in format 2 (the same message as text) and format 1 (lines)
+can also be read. An unknown field of the message is kept and written back. Anything else that is
+unknown is refused.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _LedgerFields:
     def checked(self, format_version: int) -> LedgerMetadata:
         """Check the fields, and return the metadata that they describe."""
         if self.write_quorum is None or self.ensemble_size is None:
-            raise WireFormatError("it names no ensemble size or no write quorum")
+            raise WireFormatError("the ensemble size or the write quorum is missing")
         ack_quorum = self.write_quorum if self.ack_quorum is None else self.ack_quorum
         quorum = Quorum(self.ensemble_size, self.write_quorum, ack_quorum)
         self._check_fragments(self.ensemble_size)
@@ -96,7 +96,7 @@ class _LedgerFields:
     def _check_fragments(self, ensemble_size: int) -> None:
         firsts = [fragment.first_entry_id for fragment in self.fragments]
         if firsts[:1] != [0] or any(first >= after for first, after in pairwise(firsts)):
-            raise WireFormatError(f"fragments begin at entry 0 and rise, these begin at {firsts}")
+            raise WireFormatError(f"the fragments begin at {firsts}, but must begin at 0 and rise")
         for fragment in self.fragments:
             if len(fragment.ensemble) != ensemble_size or not all(fragment.ensemble):
                 raise WireFormatError(
@@ -112,7 +112,7 @@ class _LedgerFields:
         last_entry_id, length = self.last_entry_id, self.length
         if last_entry_id is None or length is None or last_entry_id < NO_ENTRY or length < 0:
             raise WireFormatError(
-                f"closed at entry {last_entry_id} with {length} bytes, which cannot be"
+                f"a ledger cannot be closed at entry {last_entry_id} with {length} bytes"
             )
         return last_entry_id, length
 
@@ -177,8 +177,8 @@ def _split_header(record: bytes) -> tuple[int, bytes]:
         if newline and line == _HEADER + b"%d" % version:
             return version, body
     raise WireFormatError(
-        f"formats 1, 2 and 3 are known, the record begins with {record[:40]!r}; a newer ledgerlog "
-        "may know it"
+        f"the record begins with {record[:40]!r}, but only formats 1, 2 and 3 can be read; a newer "
+        "ledgerlog may be able to read it"
     )
 
 
@@ -201,7 +201,7 @@ def _message_of_binary(body: bytes) -> bytes:
     size, offset = decode_varint(body, 0)
     if size != len(body) - offset:
         raise WireFormatError(
-            f"a message of {size} bytes is announced, {len(body) - offset} bytes follow"
+            f"a message of {size} bytes is announced, but {len(body) - offset} bytes follow"
         )
     return body[offset:]
 
@@ -236,7 +236,7 @@ def _decode_fragment(message: bytes) -> Fragment:
             case 2:
                 first_entry_id = part.as_int64()
             case _:
-                raise WireFormatError(f"a fragment with an unknown field {part.number}")
+                raise WireFormatError(f"a fragment has the unknown field {part.number}")
     return Fragment(first_entry_id, tuple(members))
 
 
@@ -249,7 +249,7 @@ def _decode_custom(message: bytes) -> tuple[str, bytes]:
             case 2:
                 value = part.as_bytes()
             case _:
-                raise WireFormatError(f"custom metadata with an unknown field {part.number}")
+                raise WireFormatError(f"custom metadata has the unknown field {part.number}")
     return key, value
 
 

@@ -108,7 +108,7 @@ def fields_of(message: bytes) -> Iterator[Field]:
             wire_type = WireType(tag & 7)
         except ValueError as cause:
             raise WireFormatError(
-                f"field {number} has wire type {tag & 7}", offset=start
+                f"field {number} has the unsupported wire type {tag & 7}", offset=start
             ) from cause
         value: int | bytes
         if wire_type is WireType.VARINT:
@@ -126,6 +126,6 @@ def _delimited(message: bytes, offset: int, wire_type: WireType) -> tuple[bytes,
     end = offset + size
     if end > len(message):
         raise WireFormatError(
-            f"a field of {size} bytes where {len(message) - offset} are left", offset=offset
+            f"a field has {size} bytes, but {len(message) - offset} are left", offset=offset
         )
     return message[offset:end], end

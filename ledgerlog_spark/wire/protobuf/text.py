@@ -1,6 +1,6 @@
 """The parts of the text format of Protocol Buffers that BookKeeper's records need.
 
-Fields have the form `name: value` or `name { ... }`; values are numbers, names and quoted strings
+Fields have the form `name: value` or `name { ... }`. Values are numbers, names and quoted strings
 with C escapes. Comments start with `#`. Lists, extensions and `<...>` messages are refused.
 """
 
@@ -63,7 +63,7 @@ def unescaped(literal: str) -> bytes:
             return bytes([int(hexadecimal, 16)])
         if simple in _SIMPLE:
             return _SIMPLE[simple]
-        raise WireFormatError(f"no such escape: {match[0]!r}")
+        raise WireFormatError(f"unknown escape {match[0]!r}")
 
     return _ESCAPE.sub(replaced, literal[1:-1].encode("utf-8", "surrogateescape"))
 
@@ -87,7 +87,7 @@ class _Parser:
 
     def refusal(self) -> WireFormatError:
         return WireFormatError(
-            f"text format: {self.text[:40]!r} does not belong at character {self._offset}",
+            f"text format: unexpected {self.text[:40]!r} at character {self._offset}",
             offset=self._offset,
         )
 

@@ -183,7 +183,7 @@ def test_unknown_field_within_a_fragment_is_refused_and_not_dropped() -> None:
         (b"BookieMetadataFormatVersion\t3", "formats 1, 2 and 3"),
         (with_message(open_message()) + b"\0", "announced"),
         (with_message(open_message())[:-1], "announced"),
-        (with_message(b""), "no ensemble size"),
+        (with_message(b""), "ensemble size"),
         (with_message(open_message() + encode_number(5, 4)), "ledger state 4"),
         (with_message(open_message() + encode_number(7, 0)), "digest type 0"),
         (with_message(open_message() + encode_number(9, 4)), "ack_quorum"),
@@ -193,7 +193,7 @@ def test_unknown_field_within_a_fragment_is_refused_and_not_dropped() -> None:
         (b"BookieMetadataFormatVersion\t1\n3\n3\n0\n0\ta\tb\tc\n5\tCLOSED\nmore", "follow"),
         (b"BookieMetadataFormatVersion\t2\nquorumSize: 3\nfuture: 4\n", "unknown field future"),
         (b"BookieMetadataFormatVersion\t2\nquorumSize: 3\nquorumSize: 4\n", "twice"),
-        (b"BookieMetadataFormatVersion\t2\nquorumSize: [3]\n", "does not belong"),
+        (b"BookieMetadataFormatVersion\t2\nquorumSize: [3]\n", "unexpected"),
     ],
 )  # fmt: skip
 def test_metadata_that_cannot_be_understood_is_refused(record: bytes, words: str) -> None:
