@@ -1,7 +1,7 @@
-"""The `ledgerlog` command: a module for each group of commands, with tables, and JSON for scripts.
+"""The `ledgerlog` command. Its output is tables for people, or JSON for scripts.
 
-- `main`: the groups, and the exit codes of errors. `logs`, `ledgers`, `bookies`, `local`,
-  `servers`, `doctor`, `demo`: the groups.
-- `options`: options that several commands have. `output`, `drawing`: tables, JSON and pictures.
-- `stop_signals`: ends commands on signals, and when the reader of their output ends.
+- `main`: the command line, and the exit codes of errors. `logs`, `ledgers`, `bookies`, `local`,
+  `servers`, `doctor`, `demo`: one module or package for each group of commands.
+- `options`: options that several commands share. `output`, `drawing`: tables, JSON and pictures.
+- `stop_signals`: stops commands on signals, and after the reader of their output has ended.
 """

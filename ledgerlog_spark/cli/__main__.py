@@ -1,4 +1,4 @@
-"""The `ledgerlog` command, and `python -m ledgerlog_spark.cli`.
+"""The entry point of the `ledgerlog` command and of `python -m ledgerlog_spark.cli`.
 
 An import of the commands takes half a second, and Python also needs a moment to exit. A running
 command handles Ctrl-C. During the import and the exit, Ctrl-C has the operating system's default
@@ -17,7 +17,7 @@ def main() -> NoReturn:
     """Import the commands, and run the selected command."""
     before = signal.getsignal(signal.SIGINT)
     is_ours = before is signal.default_int_handler
-    if is_ours:  # under `nohup` and similar programs, the signal stays ignored
+    if is_ours:  # if `nohup` or a similar program ignores the signal, it stays ignored
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from ledgerlog_spark.cli.main import main as run
 

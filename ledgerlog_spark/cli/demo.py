@@ -1,4 +1,4 @@
-"""`ledgerlog demo`: writes rows through Spark, kills a bookie during the write, reads the rows."""
+"""`ledgerlog demo`: writes rows through Spark, kills a bookie meanwhile, and reads the rows."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """Write 336,776 flights to a replicated log, kill a bookie during the write, read all rows."""
+    """Write 336,776 flights to a replicated log, kill a bookie meanwhile, and read all rows."""
     with StopSignals() as signals:
         outcome, bookies = _demonstrated(directory, signals)
     _show(outcome, bookies)
@@ -96,7 +96,7 @@ def demo(
 
 
 def _demonstrated(directory: Path | None, signals: StopSignals) -> tuple[Outcome, list[str]]:
-    """Run the demo, and return its outcome and the ids of the bookies. Stop all its processes."""
+    """Run the demo, stop its processes, and return its outcome and the ids of the bookies."""
     with Progress(
         SpinnerColumn(spinner()),
         TextColumn("{task.description}"),
@@ -142,7 +142,7 @@ def flights() -> pa.Table:
 
 
 class _Steps:
-    """One progress bar for all steps. `weight` is the share of a step, in per cent of the whole."""
+    """One progress bar for all steps. `weight` is the share of a step in the whole, in per cent."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -183,7 +183,8 @@ def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[Spar
     with _stderr_to(scratch / "spark.log"), _no_child_survives():
         session = builder.getOrCreate()
         ledgerlog_spark.configure(session)
-    # PySpark's signal handler calls the JVM. The handler must not run during another such call.
+    # PySpark's signal handler calls the JVM, but must not run during another such call. So its
+    # handler is replaced.
     signals.arm()
     logging.getLogger().addHandler(logging.NullHandler())
     try:
@@ -194,7 +195,10 @@ def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[Spar
 
 @contextmanager
 def _no_child_survives() -> Iterator[None]:
-    """Kill the child processes that a block started if the block fails. A JVM ignores Ctrl-C."""
+    """If the block fails, kill the child processes that it started.
+
+    A JVM ignores Ctrl-C, so it would continue otherwise.
+    """
     before = {child.pid for child in psutil.Process().children()}
     try:
         yield
@@ -211,12 +215,12 @@ def _stop(session: SparkSession) -> None:
     """Stop Spark, and wait for the end of its JVM.
 
     Ctrl-C is deferred until Spark has stopped, because PySpark prints a traceback if its JVM ends
-    earlier.
+    before that.
     """
-    java = session.sparkContext._gateway.proc  # noqa: SLF001 - PySpark has no public function for it
+    java = session.sparkContext._gateway.proc  # noqa: SLF001 - PySpark has no public name for this
 
     def stop() -> None:
-        with suppress(Exception):  # the JVM has ended already
+        with suppress(Exception):  # the JVM may have ended already
             session.stop()
 
     with interrupts_deferred():
@@ -233,9 +237,9 @@ def _stop(session: SparkSession) -> None:
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """Redirect the stderr of processes that start in the block to a file.
+    """Redirect stderr to a file, including the stderr of processes that start in the block.
 
-    Log lines of Spark would break the progress bar.
+    Otherwise, log lines of Spark would break the progress bar.
     """
     sys.stderr.flush()
     kept = os.dup(2)
@@ -322,7 +326,7 @@ def _kill_one(cluster: Cluster, outcome: Outcome, done: threading.Event, step: _
                         confirmed = ledger.last_add_confirmed + 1
                         ensemble = client.ledger_metadata(ledger_id).last_fragment.ensemble
                 except LedgerLogError:
-                    continue  # just created, or sealed at the same time: try again
+                    continue  # the ledger was just created, or is being sealed, so try again later
                 step.part(confirmed / (2 * KILL_AFTER_ENTRIES))
                 if confirmed >= KILL_AFTER_ENTRIES and not done.is_set():
                     cluster.kill(ensemble[0])
@@ -348,8 +352,8 @@ def _show(outcome: Outcome, bookies: list[str]) -> None:
     }
     print_fields(f"log {LOG!r}", facts)
     console.print(
-        f"The demo is slower than a plain write: its entries have only {ENTRY_BYTES:,} bytes, so "
-        "that the picture shows many of them, and a bookie is killed. `make bench` measures a "
+        "The demo is slower than a plain write. A bookie is killed, and the entries have only "
+        f"{ENTRY_BYTES:,} bytes, so that the picture shows many of them. `make bench` measures a "
         "plain write.",
         style="dim",
         soft_wrap=True,

@@ -32,7 +32,7 @@ from ledgerlog_spark.model import BookieInfo
 
 PACKAGES = ("crc32c", "grpcio", "kazoo", "lz4", "pyarrow", "pyspark", "uvloop")
 CLUSTER_BYTES_MIN = 2 << 30
-"""Free disk space for a local cluster. Each of its bookies keeps `free_bytes_min` bytes free."""
+"""Free disk space that a local cluster needs. Each bookie keeps `free_bytes_min` bytes free."""
 CONNECT_TIMEOUT_SECONDS = 2.0
 ADVICE_INDENT = 10
 
@@ -122,7 +122,7 @@ def _port() -> Iterator[Finding]:
     elif zookeeper_answers(USUAL_PORT):
         yield Finding(what, "ok", "used by a ZooKeeper server")
     else:
-        advice = "`ledgerlog local up` takes another port and prints the URI of the cluster"
+        advice = "`ledgerlog local up` uses another port and prints the URI of the cluster"
         yield Finding(what, "warning", "used by a program that is not ZooKeeper", advice)
 
 
@@ -187,7 +187,7 @@ def _cluster(given: str) -> Iterator[Finding]:
     yield Finding.of(
         "cluster",
         f"{writable} writable bookies, {read_only} read-only, at {uri}",
-        "writes will fail: start bookies, or read the log files of those that stopped",
+        "writes will fail: start bookies, or read the log files of the stopped bookies",
         is_good=bool(writable),
     )
     for info in infos:
@@ -198,7 +198,7 @@ def _cluster(given: str) -> Iterator[Finding]:
                 f"bookie {info.bookie_id}",
                 "warning",
                 f"{info.host}:{info.port} cannot be reached from here: {error}",
-                "the bookie may be down, because it stays registered until its session ends: run "
+                "the bookie may be down: a bookie stays registered until its session ends. Run "
                 "`ledgerlog local status`. If the bookie runs, check the network and its "
                 "--advertised-address",
             )
@@ -218,7 +218,7 @@ async def _look_at_cluster(uri: str) -> tuple[int, int, list[BookieInfo]]:
 def _executors() -> Iterator[Finding]:
     try:
         found = _look_from_tasks()
-    except Exception as error:  # noqa: BLE001 - whatever Spark, Py4J or the JVM raises
+    except Exception as error:  # noqa: BLE001 - Spark, Py4J and the JVM raise errors of many types
         reason = str(error).strip().partition("\n")[0]
         remedy = "make sure that Spark can run a job with one task, and retry"
         yield Finding("Spark", "missing", f"{type(error).__name__}: {reason}", remedy)
@@ -241,7 +241,7 @@ Looked = tuple[str, tuple[int, int], tuple[tuple[str, str | None], ...]]
 
 
 def _look_from_tasks() -> list[Looked]:
-    """Host, Python and package versions of each executor. Duplicates are removed."""
+    """Host, Python version and package versions of each executor, without duplicates."""
     from pyspark.sql import SparkSession
 
     import ledgerlog_spark
@@ -262,8 +262,8 @@ def _look_from_tasks() -> list[Looked]:
 def _task(names: tuple[str, ...]) -> Callable[[int], Looked]:
     """Return the function that runs in a task.
 
-    Spark sends the code of an inner function. A function of a module would be imported on the
-    executor, where ledgerlog may be missing.
+    Spark sends the code of an inner function to the executor. A function of a module would be
+    imported on the executor instead, but ledgerlog may be missing there.
     """
 
     def look(_number: int) -> Looked:

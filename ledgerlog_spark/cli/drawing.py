@@ -1,4 +1,7 @@
-"""Draws a log or a ledger in the terminal: which bookies have the entries of each fragment."""
+"""Draws a log or a ledger in the terminal.
+
+The picture shows which bookies have the entries of each fragment.
+"""
 
 from __future__ import annotations
 
@@ -47,14 +50,16 @@ def draw_ledgers(
     width: int = 100,
     marks: Marks | None = None,
 ) -> Group:
-    """Draw a block for each ledger, with a row for each bookie and a column for some entries.
+    """Draw a block for each ledger, with a row for each bookie.
+
+    Each column stands for one or more consecutive entries.
 
     A coloured cell means that the bookie has the entries. A hatched red cell means that the bookie
     had the entries and was killed. A mark below a column shows an ensemble change: other bookies
     have the later entries.
 
-    If `marks` is None, the picture has block characters. An output that does not support block
-    characters gets ASCII.
+    If `marks` is None, the picture has block characters, or ASCII characters if the output does not
+    support block characters.
     """
     marks = marks or (ASCII if console.options.ascii_only else BLOCKS)
     names = max([len(b) for b in bookies] + [8]) + 2

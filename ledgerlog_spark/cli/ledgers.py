@@ -118,7 +118,7 @@ def show(ledger_id: LedgerId, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = F
     fragments, last = found.pop("fragments"), found["last_add_confirmed"]
     print_fields(f"ledger {ledger_id}", {name: _text(value) for name, value in found.items()})
     if last is None:
-        last = metadata.last_fragment.first_entry_id  # the entries up to here are certain
+        last = metadata.last_fragment.first_entry_id  # the entries before this one are confirmed
     drawn = DrawnLedger(ledger_id, metadata.fragments, last + 1, metadata.state.name)
     bookies = sorted({b for f in fragments for b in f["ensemble"]})
     console.print(draw_ledgers([drawn], bookies=bookies, width=console.width))
@@ -139,7 +139,7 @@ def read(
         int | None,
         typer.Option(
             metavar="N",
-            help="ID of the last entry, inclusive. The default is the last confirmed one.",
+            help="ID of the last entry, inclusive. The default is the last confirmed entry.",
         ),
     ] = None,
     raw: Annotated[
@@ -149,7 +149,7 @@ def read(
     uri: ServiceUri = DEFAULT_URI,
     as_json: Annotated[bool, json_lines("entry")] = False,
 ) -> None:
-    """Print entries, or dump their payloads. Does not fence: a live writer can continue."""
+    """Print entries, or dump their payloads. Nothing is fenced, so a live writer can continue."""
     if raw and as_json:
         raise ConfigurationError("--raw and --json exclude each other: pass one of them")
     put = _put_raw if raw else _put_json if as_json else _put_line
@@ -205,7 +205,8 @@ def seal(
     """Fence a ledger, recover its end and close it. A live writer cannot append any more."""
     password = password_from(password_file)
     with connect(uri) as client, password_explained(password_file):
-        # `logs.seal` never closes the ledger below the last entry that a log lists.
+        # `logs.seal` is used, because it never closes the ledger below the last entry that a log
+        # lists.
         metadata = client.logs.seal(ledger_id, password=password)
     size = counted(metadata.length, "byte", "bytes")
     text = f"{counted(metadata.last_entry_id + 1, 'entry', 'entries')}, {size}"
@@ -223,9 +224,9 @@ def delete(
         owner = client.logs.owner(ledger_id)
         if owner is not None:
             raise LocalProtocolError(
-                f"ledger {ledger_id} belongs to log {owner!r} and may hold its rows. "
-                "`ledgerlog logs sweep` deletes it when no version needs it. If it is an orphan, "
-                f"run `ledgerlog logs check {owner} --delete-orphans` first",
+                f"ledger {ledger_id} belongs to log {owner!r} and may hold rows of this log. "
+                "`ledgerlog logs sweep` deletes the ledger when no version needs it. If it is an "
+                f"orphan, run `ledgerlog logs check {owner} --delete-orphans` first",
                 ledger_id=ledger_id,
                 log=owner,
             )

@@ -67,8 +67,8 @@ def up(
 
     Without --detach, the cluster runs until Ctrl-C, which stops all processes
     and keeps the data. If the cluster already runs, the command starts the
-    missing processes and returns. By default, commands in the same working
-    directory use this cluster.
+    missing processes and returns. By default, commands use the cluster in
+    `.ledgerlog` of their working directory.
     """
     cluster = Cluster(directory)
     with StopSignals():
@@ -90,7 +90,7 @@ def up(
 
 
 def _serve(cluster: Cluster, *, is_silent: bool) -> None:
-    """Wait until Ctrl-C, which stops the cluster, or until all processes have ended."""
+    """Wait until Ctrl-C, which stops the cluster, or until ZooKeeper and all bookies have ended."""
     try:
         if not is_silent:
             console.print("the cluster runs; Ctrl-C stops it and keeps its data")
@@ -123,7 +123,7 @@ def _explain(cluster: Cluster, started: list[str], directory: Path) -> None:
 
 
 def _watch(cluster: Cluster, *, is_silent: bool) -> None:
-    """Print each change of a process's state, until all processes have ended."""
+    """Print each change of a process's state, until ZooKeeper and all bookies have ended."""
     before = {member.id: member.state for member in cluster.status()}
     while any(state != "down" for member_id, state in before.items() if member_id != UPKEEP):
         time.sleep(LOOK_SECONDS)

@@ -33,7 +33,7 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="ledgerlog",
-    help="A replicated log for Apache Spark, on the protocol of Apache BookKeeper.",
+    help="A replicated log for Apache Spark, which uses the protocol of Apache BookKeeper.",
     epilog="Example: ledgerlog demo",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -69,7 +69,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """A replicated log for Apache Spark, on the protocol of Apache BookKeeper."""
+    """A replicated log for Apache Spark, which uses the protocol of Apache BookKeeper."""
 
 
 def exit_code(error: LedgerLogError) -> int:
@@ -108,8 +108,9 @@ def main(interruptible: AbstractContextManager[object] | None = None) -> NoRetur
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        # A usage error of click. Typer exports no common base class of these errors. If a group
-        # printed its help because no command was given, the message is empty.
+        # A usage error of click. Typer exports no common base class of these errors, so
+        # `format_message` identifies them. The message is empty if a group printed its help because
+        # no command was given.
         if message := error.format_message():
             _complain(errors, "usage", message)
             errors.print("run the command with --help to see its options")
@@ -120,7 +121,7 @@ def main(interruptible: AbstractContextManager[object] | None = None) -> NoRetur
 
 
 def _encode_everything() -> None:
-    """Escape characters that a terminal does not support, because they would end the command."""
+    """Escape characters that the output does not support. Otherwise, they would end the command."""
     for stream in (sys.stdout, sys.stderr):
         if not isinstance(stream, io.TextIOWrapper):
             continue
@@ -133,7 +134,8 @@ def _encode_everything() -> None:
 def _wants_ascii() -> bool:
     """Whether an environment variable names the locale C, as in `LC_ALL=C`.
 
-    In this locale, Python would write UTF-8. If no locale is set, Python selects C.UTF-8.
+    In this locale, Python would write UTF-8 without a call of `reconfigure`. If no locale is set,
+    Python selects C.UTF-8, and the result is False.
     """
     if {"PYTHONIOENCODING", "PYTHONUTF8"} & set(os.environ):
         return False

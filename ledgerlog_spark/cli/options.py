@@ -41,7 +41,7 @@ def group(meaning: str, example: str) -> typer.Typer:
         help=meaning,
         epilog=f"Example: {example}",
         no_args_is_help=True,
-        callback=lambda: None,  # without a callback, typer replaces a group of one command by it
+        callback=lambda: None,  # otherwise a group of one command would become this command
     )
 
 
@@ -69,7 +69,7 @@ def _option(callback: Callable[[str], str] | None) -> Any:
         "-u",
         envvar=SERVICE_URI_VARIABLE,
         help="URI of the cluster: zk://HOST:PORT/ledgers. The default is the cluster in "
-        f"./{LOCAL_DIRECTORY}. If there is none, it is port {USUAL_PORT} of this machine.",
+        f"./{LOCAL_DIRECTORY}. If there is none, the default is port {USUAL_PORT} of this machine.",
         metavar="URI",
         callback=callback,
         show_default=False,
@@ -119,7 +119,7 @@ def require_listener(uri: str) -> None:
             f"`ledgerlog local up`, {OTHERWISE}",
             port=USUAL_PORT,
         ) from None
-    except OSError:  # the server may be slow, and the client waits longer
+    except OSError:  # the server may be slow, and the client waits longer for it
         return
 
 
@@ -142,14 +142,14 @@ def password_from(path: Path | None) -> bytes:
 
 @contextlib.contextmanager
 def password_explained(path: Path | None) -> Iterator[None]:
-    """Add the option for the password to the error of a wrong password."""
+    """Add advice about the password's option to the error for a wrong password."""
     try:
         yield
     except UnauthorizedError as error:
         how = (
             "pass a file with the password by --password-file"
             if path is None
-            else f"{path} does not contain it"
+            else f"{path} does not contain this password"
         )
         raise UnauthorizedError(f"{error.message} ({how})", **error.fields) from None
 
@@ -158,7 +158,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 
 
 def confirm(question: str, *, otherwise: str) -> None:
-    """Return if the user confirms; otherwise print `otherwise` and end with exit code 1."""
+    """Return if the user confirms. Otherwise print `otherwise`, and end with exit code 1."""
     if not sys.stdin.isatty():
         raise ConfigurationError(f"{otherwise}: stdin is not a terminal; pass --yes to confirm")
     if not typer.confirm(f"{question}?"):

@@ -1,4 +1,4 @@
-"""`ledgerlog zookeeper|bookie|upkeep run`: run one server in the foreground."""
+"""`ledgerlog zookeeper|bookie|upkeep run`: runs one server in the foreground."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run_bookie(context: typer.Context) -> None:
     """Run a bookie until Ctrl-C or SIGTERM. The options are those of `python -m bookie_server`."""
     from bookie_server.__main__ import settings_parser
 
-    parser = settings_parser()  # --help and usage errors then show the name of this command
+    parser = settings_parser()  # so --help and usage errors show the name of this command
     parser.prog = "ledgerlog bookie run"
     parser.epilog = f"Example: {BOOKIE_EXAMPLE}"
     parser.parse_args(context.args)
@@ -82,7 +82,7 @@ def run_upkeep(
     wait: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", help="With --once: time to wait while another process works.", min=0
+            metavar="SECONDS", help="With --once, time to wait while another process works.", min=0
         ),
     ] = 0.0,
     uri: ServiceUri = DEFAULT_URI,
@@ -91,8 +91,8 @@ def run_upkeep(
 
     The service deletes expired rows and versions, merges small ranges, and
     deletes ledgers that no log needs. A lease in ZooKeeper selects one
-    process, and other processes wait. If the service runs on two machines,
-    one machine can fail. A process can be killed at any time.
+    process, and other processes wait. So the service may run on two machines,
+    and one of them may fail. A process can be killed at any time.
 
     With --once, the exit code is 1 if a log could not be maintained, and 4 if
     another process holds the lease.

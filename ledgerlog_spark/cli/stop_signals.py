@@ -1,7 +1,7 @@
-"""Ends a command after its clean-up: on Ctrl-C, SIGTERM, a closed terminal or a closed output.
+"""Stops a command on Ctrl-C, SIGTERM, a closed terminal or a closed output.
 
-Without this module, `ledgerlog logs tail orders | head -n 4` would detect the end of `head` only at
-the fifth record.
+The command cleans up before it ends. Without this module, `ledgerlog logs tail orders | head -n 4`
+would detect the end of `head` only at the fifth record.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:
-    """In the `with` block, the first of SIGNALS raises KeyboardInterrupt. Later ones are ignored.
+    """In the `with` block, the first of SIGNALS raises KeyboardInterrupt. Others are ignored.
 
-    So a second Ctrl-C does not interrupt the stop of processes. SIGTERM and SIGHUP stay ignored if
-    they were ignored before (`nohup`). Only the main thread can use this class.
+    So a second Ctrl-C does not interrupt code that stops processes. If SIGTERM or SIGHUP was
+    ignored before, for example because of `nohup`, it stays ignored. Only the main thread can use
+    this class.
     """
 
     def __init__(self) -> None:
@@ -94,7 +95,7 @@ def ends_with_its_reader() -> Iterator[None]:
             watcher.start()
             yield
         finally:
-            is_over = True  # a signal just before this line still reaches the outer `finally`
+            is_over = True  # an error of a signal before this line leads to the outer `finally`
     finally:
         os.close(over)
         watcher.join()

@@ -30,8 +30,8 @@ class StartingBookie:
     """A bookie process that does not serve yet.
 
     Ctrl-C in a terminal reaches only the caller, because the process has its own session.
-    `abandon` ends a process that is not needed any more. `abandon` also works during `spawn`, so
-    the caller must keep a reference to this object before `spawn`.
+    `abandon` ends a process that is not needed any more. `abandon` also works if `spawn` was
+    interrupted. So the caller must keep a reference to this object before it calls `spawn`.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class StartingBookie:
         """Prepare the process, but do not start it. Port 0 selects a free port.
 
         The bookie accepts only a directory without other files. So its output is written to a file
-        beside the directory, with the ending `.log`.
+        next to the directory, with the ending `.log`.
         """
         self._id = bookie_id
         self._log_path = directory.with_suffix(".log")
@@ -121,7 +121,7 @@ class StartingBookie:
         )
 
     def _last_words(self) -> str:
-        """The last 12 lines for people since this start. Lines in JSON are left out."""
+        """The last 12 lines for people that were written since this start, not lines in JSON."""
         with self._log_path.open("rb") as log:
             log.seek(self._log_begin)
             lines = log.read().decode(errors="replace").splitlines()

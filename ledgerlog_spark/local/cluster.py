@@ -1,8 +1,9 @@
-"""A whole cluster on this machine: one ZooKeeper and some bookies, as processes in a directory.
+"""A cluster on this machine. Its processes are ZooKeeper, bookies and, optionally, upkeep.
 
-For laptops, notebooks, demonstrations and tests. A later start in the same directory uses the data
-that is already there. `Cluster` manages the processes of a directory, even if another program
-started them. `local_cluster()` owns the processes that it starts, and stops them.
+It is for laptops, notebooks, demonstrations and tests. Its data is in one directory. A later start
+in this directory uses the data that is already there. `Cluster` manages the processes of a
+directory, even if another program started them. `local_cluster()` owns the processes that it
+starts, and stops them.
 """
 
 from __future__ import annotations
@@ -88,11 +89,11 @@ class Cluster:
     ) -> list[str]:
         """Start all processes that do not run yet, and return when all processes serve.
 
-        If a process fails to start, or on Ctrl-C, the processes that this call started are stopped.
+        After an error or Ctrl-C, the call first stops the processes that it started.
 
         Args:
-            bookies: Number of bookies; None keeps the earlier number, which is 4 for a new cluster.
-                Bookies of an earlier start are never removed.
+            bookies: Number of bookies. None means the number of the earlier start, or 4 for a new
+                cluster. Bookies of an earlier start are never removed.
             upkeep: Also start the process that merges, sweeps and applies retention.
             owned: Stop the cluster when this process ends for any reason before `disown`. Ignored
                 if the cluster already runs.
@@ -111,7 +112,8 @@ class Cluster:
         started: list[str] = []
         with locked_directory(self.directory):
             self.refresh()
-            # Keep an existing guardian: without its pipe it would conclude that this process ended.
+            # Keep an existing guardian. Without its pipe, it would conclude that this process
+            # ended.
             if owned and not self.members.running and not self._environment:
                 self._guardian = Guardian(self.directory, is_temporary=self._is_temporary)
             before = len(self.members.bookies)
@@ -208,7 +210,7 @@ class Cluster:
         return member
 
     def disown(self) -> None:
-        """Let an owned cluster continue after this process. Do nothing for other clusters."""
+        """Let an owned cluster continue after this process ends. Do nothing for other clusters."""
         if self._guardian is not None:
             self._guardian.release()
             self._guardian = None
@@ -258,7 +260,7 @@ class Cluster:
         self.members.put(member.started_as(server.pid, server.port))
 
     def _port_of_zookeeper(self, member: Member) -> int | None:
-        """The last port, which running bookies use, or the default port, or any free port."""
+        """The last port, which running bookies use, or the default port; None for any free port."""
         if any(bookie.state != "down" for bookie in self.members.bookies):
             return member.port
         return next((p for p in (member.port, USUAL_PORT) if p and port_is_free(p)), None)
@@ -331,13 +333,14 @@ class Cluster:
             self._ends(member_id)
 
     def _ends(self, member_id: str) -> bool:
-        """Whether the process ends in time. A zombie, whose parent may be busy, counts as ended."""
+        """Return whether the process ends in time. At the time limit, a zombie counts as ended."""
         deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
         while True:
             is_reaped = self._reap(member_id)
             has_ended = self.members.get(member_id).process is None
             is_late = time.monotonic() > deadline
-            # A zombie has no exit code before its last threads have ended.
+            # A zombie has no exit code before its last threads have ended. So wait until it is
+            # reaped. Another process may be its parent, and may reap it late.
             if has_ended and (is_reaped or is_late):
                 return True
             if is_late:
@@ -402,7 +405,7 @@ class OwnedCluster(Cluster):
         self._previous_uri = os.environ.get(SERVICE_URI_VARIABLE)
         os.environ[SERVICE_URI_VARIABLE] = self.metadata_service_uri
         if self.zookeeper_port != USUAL_PORT:
-            print(  # noqa: T201 (for the person who started it: the default URI is another cluster)
+            print(  # noqa: T201 (for the user: the default URI belongs to another cluster)
                 f"ledgerlog: port {USUAL_PORT} is in use, so this cluster is at "
                 f"{self.metadata_service_uri}. To use it in a running Spark session, call "
                 f"ll.configure(spark), or set .option('metadataServiceUri', "

@@ -1,12 +1,12 @@
 """The owner's side of the guardian, a process that stops a cluster when its owner ends.
 
 The owner holds the write end of a pipe, and the guardian reads from its other end. The operating
-system closes the pipe when the owner ends, even after SIGKILL, when the kernel of a notebook dies,
-or without a `with` block.
+system closes the pipe when the owner ends, even after SIGKILL or after a crash of a notebook's
+kernel.
 
-The processes of an owned cluster have a mark in their environment. The processes have no common
-process group or session, because Linux divides the CPUs among sessions. With large entries, a
-program that had the bookies in its own session wrote at only 0.89 of the speed. Ctrl-C in a
+The processes of an owned cluster have a mark in their environment. Each process has a session of
+its own, because Linux divides the CPUs among sessions. With large entries, a program that had the
+bookies in its own session wrote at only 0.89 of the speed. Because of the sessions, Ctrl-C in a
 terminal does not reach the processes.
 """
 

@@ -1,8 +1,8 @@
 """The guardian: a process that stops an owned cluster when its owner ends without stopping it.
 
-The guardian waits for the end of its standard input, and then stops the cluster. The guardian kills
-all other processes with the cluster's mark, because `cluster.json` may not list all processes yet.
-At the end, the guardian deletes a temporary directory.
+The guardian waits for the end of its standard input, and then stops the cluster. It then kills all
+other processes with the cluster's mark, because `cluster.json` may not list all processes yet. At
+the end, the guardian deletes a temporary directory.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from ledgerlog_spark.local.guardian import MARK_VARIABLE, RELEASED
 KILL_TIMEOUT_SECONDS = 15.0
 LOOKS = 3
 LOOK_PAUSE_SECONDS = 0.2
-"""A process that was forked just before its owner ended gets its mark a little later."""
+"""A process that was forked just before its owner ended gets its mark a little later. So the
+guardian looks several times.
+"""
 
 
 def main() -> None:
     """Wait for the end of the standard input, then stop the cluster."""
     parser = argparse.ArgumentParser(prog=f"python -m {__name__}", description=__doc__)
-    parser.add_argument("--directory", type=Path, required=True, help="of the cluster")
-    parser.add_argument("--mark", required=True, help="of the cluster's processes")
+    parser.add_argument("--directory", type=Path, required=True, help="directory of the cluster")
+    parser.add_argument("--mark", required=True, help="mark of the cluster's processes")
     parser.add_argument("--temporary", action="store_true", help="delete the directory at the end")
     arguments = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGHUP):
@@ -46,8 +48,8 @@ def main() -> None:
 def _stop(directory: Path, mark: str) -> None:
     """Stop the processes in `cluster.json`, then kill all other processes with the mark.
 
-    If no process has the mark, stop nothing: the owner's cluster has ended, and another cluster
-    may run in the directory.
+    If no process has the mark, stop nothing, because the owner's cluster has ended, and another
+    cluster may run in the directory.
     """
     if not _found(mark):
         return

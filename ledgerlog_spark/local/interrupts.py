@@ -21,7 +21,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def spawn(
     command: Sequence[str], environment: Mapping[str, str], **options: Any
 ) -> subprocess.Popen[str]:
-    """Start a process in its own session, so that Ctrl-C in a terminal does not reach it.
+    """Start a process in its own session, so that Ctrl-C in a terminal does not end it.
 
     The call and the assignment of its result must be inside `interrupts_deferred`. `environment`
     is added to the environment of this process. `options` are passed to `Popen`.

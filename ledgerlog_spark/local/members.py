@@ -39,7 +39,7 @@ class Member:
         port: TCP port on 127.0.0.1 of the last start; 0 before the first start, and for `upkeep`.
         grpc_port: Port of the control service; None if the process has no such port.
         pid: Process id of the last start; 0 before the first start.
-        started: When the process started, by the kernel, in seconds since 1970.
+        started: Start time of the process in seconds since 1970, as the kernel reports it.
         directory: Directory of its data.
     """
 
@@ -78,7 +78,7 @@ class Member:
             started = psutil.Process(pid).create_time()
         except psutil.NoSuchProcess:
             raise BookieUnavailableError(
-                f"{self.id} ended immediately after its start; read its log file beside or in "
+                f"{self.id} ended immediately after its start; read its log file next to or in "
                 f"{self.directory}",
                 bookie_id=self.id,
                 definite=True,
@@ -100,7 +100,7 @@ class Members:
 
     @classmethod
     def load(cls, directory: Path) -> Members:
-        """Read the members from the file in the directory; empty if there was never a cluster."""
+        """Read the members from the directory's file. Without a file, the result has no members."""
         path = directory / FILE_NAME
         try:
             stored = json.loads(path.read_text())
@@ -116,7 +116,7 @@ class Members:
             ) from error
         except (ValueError, KeyError, TypeError, AssertionError) as error:
             raise ConfigurationError(
-                f"{path} cannot be read ({error}): it was written by another version or damaged; "
+                f"{path} cannot be read ({error}): it is damaged, or another version wrote it; "
                 "choose another directory, or delete the file if no process of the cluster runs",
                 path=str(path),
             ) from error
@@ -178,7 +178,7 @@ def locked_directory(
     except OSError as error:
         raise ConfigurationError(
             f"a cluster cannot keep its data in {directory} ({error.strerror}): choose a "
-            "directory that you may write, with --directory",
+            "writable directory with --directory",
             directory=str(directory),
         ) from error
     try:

@@ -1,4 +1,4 @@
-"""Runs a real ZooKeeper server as a process of this machine, with the jars inside PySpark.
+"""Runs a real ZooKeeper server as a process of this machine, with the jars of PySpark.
 
 The server is for laptops, notebooks, demonstrations and tests. ZooKeeper runs without an ensemble,
 on the loopback interface. A later start in the same directory finds the data of the earlier start.
@@ -205,7 +205,7 @@ class ZooKeeperProcess:
             (self.directory / "data").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationError(
-                f"the directory {self.directory} for ZooKeeper cannot be made: {error}",
+                f"the directory {self.directory} for ZooKeeper cannot be created: {error}",
                 directory=str(self.directory),
             ) from error
         wants_any_port = not self.port
@@ -219,11 +219,12 @@ class ZooKeeperProcess:
             reason = self._last_log_lines()
             outcome = self._failed_start()
             self.kill()
-            # Only this error is retried: another program may take a free port before the server.
+            # Only this error is retried, because another program may take a free port before the
+            # server.
             if not (wants_any_port and "Address already in use" in reason):
                 break
         raise MetadataUnavailableError(
-            f"ZooKeeper {outcome}; read {self.log_path}. Its end:\n{reason}",
+            f"ZooKeeper {outcome}; read {self.log_path}. Its last lines are:\n{reason}",
             port=self.port,
             log_path=str(self.log_path),
         )
@@ -272,7 +273,7 @@ class ZooKeeperProcess:
     def _refuse_taken_port(self) -> None:
         if not port_is_free(self.port):
             raise ConfigurationError(
-                f"port {self.port} on {HOST} is in use: stop what listens there, "
+                f"port {self.port} on {HOST} is in use: stop the program that listens there, "
                 "or choose another port for ZooKeeper",
                 port=self.port,
             )
@@ -389,7 +390,7 @@ class ZooKeeperProcess:
 def port_is_free(port: int) -> bool:
     """Whether a server could now listen on a port of the loopback interface."""
     with socket.socket() as probe:
-        # The server sets this option too, so an earlier server's connections in TIME_WAIT are fine.
+        # The server sets this option too, so connections in TIME_WAIT do not matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

@@ -84,7 +84,7 @@ def test_port_in_use_is_refused_naming_it(tmp_path: Path) -> None:
 
 def test_server_that_ends_at_once_is_reported_with_its_log(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("not a directory")
-    with pytest.raises(ConfigurationError, match="cannot be made"):
+    with pytest.raises(ConfigurationError, match="cannot be created"):
         ZooKeeperProcess(tmp_path).start()
     (tmp_path / "data").unlink()
     (tmp_path / "data").mkdir()

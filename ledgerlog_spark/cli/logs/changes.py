@@ -46,7 +46,7 @@ def set_properties(
     changes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="PROPERTY=VALUE", help="Properties to set. By default, the command shows all."
+            metavar="PROPERTY=VALUE", help="Properties to set. Without any, the command shows all."
         ),
     ] = None,
     unset: Annotated[
@@ -97,7 +97,8 @@ def history(
     """List the readable versions of a log, oldest first, or show the version at a time."""
     with connect(uri) as client:
         log = opened(client, name)
-        # Even without a time, this call comes first, because it refuses logs without versions.
+        # Even without a time, this call comes first, because it raises an error for logs without
+        # versions.
         newest = log.version_at(time_ms(at, "--at") if at is not None else END_OF_TIME_MS)
         versions = [newest] if at is not None else list(log.history())
     print_listing(
@@ -122,7 +123,7 @@ def restore(
     at: OfTime = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Also replace commits made by others during the restore."),
+        typer.Option("--force", help="Also replace commits that others make meanwhile."),
     ] = False,
     yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,
@@ -173,8 +174,8 @@ def truncate(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Delete rows that are older than this time, such as 2026-01-31. A log without "
-            "versions of that time, such as a leader log, loses whole ranges only.",
+            help="Delete rows that are older than this time, such as 2026-01-31. If a log has no "
+            "version of that time, such as a leader log, only whole ranges are deleted.",
         ),
     ] = None,
     yes: Yes = False,
@@ -221,8 +222,8 @@ def truncate(
 def _end_at(log: BlockingLog, before: str) -> int:
     """The end offset of the log at a time.
 
-    A leader log has no versions, and a history may have expired. Then the result is the end of
-    the newest range that has only older rows.
+    A leader log has no versions, and the versions of that time may have expired. In both cases, the
+    result is the end of the newest range that has only older rows.
     """
     wall_ms = time_ms(before, "--before")
     try:

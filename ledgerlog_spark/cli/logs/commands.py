@@ -63,7 +63,7 @@ OfVersion = Annotated[
 ]
 
 LOOKS_MAX = 5
-"""Number of attempts to read a log while its ledgers are deleted. The last result is shown."""
+"""Maximum number of repeated reads of a log while its ledgers are being deleted."""
 
 
 def _summary(name: str, snapshot: LogSnapshot) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def show(
 def _seen(
     client: BlockingLogClient, log: BlockingLog, version: int | None
 ) -> tuple[LogSnapshot, list[DrawnLedger]]:
-    """Read a version of a log, and return it with its ledgers as they are drawn.
+    """Read a version of a log, and return the version with the ledgers of its picture.
 
     If a listed ledger does not exist, the list is read again, because a merge may have replaced
     the ledger.
@@ -158,7 +158,7 @@ _OF_VERSION = ("version", "operation", "start_offset", "end_offset", "commit_tim
 
 
 def drawn_ledgers(client: BlockingLogClient, snapshot: LogSnapshot) -> list[DrawnLedger]:
-    """Each listed ledger once, with the rows and bytes that the log lists."""
+    """Return each listed ledger once, with the number of rows and bytes that the log lists."""
     by_ledger: dict[int, list[Item]] = {}
     for item in snapshot.items:
         by_ledger.setdefault(item.ledger_id, []).append(item)
@@ -182,7 +182,7 @@ _OF_RANGE = (
 
 
 def _fields(snapshot: LogSnapshot) -> list[pa.Field]:
-    """Columns of the version's schema. A log without a write has no columns."""
+    """Columns of the version's schema. A log of rows has no columns before its first write."""
     from ledgerlog_spark.arrow.leader_batches import RECORDS_SCHEMA
     from ledgerlog_spark.arrow.stream_codec import decode_schema
 

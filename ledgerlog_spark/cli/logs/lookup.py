@@ -27,7 +27,7 @@ def time_text(wall_ms: int) -> str:
 
 
 def shown_bytes(value: bytes) -> str:
-    """The bytes as text, or a Python literal for control characters or bytes that are not UTF-8."""
+    """The bytes as text. If they are not printable UTF-8, the result is a Python literal."""
     text = value.decode(errors="replace")
     is_text = text.replace("\t", "").isprintable() and text.encode() == value
     return text if is_text else repr(value)
@@ -76,7 +76,7 @@ def names_of(client: BlockingLogClient) -> Sequence[str]:
 
 
 def opened(client: BlockingLogClient, name: str) -> BlockingLog:
-    """Open the log of that name."""
+    """Open the log `name`. If it does not exist, raise the error of `missing`."""
     try:
         return client.logs.open(name)
     except LogNotFoundError:
@@ -84,7 +84,7 @@ def opened(client: BlockingLogClient, name: str) -> BlockingLog:
 
 
 def missing(client: BlockingLogClient, name: str) -> LogNotFoundError:
-    """The error for a log that does not exist. The error's message suggests a similar name."""
+    """The error for a log that does not exist. Its message suggests a similar name."""
     names = names_of(client)
     near = difflib.get_close_matches(name, names, 1, 0.5)
     hint = (

@@ -160,7 +160,7 @@ def merge(
     ] = "zstd",
     seal: Annotated[
         bool,
-        typer.Option("--seal", help="Close open ledgers first; streams continue in new ledgers."),
+        typer.Option("--seal", help="Close open ledgers first. Streams continue in new ledgers."),
     ] = False,
     wait: Wait = WAIT_SECONDS,
     uri: ServiceUri = DEFAULT_URI,
@@ -221,8 +221,8 @@ def _nothing_merged(names: Sequence[str], ranges_min: int) -> str:
         return "there is nothing to merge: the cluster has no transactional log"
     where = f"log {names[0]}" if len(names) == 1 else f"{len(names):,} logs"
     return (
-        f"there is nothing to merge in {where}: it needs {ranges_min} neighbouring small ranges of "
-        "closed ledgers"
+        f"there is nothing to merge in {where}: a merge needs {ranges_min} neighbouring small "
+        "ranges of closed ledgers"
     )
 
 

@@ -1,4 +1,4 @@
-"""`ledgerlog logs create|append|tail`: records from a shell, similar to Kafka's console tools."""
+"""`ledgerlog logs create|append|tail`: commands for records, similar to Kafka's console tools."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def append(
 
 
 class _Appended:
-    """The number of acknowledged records, and their first and last offset (None if 0 records)."""
+    """The number of acknowledged records, and their first and last offset."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -144,7 +144,7 @@ class _Appended:
 def _lines_of_standard_input() -> Iterator[bytes]:
     if sys.stdin.isatty():
         console.print("each line is one record; Ctrl-D ends the input", style="dim")
-    # No record may be as large as this limit, so the append refuses a line that is cut off here.
+    # Records must be smaller than this limit. So the append refuses a line that is cut off here.
     for line in iter(partial(sys.stdin.buffer.readline, FRAME_SIZE_BYTES_MAX), b""):
         yield line.removesuffix(b"\n").removesuffix(b"\r")
 
@@ -168,7 +168,7 @@ def _append_and_close(leader: BlockingLeader, values: Iterable[bytes], appended:
 
 
 def _append_all(leader: BlockingLeader, values: Iterable[bytes], appended: _Appended) -> None:
-    """Append all values, many at a time. Wait for each line that is typed in a terminal."""
+    """Append all values. In a terminal, wait for the result of each line before the next line."""
     ahead_max = 0 if sys.stdin.isatty() else APPENDS_AHEAD_MAX
     ahead: deque[AddFuture[Position]] = deque()
     failed: list[LedgerLogError] = []

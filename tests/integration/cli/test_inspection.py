@@ -183,7 +183,7 @@ def test_rows_of_a_log_with_a_password_are_read_with_its_file(
     assert "--password-file" in without.err
     wrong = run("logs", "read", "private", "--password-file", tmp_path / "wrong")
     assert wrong.code == 1
-    assert "wrong does not contain it" in wrong.err
+    assert "wrong does not contain this password" in wrong.err
     assert "sercet" not in wrong.err
     right = run("logs", "read", "private", "--json", "--password-file", tmp_path / "right")
     assert len(right.out.splitlines()) == 3

@@ -88,7 +88,7 @@ def test_cluster_that_does_not_answer_is_named_and_no_line_begins_left_of_its_in
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def look(_uri: str) -> tuple[int, int, list[BookieInfo]]:
-        raise MetadataUnavailableError("no answer: check it (`ledgerlog doctor` looks at both)")
+        raise MetadataUnavailableError("no answer: check it (`ledgerlog doctor` checks both)")
 
     monkeypatch.setattr(doctor, "_look_at_cluster", look)
     monkeypatch.setattr(doctor, "console", Console(width=80))
