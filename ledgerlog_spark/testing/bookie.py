@@ -113,13 +113,13 @@ class MemoryStorage:
         on_done(Code.OK)
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Notify the watches of a ledger of a last add confirmed."""
+        """Report a last add confirmed to the watches of a ledger."""
         ledger = self.ledgers.get(ledger_id)
         if ledger is not None and master_key == ledger.master_key:
             self._raise_lac(ledger_id, lac)
 
     def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
-        """Watch the LAC: each rise calls `on_change`. Returns a function that ends the watch."""
+        """Watch the LAC: each rise calls `on_change`. Return a function that ends the watch."""
         watchers = self.watchers.setdefault(ledger_id, [])
         watchers.append(on_change)
         return lambda: watchers.remove(on_change) if on_change in watchers else None

@@ -1,4 +1,4 @@
-"""A cluster inside one event loop, and clients of it."""
+"""A cluster inside one event loop, and its clients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def memory_metadata(nodes: MemoryNodes | None = None, *, root: str = ROOT) -> Me
     Args:
         nodes: The nodes of the cluster. Sessions with the same nodes share a cluster. None creates
             a new cluster.
-        root: Path of the ledgers root.
+        root: Path of the cluster's root node.
     """
     return MetadataStores.on(MemoryTree(nodes), root)
 
@@ -31,12 +31,12 @@ class MemoryCluster:
     """Bookies and metadata in memory, for the event loop that runs the `async with` statement.
 
     Attributes:
-        bookies: The storages by bookie id. A test may remove an entry, which is then lost.
+        bookies: The storages by bookie id. A test may remove a stored entry, which is then lost.
         nodes: The nodes of the metadata store.
     """
 
     def __init__(self, bookies: int = 3) -> None:
-        """Create a cluster with this number of writable bookies. `async with` starts it."""
+        """Create a cluster of `bookies` writable bookies. The `async with` statement starts it."""
         self.bookies = {f"bookie-{number}": MemoryStorage() for number in range(bookies)}
         self.nodes = MemoryNodes()
         self._stopped: dict[str, MemoryStorage] = {}
@@ -85,7 +85,7 @@ class MemoryCluster:
         await self._session.registration.unregister(bookie_id)
 
     async def start_bookie(self, bookie_id: str) -> None:
-        """Start a bookie that was stopped. If it was not stopped, start an empty bookie."""
+        """Start a stopped bookie again. If no such bookie was stopped, start an empty bookie."""
         stopped = self._stopped.pop(bookie_id) if bookie_id in self._stopped else MemoryStorage()
         self.bookies[bookie_id] = stopped
         await self._register(bookie_id)
@@ -97,7 +97,7 @@ class MemoryCluster:
 def connect_in_memory(
     bookies: int = 3, settings: ClientSettings | None = None
 ) -> BlockingLogClient:
-    """Return a blocking client of a new cluster in memory. The cluster ends with the client.
+    """Return a blocking client of a new cluster in memory. `close` also ends the cluster.
 
     Args:
         bookies: Number of bookies.

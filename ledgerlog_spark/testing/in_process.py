@@ -70,10 +70,10 @@ class BookieStorage(Protocol):
         """Store an explicit LAC. `on_done` is called when the LAC is durable or refused."""
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Notify the watches of a LAC, which the storage may forget."""
+        """Report a LAC to the watches. The storage need not store this LAC."""
 
     def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
-        """Watch the LAC: each rise calls `on_change`. Returns a function that ends the watch."""
+        """Watch the LAC: each rise calls `on_change`. Return a function that ends the watch."""
 
 
 class InProcessTransport:
@@ -83,14 +83,14 @@ class InProcessTransport:
     """
 
     def __init__(self, bookies: Mapping[str, BookieStorage]) -> None:
-        """Create a transport on the running event loop. Each request looks its bookie up."""
+        """Create a transport on the running event loop. Each request looks up its bookie."""
         self._bookies = bookies
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._loop, _expire)
         self._watches: set[_Watch] = set()
         self._last_prepared: PreparedRun | None = None
         # A storage may answer immediately, but the port promises an answer after its method has
-        # returned.
+        # returned. So each answer waits for the next turn of the event loop.
         finish: Callable[..., Any] = self._finish
         self._reply: Callable[..., Any] = partial(self._loop.call_soon, finish)
         self._is_closed = False
@@ -145,7 +145,7 @@ class InProcessTransport:
         )
 
     def announce_lac(self, bookie_id: str, request: WriteLac) -> bool:
-        """Notify the watches on a bookie. Returns False if the bookie is unreachable."""
+        """Notify the watches on a bookie. Return False if the bookie is unreachable."""
         check_ids(request.ledger_id, request.last_add_confirmed)
         master_key = checked_key(request.master_key)
         storage = self._storage(bookie_id)
@@ -262,7 +262,7 @@ class _Watch:
         self._is_over = False
 
     def on_lac(self, lac: int) -> None:
-        """Report a LAC of the storage soon."""
+        """Report a LAC of the storage in the next turn of the event loop."""
         self._loop.call_soon(self._report, lac)
 
     def cancel(self) -> None:

@@ -1,4 +1,4 @@
-"""A tree of nodes on ZooKeeper, by kazoo.
+"""The tree of nodes in ZooKeeper. The package uses the client library kazoo.
 
 - `session`: one session. `requests`: requests, results and the classes of failure.
 - `watches`: lasting watches. `probe`: reads the newest transaction id of an ensemble.

@@ -13,10 +13,10 @@ _logger.addHandler(logging.NullHandler())
 
 
 def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
-    """The id of the newest transaction of the ensemble at `hosts`; blocks.
+    """Return the id of the newest transaction of the ensemble at `hosts`. This call blocks.
 
     Before a server answers, it catches up with its leader. So a lower id than before comes from
-    another ensemble, or the ensemble lost its data. Returns None if no server answers in time.
+    another ensemble, or the ensemble lost its data. Return None if no server answers in time.
     """
     client = KazooClient(hosts=hosts, timeout=timeout_seconds, logger=_logger)
     try:
@@ -30,7 +30,7 @@ def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
 
 
 def stop(client: KazooClient) -> None:
-    """End the session and its threads. Blocks up to a session timeout if the server is silent."""
+    """End the session and its threads. If the server is silent, block up to a session time-out."""
     # The stop of kazoo may raise errors, and no caller needs these errors.
     with contextlib.suppress(Exception):
         client.stop()

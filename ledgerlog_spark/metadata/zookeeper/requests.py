@@ -1,7 +1,8 @@
 """Makes requests for kazoo, and converts kazoo's answers to results and errors of ledgerlog.
 
 In kazoo's own transactions, the answer to a create has only a path. `Multi` sends a newer create
-request. The answer to this request also has the node's stat, and so the version of the new node.
+request. The answer to this request also has the node's stat, which contains the version of the new
+node.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Multi(Transaction):  # type: ignore[misc]
 
     @staticmethod
     def unchroot(_client: object, response: list[Any]) -> list[Any]:
-        """Returns the response unchanged, because no client of this package has a chroot."""
+        """Return the response unchanged, because no client of this package has a chroot."""
         return response
 
 
@@ -158,7 +159,10 @@ def _outcome_of(operation: znodes.NodeOperation, result: Any) -> znodes.Created 
 
 
 def error_of(failure: BaseException, path: str) -> Exception:
-    """This package's error for a kazoo error by which the server definitely refused a request."""
+    """This package's error for an exception of kazoo.
+
+    A refusal by the server is definite. An invalid answer of the server is not definite.
+    """
     for kind, error, says in _REFUSALS:
         if isinstance(failure, kind):
             return error(f"{path} {says}", path=path)
@@ -169,7 +173,7 @@ def error_of(failure: BaseException, path: str) -> Exception:
     )
 
 
-_FORBIDDEN = "is closed to us by ZooKeeper's access list: check its ACL and our credentials"
+_FORBIDDEN = "is forbidden by ZooKeeper's access list: check its ACL and the client's credentials"
 _REFUSALS: tuple[tuple[type[Exception], type[LedgerLogError], str], ...] = (
     (kazoo_errors.NoNodeError, znodes.NodeMissingError, "or the node above it does not exist"),
     (kazoo_errors.NodeExistsError, znodes.NodeExistsError, "exists"),

@@ -51,7 +51,8 @@ RECONNECT_DELAY_SECONDS_MAX = 1.0
 SESSION_ID_SIZE_BYTES = 8
 PROBE_SECONDS = 2.0
 
-# kazoo logs each failed attempt to connect; callers get the important failures as errors.
+# kazoo logs each failed attempt to connect. Without a handler, Python would print these lines.
+# Callers get the important failures as errors.
 _logger = logging.getLogger(__name__)
 _logger.addHandler(logging.NullHandler())
 
@@ -77,7 +78,7 @@ class ZookeeperSession:
     """
 
     def __init__(self, hosts: str, *, session_timeout_ms: int, request_timeout_ms: int) -> None:
-        """Prepare a session, which `connect` starts. Must be called on the event loop."""
+        """Prepare a session, which `connect` starts. Call this on the event loop."""
         self._hosts = hosts
         self._request_timeout = request_timeout_ms / 1000
         self._loop = asyncio.get_running_loop()
@@ -112,7 +113,7 @@ class ZookeeperSession:
         cls,
         hosts: str,
         *,
-        session_timeout_ms: int = SESSION_TIMEOUT_MS,  # requested; the server may grant another
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,  # requested; the server may grant another one
         connect_timeout_ms: int = REQUEST_TIMEOUT_MS,  # for the first connection
         # for one request, including the wait for the connection
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
@@ -237,8 +238,8 @@ class ZookeeperSession:
         )
         if version is not None and stat.czxid != version.incarnation:
             raise RemoteProtocolError(
-                f"{path} was deleted and created again while it was written, and the write met "
-                "the new one: no path with versions may be created twice",
+                f"{path} was deleted and created again while it was written, so the write changed "
+                "the new node: no path with versions may be created twice",
                 definite=False,
                 path=path,
             )
@@ -296,7 +297,7 @@ class ZookeeperSession:
         znodes.checked_path(path)
         happened: asyncio.Future[bool] = self._loop.create_future()
 
-        def fired(event: Any) -> None:  # on a thread of kazoo's
+        def fired(event: Any) -> None:  # runs on a thread of kazoo
             self._on_loop(_first_result, happened, event.type == EventType.DELETED)
 
         self._pending.add(happened)
@@ -348,12 +349,12 @@ class ZookeeperSession:
             await within(asyncio.to_thread(self._stop_client), self._stop_seconds_max)
 
     def _stop_client(self) -> None:
-        """Stop kazoo. Blocks for a short time; up to a session timeout if the server is silent."""
+        """Stop kazoo. This blocks, up to a session time-out if the server is silent."""
         self._client.remove_listener(self._state_changed)
         stop(self._client)
 
     async def _refuse_later_incarnation(self, path: str, version: Version | None) -> None:
-        """Raise an error if the node was created again, so its incarnation is after `version`.
+        """Raise an error if the node was created again, so that its incarnation is after `version`.
 
         If the read shows an earlier incarnation or no node, the read is stale, and the write will
         detect a wrong version.
@@ -377,7 +378,8 @@ class ZookeeperSession:
             try:
                 return await self._answer(path, send, deadline)
             except LOST:
-                # The loss may be known before the connection's state changes: wait for the change.
+                # The request may fail before the connection's state changes. So wait for the
+                # change.
                 await asyncio.sleep(RECONNECT_DELAY_SECONDS)
             except (TimeoutError, KazooTimeoutError):
                 raise self._unavailable(self._request_timeout) from None
@@ -389,8 +391,9 @@ class ZookeeperSession:
             return await self._answer(path, send, deadline)
         except (*LOST, TimeoutError, KazooTimeoutError) as loss:
             raise MetadataUnknownError(
-                f"a write of {path} was sent to ZooKeeper at {self._hosts}, and no answer came "
-                f"({type(loss).__name__}): it may have happened. Read it again after a sync.",
+                f"a write of {path} was sent to ZooKeeper at {self._hosts}, but no answer came "
+                f"({type(loss).__name__}): the write may have happened. Read the node again after "
+                "a sync.",
                 path=path,
                 address=self._hosts,
             ) from None
@@ -406,7 +409,7 @@ class ZookeeperSession:
                 return await future
         except (*LOST, TimeoutError, KazooTimeoutError, MetadataUnavailableError):
             raise
-        except Exception as failure:  # noqa: BLE001 (kazoo's answer, whatever it is)
+        except Exception as failure:  # noqa: BLE001 (kazoo may raise any exception)
             raise error_of(failure, path) from None
 
     async def _wait_until_connected(self, deadline: float) -> None:
@@ -420,19 +423,19 @@ class ZookeeperSession:
     def _unavailable(self, waited_seconds: float) -> MetadataUnavailableError:
         return MetadataUnavailableError(
             f"no answer from ZooKeeper at {self._hosts} within {waited_seconds:g} s: check that it "
-            "runs and that the address is right (`ledgerlog doctor` looks at both)",
+            "runs and that the address is right (`ledgerlog doctor` checks both)",
             address=self._hosts,
         )
 
     def _closed(self) -> MetadataUnavailableError:
         return MetadataUnavailableError(
-            f"the session with ZooKeeper at {self._hosts} is closed: open another one",
+            f"the session with ZooKeeper at {self._hosts} is closed: open another session",
             retriable=False,
             address=self._hosts,
         )
 
     def _on_loop(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call `function` on the loop, from any thread. Does nothing when the loop is closed."""
+        """Call `function` on the loop, from any thread. Do nothing if the loop is closed."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
 

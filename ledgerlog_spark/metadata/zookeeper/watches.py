@@ -17,7 +17,7 @@ from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
 
 @dataclass(slots=True)
 class _Watched:
-    """One watched path and its callbacks. An object is equal only to itself."""
+    """One watched path and its callbacks."""
 
     path: str
     is_of_children: bool
@@ -27,9 +27,9 @@ class _Watched:
 class ZookeeperWatches:
     """All watches of one session.
 
-    A watch that fired is set again *before* its callbacks run, so that a change after the reads of
-    callbacks causes another call. After each reconnection all watches are set and all callbacks are
-    called, because changes may have been missed.
+    A watch that fired is set again *before* its callbacks run. So a change after a callback's read
+    causes another call. After each reconnection, all watches are set and all callbacks are called,
+    because changes may have been missed.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ZookeeperWatches:
         self._is_connected = False
 
     def clear(self) -> None:
-        """Forget all watches."""
+        """Drop all watches."""
         for watched in self._watched.values():
             watched.callbacks.clear()
         self._watched.clear()
@@ -83,7 +83,7 @@ class ZookeeperWatches:
         if not self._is_connected:
             return
 
-        def fired(event: Any) -> None:  # on a thread of kazoo's
+        def fired(event: Any) -> None:  # runs on a thread of kazoo
             if event.type != EventType.NONE:
                 self._on_loop(self._fired, watched)
 

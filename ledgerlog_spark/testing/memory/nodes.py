@@ -1,7 +1,7 @@
 """The nodes of `MemoryTree`: the contents of a ZooKeeper ensemble, in one dictionary.
 
-This module is synchronous and uses one thread. A session only owns ephemeral nodes here. `tree` has
-the delays and failures of a session.
+This module is synchronous and uses one thread. In this module, a session is only the owner of
+ephemeral nodes. `tree` has the delays and failures of a session.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ Outcome = Created | Version | None
 class Node:
     """One node. A write replaces the object and never changes it.
 
-    `children_made` counts the children that were created, and is the number of a sequential child.
+    `children_made` counts the children that were created. The next sequential child gets this
+    number.
     """
 
     data: bytes
@@ -91,7 +92,7 @@ class NodeMap:
         )
 
     def put(self, path: str, node: Node | None) -> Node | None:
-        """Set the node at a path, or remove it if `node` is None. Returns the previous node."""
+        """Set the node at a path, or remove it if `node` is None. Return the previous node."""
         before = self.nodes.get(path)
         names = self.names.setdefault(parent_of(path), {})
         name = path.rpartition("/")[2]
@@ -120,7 +121,7 @@ class MemoryNodes:
         self.current.put("/", Node(b"", Version(0, 0), 0, 0, 0))
 
     def estimate_ms(self, age_ms_max: int | None = None) -> int:
-        """Return the time by the clock of the store."""
+        """Return the time of the store's clock."""
         del age_ms_max
         return self._clock_ms()
 
@@ -133,7 +134,7 @@ class MemoryNodes:
     def listen(self, on_commit: Callable[[list[NodeChange]], None]) -> Callable[[], None]:
         """Register `on_commit`, which gets the changes of each transaction.
 
-        Returns a function that unregisters `on_commit`.
+        Return a function that unregisters `on_commit`.
         """
         self._listeners.append(on_commit)
         return lambda: self._listeners.remove(on_commit)
@@ -159,7 +160,7 @@ class MemoryNodes:
         return outcomes
 
     def expire(self, session_id: int) -> None:
-        """Let a session expire, which notifies its owner. Does nothing if it has ended."""
+        """Expire a session, and notify its owner. Do nothing if the session has ended."""
         self._owners.get(session_id, lambda: None)()
 
     def end_session(self, session_id: int) -> None:
@@ -221,7 +222,7 @@ class MemoryNodes:
         path, kind = operation.path, operation.kind
         parent = self.current.node(parent_of(path))
         if parent.owner:
-            raise LocalProtocolError(f"{parent_of(path)} is ephemeral: no children", path=path)
+            raise LocalProtocolError(f"{path} is below an ephemeral node", path=path)
         if kind.is_sequential:
             path = f"{path}{parent.children_made:010d}"
         if path in self.current.nodes:
@@ -235,7 +236,7 @@ class MemoryNodes:
 
 
 def _check(path: str, node: Node, version: Version | None) -> None:
-    """Compare the numbers of the versions only, as ZooKeeper does."""
+    """Compare only the numbers of the versions, as ZooKeeper does."""
     if version is not None and version.number != node.version.number:
         raise MetadataVersionError(
             f"{path} is at version {node.version.number}, not {version.number}",

@@ -1,8 +1,8 @@
 """A `ZnodeTree` in memory: several sessions on one store, with the failures of a real store.
 
-Used for clusters inside one process and for tests. The methods below `close` switch on stale reads,
-lost requests, lost replies, delayed requests and expired sessions. Without these calls the store
-never fails.
+The tree is used for clusters inside one process and for tests. The methods below `close` switch on
+stale reads, lost requests, lost replies, delayed requests and expired sessions. Without these calls
+the store never fails.
 """
 
 from __future__ import annotations
@@ -134,11 +134,11 @@ class MemoryTree:
         await self._write_one(DeleteNode(path, version), version)
 
     async def transact(self, operations: Sequence[NodeOperation]) -> list[Created | Version | None]:
-        """Perform all operations or none. Of versions, only the numbers are compared."""
+        """Perform all operations or none. Only the numbers of versions are compared."""
         return await self._write(list(operations))
 
     async def sync(self, path: str = "/") -> None:
-        """Make later reads at least as new as now, also in a session that replaces this session."""
+        """Make later reads at least as new as now, even in a session that replaces this session."""
         checked_path(path)
         await self._view()
         self._catch_up()
@@ -172,12 +172,12 @@ class MemoryTree:
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
         """Watch the session: `on_replaced` is called after a new session has replaced it.
 
-        The ephemeral nodes of the lost session were deleted.
+        Before this call, the ephemeral nodes of the lost session are deleted.
         """
         return _add(self._session_watches, next(self._keys), on_replaced)
 
     async def end_session(self, secret: bytes) -> None:
-        """End another session and delete its ephemeral nodes. Does nothing if it has ended."""
+        """End another session and delete its ephemeral nodes. Do nothing if it has ended."""
         await self._view()
         self.nodes.expire(int.from_bytes(secret, "big"))
 
@@ -323,7 +323,7 @@ def _add(callbacks: dict[int, OnChange], key: int, on_change: OnChange) -> Cance
 
 
 def _soon(callbacks: dict[int, OnChange], key: int) -> None:
-    """Call a watch in the next turn of the event loop, unless the watch is cancelled before."""
+    """Call a watch in the next turn of the event loop, unless the watch is cancelled by then."""
 
     def call() -> None:
         on_change = callbacks.get(key)
