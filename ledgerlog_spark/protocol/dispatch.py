@@ -1,8 +1,9 @@
 """Tables that map a phase and an event type to the method of a machine that handles the event.
 
 `handle` looks up the method, tests walk the tables, and docs are printed from the tables. A table
-contains the methods themselves and follows the class of its machine. So mypy checks each row: the
-method exists, belongs to this machine, accepts the event and returns effects of this machine.
+contains the methods themselves and follows the class of its machine. So mypy checks for each row
+that the method exists, belongs to this machine, accepts the event and returns effects of this
+machine.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ IGNORED: Final = Unhandled.IGNORED
 REFUSED: Final = Unhandled.REFUSED
 
 Handler = Callable[[M, Any], list[F]]
-"""A method of a machine that handles one event type; `on` checks the type."""
+"""A method of a machine that handles one event type. The signature of `on` lets mypy check the
+type.
+"""
 
 Handled = tuple[type, Handler[M, F]]
 """An event type and its handler."""
@@ -73,7 +76,7 @@ def row(
 
 
 class TableMachine(Generic[E, F]):
-    """A machine with its handlers in a table."""
+    """A machine that finds its handlers in a table."""
 
     table: ClassVar[Table[Any, Any]]
     phase: Enum
@@ -83,8 +86,8 @@ class TableMachine(Generic[E, F]):
 
         Raises:
             LocalProtocolError: The phase does not allow this request. Nothing has changed.
-            AssertionError: The event is impossible in this phase, so we have a bug (contract,
-                clause 9).
+            AssertionError: The event is impossible in this phase, so ledgerlog has a bug (clause 9
+                of the contract in `protocol/__init__.py`).
         """
         handler = self.table[self.phase].get(type(event))
         if handler is IGNORED:

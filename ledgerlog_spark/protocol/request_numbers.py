@@ -1,10 +1,10 @@
-"""Numbers of requests: one sequence for a machine and all its parts."""
+"""The numbers of requests. A machine and all its parts share one sequence."""
 
 from __future__ import annotations
 
 
 class RequestNumbers:
-    """The numbers 1, 2, 3, ... Each is used once, so an old reply never matches a new request."""
+    """The numbers 1, 2, 3, ... Each number is used once. So an old reply matches no new request."""
 
     __slots__ = ("last",)
 

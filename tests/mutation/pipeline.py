@@ -57,9 +57,9 @@ MUTATIONS = [
     Mutation(
         "pipeline_stays_suspended_after_resend",
         f"{PROTOCOL}/ledger/write/add_pipeline.py",
-        """also later runs.\"\"\"
+        """including later runs.\"\"\"
         self._suspended &= ~(1 << index)""",
-        """also later runs.\"\"\"""",
+        """including later runs.\"\"\"""",
         "a bookie that is tried again gets nothing new",
     ),
     Mutation(

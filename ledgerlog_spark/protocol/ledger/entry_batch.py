@@ -59,7 +59,7 @@ class EntryBatch(Sequence[StoredEntry]):
         return self.first_entry_id + len(self.payloads) - 1
 
     def between(self, first_entry_id: int, last_entry_id: int) -> EntryBatch | None:
-        """The entries of the batch in a range (both ends inclusive); None if no entry is in it."""
+        """The entries of the batch in a range (both ends inclusive); None if there are none."""
         begin = max(0, first_entry_id - self.first_entry_id)
         end = min(len(self.payloads), last_entry_id + 1 - self.first_entry_id)
         if begin >= end:

@@ -3,8 +3,8 @@
 An effect is a request or an indication. A *request* has a number in `request`, which the machine
 chose. The host answers a request with exactly one reply event, which repeats the number. An
 *indication* notifies the application and has no reply. The most frequent replies are named tuples,
-because a frozen dataclass takes twice as long to build. The host's duties are in
-`ledgerlog_spark.protocol`.
+because a frozen dataclass takes twice as long to build. `ledgerlog_spark.protocol` lists the duties
+of the host.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Failure(Enum):
     FENCED = "another client is recovering the ledger"
     CLOSED = "the ledger is closed"
     UNAUTHORIZED = "wrong password"
-    NOT_FOUND = "no such ledger"
+    NOT_FOUND = "the ledger does not exist"
     BAD_REQUEST = "a bookie rejected the request as malformed"
     NOT_ENOUGH_BOOKIES = "too few bookies"
     TOO_MANY_CHANGES = "too many ensemble changes"
@@ -76,12 +76,12 @@ class Failure(Enum):
     ADD_TIMEOUT = "no ack quorum in time"
     OVERLOADED = "its bookies have too many requests"
     METADATA_UNAVAILABLE = "the metadata store cannot be reached"
-    METADATA_UNREADABLE = "a metadata record that cannot be read"
-    METADATA_CHANGED = "another client changed the record"
+    METADATA_UNREADABLE = "its metadata cannot be read"
+    METADATA_CHANGED = "another client changed its metadata"
     RECOVERY = "an entry is neither certainly present nor certainly absent"
     NEEDS_OPERATOR = "closing would lose entries that are listed or were confirmed"
     ENTRY_ABSENT = "no replica has the entry"
-    ENTRY_UNKNOWN = "not all replicas answered, and none of those that did has the entry"
+    ENTRY_UNKNOWN = "some replicas did not answer, and no other replica has the entry"
     LAC_UNKNOWN = "no bookie could report the last confirmed entry"
     DIGEST_MISMATCH = "every replica that answered had a bad digest"
 

@@ -79,7 +79,7 @@ class MetadataUpdate:
     decide: Decide
     numbers: RequestNumbers
     retry: RetryPolicy
-    may_be_written: bool = False  # an earlier write over `current` has an unknown outcome
+    may_be_written: bool = False  # whether an earlier write over `current` has an unknown outcome
     phase: UpdatePhase = UpdatePhase.DONE
     _attempts: int = 0
     _request: int = 0

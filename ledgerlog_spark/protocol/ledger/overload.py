@@ -1,7 +1,7 @@
 """Bookies that answer BUSY. Busy bookies work but refuse adds, so the adds are sent again later.
 
 Every refusal makes the next wait for the bookie longer. When the bookie has stored all runs, the
-wait becomes short again. A bookie may be replaced if it refuses for long and no other bookie
+wait becomes short again. A bookie may be replaced if it refuses for a long time and no other bookie
 refuses. If several bookies refuse, the whole cluster is overloaded, and a replacement would only
 move the load.
 """
@@ -15,7 +15,7 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
 
 OVERLOAD = RetryPolicy(first_delay_ms=20, delay_max_ms=1_000, attempts_max=64)
-"""Delays between retries. A bookie may store nothing for about a minute in all."""
+"""Delays between retries. If a bookie stores nothing for about a minute, the retries end."""
 
 ALONE_ROUNDS = 16
 """Number of refusals in a row (about 10 s) after which the only busy bookie is replaced."""
@@ -41,7 +41,7 @@ class BusyBookies:
 
     @property
     def indexes(self) -> tuple[int, ...]:
-        """Indexes of the busy bookies, rising."""
+        """Indexes of the busy bookies, in rising order."""
         return tuple(sorted(self.waits))
 
     @property
@@ -64,7 +64,7 @@ class BusyBookies:
         return StartTimer(busy.timer, self._retry.pause_ms(busy.level))
 
     def should_be_replaced(self, index: int) -> bool:
-        """Whether to replace the bookie at `index`, because it alone is busy, and for long."""
+        """Whether to replace the bookie at `index`: only it is busy, and it was busy for long."""
         is_alone = len(self.waits) == 1
         return is_alone and self.waits[index].rounds % ALONE_ROUNDS == 0
 

@@ -14,7 +14,7 @@ from ledgerlog_spark.model import Quorum
 
 
 def choose_ensemble(quorum: Quorum, candidates: Sequence[str]) -> tuple[str, ...]:
-    """The first ensemble of a new ledger: the first E different candidates.
+    """The first ensemble of a new ledger, which has the first E different candidates.
 
     Raises:
         NotEnoughBookiesError: There are fewer than E different candidates. The error has
@@ -24,8 +24,8 @@ def choose_ensemble(quorum: Quorum, candidates: Sequence[str]) -> tuple[str, ...
     wanted = quorum.ensemble_size
     if len(distinct) < wanted:
         raise NotEnoughBookiesError(
-            f"a ledger with ensemble_size {wanted} needs {wanted} writable bookies and there are "
-            f"{len(distinct)}: start more bookies or create it with a smaller ensemble_size",
+            f"a ledger with ensemble_size {wanted} needs {wanted} writable bookies, but there are "
+            f"{len(distinct)}: start more bookies, or use a smaller ensemble_size",
             wanted=wanted,
             available=len(distinct),
         )
@@ -37,8 +37,8 @@ class Replacements:
     """The result of `replace_failed`."""
 
     ensemble: tuple[str, ...]  # other bookies keep their indexes (PROTOCOL.md#B5)
-    replaced: tuple[int, ...]  # indexes with a new bookie, rising
-    unreplaced: tuple[int, ...]  # failed indexes without a replacement, rising
+    replaced: tuple[int, ...]  # indexes with a new bookie, in rising order
+    unreplaced: tuple[int, ...]  # failed indexes without a replacement, in rising order
 
 
 def replace_failed(

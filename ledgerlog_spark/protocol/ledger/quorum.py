@@ -34,7 +34,7 @@ def owns(quorum: Quorum, index: int, entry_id: int) -> bool:
 def owned_entries(
     quorum: Quorum, index: int, first_entry_id: int, last_entry_id: int
 ) -> tuple[int, ...]:
-    """The ids from first to last (both inclusive) that the bookie at `index` stores, rising."""
+    """The ids from first to last (both inclusive) that the bookie at `index` stores, in order."""
     return tuple(
         entry_id
         for entry_id in range(first_entry_id, last_entry_id + 1)
@@ -70,5 +70,5 @@ def is_covered(quorum: Quorum, known_mask: int) -> bool:
 
 
 def negative_quorum(quorum: Quorum) -> int:
-    """Number of bookies that must report an entry absent during recovery: Qw - Qa + 1."""
+    """Number of bookies that must report an entry as absent during recovery: Qw - Qa + 1."""
     return quorum.write_quorum - quorum.ack_quorum + 1

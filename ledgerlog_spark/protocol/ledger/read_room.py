@@ -21,7 +21,7 @@ AHEAD_SIZE_BYTES_MAX = 32 << 20
 """Maximum payload that the readers without the turn hold: six requests at once."""
 
 HEDGES_SPARED = 2
-"""Number of hedging requests (sent when a bookie is slow) for which room is always kept free."""
+"""Room is kept free for this number of hedging requests, which are sent if a bookie is slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class RoomMade:
 
 
 class ReadRoom:
-    """A limit for the memory of several readers. All calls must be made on one thread.
+    """A limit for the memory of several readers. Call all methods on one thread.
 
     When there is more room, readers that were denied room are notified in the order of their
     places.
@@ -49,7 +49,7 @@ class ReadRoom:
         self._is_offering = False
 
     def place(self) -> ReadPlace:
-        """Add the place of one more range, after the others. `ReadPlace.leave` removes it."""
+        """Add a place for one more range, after the others. `ReadPlace.leave` removes the place."""
         place = ReadPlace(self)
         self._places.append(place)
         return place
@@ -80,7 +80,7 @@ class ReadPlace:
     def __init__(self, room: ReadRoom) -> None:
         self.has_turn = False  # the consumer takes this range now
         self.is_denied = False  # the reader was denied room, and was not notified since
-        # entries that the consumer took and has not used up; counted from the next event on
+        # payload that the consumer took and still uses; it is counted from the next event on
         self.handed_size_bytes = 0
         self._room = room
         self._reserved_size_bytes = 0

@@ -23,7 +23,7 @@ FIRST_SIZE_BYTES = 64 << 10
 """Expected size of one entry while the size of entries is unknown."""
 
 STORED_BESIDE_PAYLOAD_SIZE_BYTES = 56
-"""Bytes of an entry in a batch's answer beside its payload: length, header and largest digest."""
+"""Bytes of an entry in a batch's answer besides the payload: length, header, largest digest."""
 
 
 OVERLOAD = RetryPolicy(first_delay_ms=50, delay_max_ms=1_000, attempts_max=20)
@@ -50,7 +50,7 @@ class ReaderSettings:
     # after one to two times this delay, a slow request is also sent to another bookie
     hedge_delay_ms: int = 500
     reloads_max: int = 3  # maximum number of reloads of the metadata for one entry
-    overload: RetryPolicy = OVERLOAD  # pauses of about 15 s in all
+    overload: RetryPolicy = OVERLOAD  # pauses of about 15 s in total
 
 
 class ReadBudget:
@@ -82,7 +82,7 @@ class ReadBudget:
         self.held_size_bytes -= size_bytes
 
     def has_room(self, batches: int, singles: int, reads: int) -> bool:
-        """Whether one more request may be sent beside the pending requests."""
+        """Whether one more request may be sent in addition to the pending requests."""
         limits = self._settings
         likely = max(limits.batch_size_bytes_max, self._likely_size_bytes)
         expected = batches * likely + reads * self._likely_size_bytes
@@ -94,7 +94,7 @@ class ReadBudget:
         )
 
     def has_room_to_hedge(self, requests: int) -> bool:
-        """Whether a slow request may also go to another bookie while `requests` are pending."""
+        """Whether a slow request may also go to another bookie. `requests` requests are pending."""
         return self._fits(requests, 0)
 
     @property
@@ -122,7 +122,7 @@ class ReadBudget:
         return max(1, min(limits.batch_entries_max, limits.batch_size_bytes_max // stored))
 
     def _fits(self, requests: int, spared: int) -> bool:
-        """Whether one more answer fits beside the pending answers, if each is a whole frame."""
+        """Whether one more answer and the pending answers fit, if each is a whole frame."""
         size_bytes = self.reserved_size_bytes(requests + 1)
         spared_size_bytes = spared * FRAME_SIZE_BYTES_MAX
         if size_bytes + spared_size_bytes > self._settings.size_bytes_max:

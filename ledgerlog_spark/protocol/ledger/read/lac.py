@@ -2,8 +2,8 @@
 
 The result is the largest LAC that a bookie reports. This LAC is never larger than the LAC of the
 writer. The result may be smaller, because the LAC in a header is from the time when the run was
-built (PROTOCOL.md#A3). If no bookie reports a LAC and a bookie is busy, all requests are repeated
-later, for about 10 s in all.
+built (PROTOCOL.md#A3). If no bookie can report a LAC, but one is busy, all requests are repeated
+later, for about 10 s in total.
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -108,7 +108,8 @@ class LacReader(TableMachine[m.Event, m.Effect]):
                     codes=tuple(self._codes.items()),
                 )
             ]
-        # Entries before the last fragment were confirmed before this fragment was written.
+        # Entries before the last fragment were confirmed before this fragment was written. So the
+        # LAC is at least the entry before this fragment.
         floor = self._metadata.last_fragment.first_entry_id - 1
         if not self._metadata.is_closed:
             self.last_add_confirmed = max(self.last_add_confirmed, floor)

@@ -1,11 +1,12 @@
 """Reads a range of entries. An entry is present, absent or unknown.
 
-`LedgerReader` never fences and never guesses. If every bookie of the ensemble stores every entry (E
-== Qw), the reader requests batches. A batch with fewer entries than requested does not show that
-the other entries are absent (PROTOCOL.md#E4). After a bad digest, a refusal or a slow answer, the
-reader sends the request to the next bookie (PROTOCOL.md#E3). An entry is absent only after three
-steps. Every bookie of its write set reports the entry absent. The reader reloads the metadata. Then
-every bookie reports the entry absent once more. The ensemble must stay the same (PROTOCOL.md#E2).
+`LedgerReader` never fences the ledger. If every bookie of the ensemble stores every entry (E ==
+Qw), the reader requests batches of entries. A batch with fewer entries than requested does not show
+that the other entries are absent (PROTOCOL.md#E4). After a bad digest, a refusal or a slow answer,
+the reader sends the request to the next bookie (PROTOCOL.md#E3). The reader reports an entry absent
+only after three steps. First, every bookie of the write set reports the entry absent. Second, the
+reader reloads the metadata, and the ensemble is still the same. Third, every bookie reports the
+entry absent again (PROTOCOL.md#E2).
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -56,9 +57,10 @@ class ReplicaTally:
 
     @property
     def verdict(self) -> Verdict:
-        """PRESENT after one OK.
+        """The verdict is PRESENT after one OK.
 
-        After Qw other answers: ABSENT if every answer reports the entry absent, otherwise UNKNOWN.
+        After Qw answers without an OK, the verdict is ABSENT if every answer reports the entry
+        absent, otherwise UNKNOWN.
         """
         if Code.OK in self.codes.values():
             return Verdict.PRESENT
@@ -96,7 +98,7 @@ class ReplicaTally:
 
 @dataclass(slots=True, eq=False)
 class BatchInFlight:
-    """Consecutive entries, requested from one bookie, and from the next bookie if it is slow."""
+    """Consecutive entries that are requested from one bookie, and from the next if it is slow."""
 
     next_entry_id: int  # the first entry that was not received yet
     last_entry_id: int  # inclusive
@@ -195,7 +197,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
 
     @property
     def _requests_out(self) -> int:
-        """Number of pending requests, and of the request that follows a reload of the metadata."""
+        """Number of pending requests, including the request that follows a metadata reload."""
         is_requested_next = self.phase is ReaderPhase.RELOADING
         return len(self._batches) + len(self._reads) + is_requested_next
 
@@ -376,7 +378,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         if self._is_confirmed_by_reload or self._reloads == self._settings.reloads_max:
             return self._fail(tally.failure)
         if not self._may_exceed and not self._budget.has_room_to_hedge(self._requests_out):
-            return []  # an answer, `EntriesTaken` or `RoomMade` makes room
+            return []  # until an answer, `EntriesTaken` or `RoomMade` makes room
         self.phase = ReaderPhase.RELOADING
         self._reloads += 1
         self._reload = self._numbers.next()
@@ -442,7 +444,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         return m.StartTimer(self._hedge_timer, self._settings.hedge_delay_ms)
 
     def _on_timer_fired(self, event: m.TimerFired) -> list[m.Effect]:
-        """Try one more bookie for each request that was pending when the timer last fired."""
+        """Try one more bookie for requests that were already pending when the timer last fired."""
         if event.request == self._busy_timer:
             return self._on_pause_over()
         assert event.request == self._hedge_timer

@@ -1,13 +1,14 @@
-"""Recovery's reads of the entries after the LAC: many are read at once, and taken in order.
+"""The reads of a recovery. They read many entries after the LAC at once.
 
-Every read of a single entry also fences (PROTOCOL.md#C2). One positive answer makes an entry
-present. An entry is absent only when Qw - Qa + 1 bookies of its write set reported this entry
-absent, each in the answer to a fencing read. All other answers (a timeout, a bad digest, an I/O
-error) decide nothing (PROTOCOL.md#C8). One bookie gets the first request for an entry. The other
-bookies get a request if the first answer is slow or does not have the entry.
+The entries are taken in order. Every read of a single entry also fences (PROTOCOL.md#C2). One
+positive answer makes an entry present. An entry is absent only when Qw - Qa + 1 bookies of its
+write set reported this entry absent, each in the answer to a fencing read. All other answers (a
+timeout, a bad digest, an I/O error) decide nothing (PROTOCOL.md#C8). One bookie gets the first
+request for an entry. The other bookies get a request if the first answer is slow or does not have
+the entry.
 
-If every bookie stores every entry (E == Qw), batches find the present entries. The first entry that
-is in no batch is then requested alone from all bookies.
+If every bookie stores every entry (E == Qw), batches find the present entries. Then the first entry
+that is in no batch is requested from all bookies by reads of this entry.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ class Verdict(Enum):
 class ReadAhead:
     """How far recovery reads ahead of the entries that it wrote back."""
 
-    entries_first: int = 16  # grows with the number of entries found
+    entries_first: int = 16  # the limit at first; it grows with the number of entries found
     entries_max: int = 512
     # estimated from the largest entry so far; also limits the entries that wait to be written back
     size_bytes_max: int = 32 << 20
-    slow_member_ms: int = 250  # other bookies get the request after one to two times this
-    batch_entries_max: int = 1_024  # 1 turns batches off
-    batch_size_bytes_max: int = 1 << 20  # of one answer
+    slow_member_ms: int = 250  # other bookies get the request after one to two times this time
+    batch_entries_max: int = 1_024  # the value 1 turns batches off
+    batch_size_bytes_max: int = 1 << 20  # maximum size of one answer
 
 
 @dataclass(slots=True, eq=False)
@@ -87,7 +88,7 @@ class EntryTally:
 
 @dataclass(slots=True, eq=False)
 class PresenceBatches:
-    """Reads of batches, one at a time, first from the bookie with the most entries.
+    """Reads batches, one at a time, first from the bookie with the most entries.
 
     A batch shows that its entries are present, but never that an entry is absent. Only fencing
     reads of a single entry show its absence. So a batch does not fence, and a short, late or lost
@@ -99,7 +100,7 @@ class PresenceBatches:
     last_entry_ids: Mapping[int, int]  # by index, as reported when the bookie was fenced
     read_ahead: ReadAhead
     numbers: RequestNumbers
-    is_refused: bool = False  # a bookie does not support batches
+    is_refused: bool = False  # True: a bookie does not support batches
     _current: int = 0
     _sent: dict[int, int] = field(default_factory=dict)
     _is_slow: bool = False
@@ -154,7 +155,7 @@ class PresenceBatches:
         return entries.between(first_entry_id, LAST_ID)
 
     def awaits(self, reply: m.BatchReplied) -> bool:
-        """Whether `reply` is the answer to a batch that was requested here."""
+        """Whether `reply` is the answer to a batch that this object requested."""
         return reply.request in self._sent
 
     def prefer(self, index: int) -> None:
@@ -165,7 +166,7 @@ class PresenceBatches:
     def tick(self) -> bool:
         """Abandon the batch if it was already pending at the last tick.
 
-        Returns whether a batch was abandoned.
+        Return whether a batch was abandoned.
         """
         if self.is_out and self._is_slow:
             self._current = 0
@@ -185,7 +186,7 @@ class RecoveryReads:
     read_ahead: ReadAhead
     numbers: RequestNumbers
     last_entry_ids: Mapping[int, int] | None = None  # by index; None turns batches off
-    is_unauthorized: bool = False  # a bookie reported a wrong password
+    is_unauthorized: bool = False  # True: a bookie reported a wrong password
     next_entry_id: int = field(init=False)  # the first entry that was not taken yet
     _next_to_request: int = field(init=False)
     _tallies: dict[int, EntryTally] = field(default_factory=dict)
@@ -257,7 +258,7 @@ class RecoveryReads:
         return self._request_all(tally) if verdict is Verdict.UNDECIDED else []
 
     def take_batch_reply(self, reply: m.BatchReplied) -> list[m.SendRead]:
-        """Keep the entries of a batch. If it is empty, request the next entry from all bookies."""
+        """Keep a batch's entries. After an empty batch, request the next entry from all bookies."""
         batches = self._batches
         if batches is None or not batches.awaits(reply):
             return []
@@ -275,7 +276,7 @@ class RecoveryReads:
         return []
 
     def _request_frontier(self) -> list[m.SendRead]:
-        """Request the first entry that is in no batch, from every bookie."""
+        """Request the first entry that is in no batch from every bookie."""
         entry_id = self._next_to_request
         if entry_id in self._tallies:
             return []
@@ -287,7 +288,7 @@ class RecoveryReads:
         return tally
 
     def hedge(self) -> list[m.SendRead]:
-        """Request each entry that was already undecided at the last call from all its bookies."""
+        """If an entry was already undecided at the last call, request it from all its bookies."""
         effects: list[m.SendRead] = []
         for tally in self._tallies.values():
             if tally.verdict is Verdict.UNDECIDED:

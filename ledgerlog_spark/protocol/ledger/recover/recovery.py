@@ -51,9 +51,9 @@ class RecoverySettings:
     """Limits of a recovery."""
 
     read_ahead: ReadAhead = field(default_factory=ReadAhead)
-    window: Window = field(default_factory=Window)  # of entries that are written back
-    metadata: RetryPolicy = field(default_factory=RetryPolicy)  # of one change of the metadata
-    retry: RetryPolicy = field(  # of attempts from the beginning
+    window: Window = field(default_factory=Window)  # for entries that are written back
+    metadata: RetryPolicy = field(default_factory=RetryPolicy)  # for one change of the metadata
+    retry: RetryPolicy = field(  # for the whole recovery
         default_factory=lambda: RetryPolicy(first_delay_ms=100, delay_max_ms=5_000, attempts_max=8)
     )
 

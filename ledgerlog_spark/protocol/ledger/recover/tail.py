@@ -32,7 +32,7 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
 
 OVERLOAD = RetryPolicy(first_delay_ms=20, delay_max_ms=1_000, attempts_max=16)
-"""Waits for a bookie that answers BUSY, about 10 s in all. Then the bookie counts as failed."""
+"""Waits for a bookie that answers BUSY, about 10 s in total. Then the bookie counts as failed."""
 
 
 LINGER_ENTRIES = 64
@@ -44,7 +44,7 @@ class TailStep:
     """The result of one event. A tail that is written or has failed accepts no more replies."""
 
     effects: Sequence[m.Effect] = ()
-    is_written: bool = False  # all entries are on an ack quorum; the owner measures or closes
+    is_written: bool = False  # all entries are on an ack quorum, so the owner can close
     failure: m.Failure | None = None  # why the attempt has failed
     about: Mapping[str, Any] = field(default_factory=dict)  # fields of the failure's error
 
@@ -307,7 +307,7 @@ class RecoveryTail:
                 return _failed(m.Failure.RECOVERY, entry_id=self._reads.next_entry_id)
 
     def _last_safe_entry(self, last_add_confirmed: int) -> int:
-        """The LAC. If the last fragment begins later, the last entry before this fragment.
+        """The LAC, or the last entry before the last fragment if that entry is later.
 
         The bookies of the last fragment have no earlier entries (PROTOCOL.md#C6).
         """

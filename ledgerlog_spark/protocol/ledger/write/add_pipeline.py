@@ -1,8 +1,9 @@
 """The pending runs of one ensemble.
 
-`LedgerWriter` and `LedgerRecovery` each have a pipeline. The pipeline has no reference to its owner
-or to the metadata. It sends runs, records answers and confirms runs in order. Its owner decides
-about failed bookies, pauses confirmation during an ensemble change, and names the replacements.
+`LedgerWriter` and the `WriteBack` of a recovery each have a pipeline. The pipeline has no reference
+to its owner or to the metadata. It sends runs, records answers and confirms runs in order. Its
+owner decides about failed bookies, pauses confirmation during an ensemble change, and names the
+replacements.
 
 Each run has a bit mask of the indexes that acknowledged it. A bit means that the bookie at this
 index stored its part of the run. So a striped run (E > Qw) is confirmed when each of its entries
@@ -22,7 +23,7 @@ from ledgerlog_spark.protocol.ledger.quorum import is_acknowledged, owned_entrie
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 ENTRY_OVERHEAD_BYTES = 64
-"""Bytes of an entry in a run beside its payload: header, longest digest, id and length."""
+"""Bytes of an entry in a run besides its payload: header, longest digest, id and length."""
 
 FRAME_OVERHEAD_BYTES = 256
 """Space for the head of a frame. Every head is smaller."""
@@ -32,7 +33,7 @@ def check_run(payloads: Sequence[Payload]) -> None:
     """Raise LocalProtocolError if a run is empty, or has too many entries or bytes."""
     if not 1 <= len(payloads) <= RUN_ENTRIES_MAX:
         raise LocalProtocolError(
-            f"a run has 1 to {RUN_ENTRIES_MAX} entries, not {len(payloads)}: split it",
+            f"a run has {len(payloads)} entries, but must have 1 to {RUN_ENTRIES_MAX}: split it",
             entries=len(payloads),
         )
     size_bytes = sum(map(len, payloads)) + ENTRY_OVERHEAD_BYTES * len(payloads)
@@ -46,7 +47,7 @@ def check_run(payloads: Sequence[Payload]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Limits for the entries that not all Qw bookies have stored yet (PROTOCOL.md#A11)."""
+    """Limits for the entries that a bookie of their write set has not stored (PROTOCOL.md#A11)."""
 
     entries_max: int = 65_536  # at least 1
     # payload bytes, at least 1; the last run may exceed this limit, so that any run fits
@@ -64,12 +65,12 @@ class MemberAnswer:
 
 @dataclass(slots=True, eq=False, repr=False)
 class SentRun:
-    """A run, and which bookies have stored it."""
+    """A run, and the bookies that have stored it."""
 
     run: Run
     owners: int  # bits of the indexes that stored their part, or must still store it
     acked: int = 0  # bits of the indexes that stored their part
-    requests: dict[int, int] = field(default_factory=dict)  # index to request number
+    requests: dict[int, int] = field(default_factory=dict)  # index -> request number
     is_confirmed: bool = False
 
     def __repr__(self) -> str:
@@ -98,8 +99,8 @@ class AddPipeline:
         # all entries up to and including this one are confirmed (PROTOCOL.md#A4)
         self.last_add_confirmed = last_add_confirmed
         self.length = length  # payload bytes up to and including last_add_confirmed
-        self.next_entry_id = last_add_confirmed + 1  # the first of the next run
-        # of runs that not all their bookies have stored, confirmed runs included
+        self.next_entry_id = last_add_confirmed + 1  # first entry of the next run
+        # entries of the runs that not all of their bookies have stored, including confirmed runs
         self.entries_in_flight = 0
         self.size_bytes_in_flight = 0  # payload of the same runs
         self.is_paused = False  # while it is set, `last_add_confirmed` does not change
@@ -109,13 +110,13 @@ class AddPipeline:
         self._numbers = numbers
         self._window = window
         self._suspended = 0  # bits of the indexes that no run is sent to
-        self._abandoned = 0  # bits of those that own no pending run; all of them are suspended
+        self._abandoned = 0  # bits of suspended indexes that own no pending run
         self._everyone = (1 << quorum.ensemble_size) - 1
         self._is_striped = quorum.is_striped
         self._ack_quorum = quorum.ack_quorum
         # the runs from last_add_confirmed + 1 to next_entry_id - 1, in order, until `withdraw`
         self._unconfirmed: deque[SentRun] = deque()
-        self._late: dict[int, SentRun] = {}  # confirmed, but not stored by all owners; by entry
+        self._late: dict[int, SentRun] = {}  # confirmed runs that an owner has not stored
         # by request number: exactly the sends in `requests` of all runs above
         self._sent: dict[int, tuple[SentRun, int]] = {}
 
@@ -134,7 +135,7 @@ class AddPipeline:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the oldest run gets no ack quorum even if all pending sends succeed."""
+        """Whether the oldest run cannot get an ack quorum, even if all pending sends succeed."""
         if not self._unconfirmed:
             return False
         pending = self._unconfirmed[0]
@@ -206,7 +207,7 @@ class AddPipeline:
         """Use a new ensemble for all entries after the last add confirmed.
 
         Before any run can be confirmed, the acknowledgements of unconfirmed runs at `indexes` are
-        forgotten (PROTOCOL.md#B12). Then every unconfirmed run is sent to the bookies at `indexes`,
+        dropped (PROTOCOL.md#B12). Then every unconfirmed run is sent to the bookies at `indexes`,
         even to a bookie that did not change (PROTOCOL.md#B17). Confirmed runs stay in the old
         fragment, so answers of replaced bookies to these runs are no longer awaited.
         """
@@ -221,7 +222,7 @@ class AddPipeline:
         return [effect for index in indexes for effect in self._send_missing(index)]
 
     def resend(self, index: int) -> list[SendAdd]:
-        """Resend to the same bookie all runs that it has not stored, also later runs."""
+        """Send the same bookie all runs that it has not stored, including later runs."""
         self._suspended &= ~(1 << index)
         return self._send_missing(index)
 
@@ -233,7 +234,7 @@ class AddPipeline:
             self._let_off(pending, index)
 
     def withdraw(self) -> int | None:
-        """Forget all pending runs, and return their first unconfirmed entry.
+        """Drop all pending runs, and return their first unconfirmed entry.
 
         These runs are never confirmed, and their outcome is unknown.
         """

@@ -18,7 +18,8 @@ from ledgerlog_spark.protocol.ledger.placement import Replacements, replace_fail
 FAILURES_IN_A_ROW_MAX = 3
 """Number of failures after which a bookie is no longer chosen. A dead bookie stays registered until
 its session ends. Without this limit, two dead bookies could replace each other a thousand times
-before that."""
+before their sessions end.
+"""
 
 
 class FailedBookies:
@@ -29,7 +30,8 @@ class FailedBookies:
     """
 
     def __init__(self) -> None:
-        # of bookies that have not answered or been replaced since they failed; the newest is last
+        # answers that made bookies fail, until the bookie answers or is replaced; the newest is
+        # last
         self.codes: dict[str, Code] = {}
         self.counts: dict[str, int] = {}  # number of failures of each bookie in this ledger
         # number of waits of each index for a replacement, since its bookie last answered
@@ -41,12 +43,12 @@ class FailedBookies:
         self._waited: set[int] = set()
 
     def __bool__(self) -> bool:
-        """Whether some index waits for a replacement."""
+        """Whether an index waits for a replacement."""
         return bool(self._failed)
 
     @property
     def indexes(self) -> tuple[int, ...]:
-        """Indexes that wait for a replacement, rising."""
+        """Indexes that wait for a replacement, in rising order."""
         return tuple(sorted(self._failed))
 
     @property
@@ -79,7 +81,7 @@ class FailedBookies:
         return replace_failed(ensemble, self.indexes, eligible, self.counts)
 
     def wait(self, index: int) -> None:
-        """Make the bookie at `index` wait before it is retried, if it does not wait already."""
+        """Make the bookie at `index` wait before its retry. Do nothing if it already waits."""
         if index not in self._waiting:
             self._waiting.add(index)
             self.rounds[index] = self.rounds.get(index, 0) + 1
@@ -101,7 +103,7 @@ class FailedBookies:
         self._waited.discard(index)
 
     def replaced(self, index: int, bookie_id: str) -> None:
-        """Forget the failure of this bookie, because the metadata names another one at `index`."""
+        """Forget the failure of this bookie, because the metadata has another bookie at `index`."""
         self.settle(index)
         self.codes.pop(bookie_id, None)
 
@@ -119,10 +121,10 @@ class FailedBookies:
 
 @dataclass(frozen=True, slots=True)
 class FragmentChange:
-    """A writer's ensemble change. A call decides what to write to the metadata (PROTOCOL.md#B6)."""
+    """A writer's ensemble change. A call returns the metadata to write (PROTOCOL.md#B6)."""
 
     first_entry_id: int  # last add confirmed + 1
-    replacements: Mapping[int, tuple[str, str]]  # index to (failed bookie, its replacement)
+    replacements: Mapping[int, tuple[str, str]]  # index -> (failed bookie, its replacement)
 
     def __call__(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
         """The metadata with the new ensemble, or the reason why it must not be written."""

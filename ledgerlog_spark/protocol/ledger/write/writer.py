@@ -4,7 +4,7 @@
 The new fragment begins after the last add confirmed. So from the first failure until the new
 ensemble is in the metadata, the writer confirms nothing and sends nothing to a replacement
 (PROTOCOL.md#B2, PROTOCOL.md#B3). A FENCED answer, or metadata that is no longer OPEN, ends the
-writer. The outcome of pending adds is then unknown, like after a timeout (PROTOCOL.md#A10).
+writer. The outcome of pending adds is then unknown, as after a time-out (PROTOCOL.md#A10).
 
 When no bookie can replace a failed bookie, the fragments do not change, and the writer confirms
 with the other bookies. After a delay the writer lists the bookies again, and retries the failed
@@ -60,7 +60,7 @@ class WriterSettings:
         default_factory=lambda: RetryPolicy(first_delay_ms=100, delay_max_ms=500, attempts_max=33)
     )
     ensemble_changes_max: int = 1_000  # in one ledger, at least 0
-    # the writer fails when the oldest run has waited one to two times this long; None: no limit
+    # the writer fails after the oldest run has waited one to two times this time; None: no limit
     add_quorum_timeout_ms: int | None = None
 
 
@@ -69,7 +69,9 @@ FATAL_ADD_CODES = {
     Code.UNAUTHORIZED: m.Failure.UNAUTHORIZED,
     Code.BAD_REQUEST: m.Failure.BAD_REQUEST,
 }
-"""Answers that end the writer (PROTOCOL.md#A9). All others except OK and BUSY fail one bookie."""
+"""Answers that end the writer (PROTOCOL.md#A9). After all others except OK and BUSY, the bookie
+counts as failed.
+"""
 
 
 class LedgerWriter(UpdatingMachine):
@@ -85,7 +87,7 @@ class LedgerWriter(UpdatingMachine):
         """A writer for the ledger with the metadata `created`, which is OPEN without entries."""
         if created.value.state is not LedgerState.OPEN:
             raise LocalProtocolError(
-                "only a ledger that was just created can be written: create another one",
+                f"ledger {ledger_id} is not OPEN, so it cannot be written: create another ledger",
                 ledger_id=ledger_id,
             )
         self.phase = WriterPhase.OPEN
@@ -103,10 +105,10 @@ class LedgerWriter(UpdatingMachine):
             length=0,
             window=self._settings.window,
         )
-        self._failed = FailedBookies()  # their indexes are suspended in the pipeline
+        self._failed = FailedBookies()  # the pipeline suspends their indexes
         self._busy = BusyBookies(self._numbers)  # suspended too, until their timers fire
-        self._change: FragmentChange | None = None  # that is being written; set in CHANGING
-        self._listing = 0  # request of the newest list of bookies; answers of others are ignored
+        self._change: FragmentChange | None = None  # the pending change; set in CHANGING
+        self._listing = 0  # request of the newest list of bookies; other answers are ignored
         # A timer is 0 while it does not run.
         self._retry_timer = 0  # starts when a failed bookie has no replacement
         self._quorum_timer = 0  # runs only if `add_quorum_timeout_ms` is set
@@ -277,7 +279,7 @@ class LedgerWriter(UpdatingMachine):
         return self._pipeline.last_add_confirmed + 1
 
     def _go_on_without(self, unreplaced: tuple[int, ...]) -> list[m.Effect]:
-        """Confirm with the other bookies, and later list the bookies again, a few times."""
+        """Confirm with the other bookies. Later, list the bookies again, up to a limit."""
         effects = self._resume()
         ensemble = self._pipeline.ensemble
         first_waits = [i for i in self._failed.indexes if self._failed.rounds.get(i) == 1]
@@ -303,7 +305,7 @@ class LedgerWriter(UpdatingMachine):
         return effects
 
     def _resume(self) -> list[m.Effect]:
-        """Resume confirmation, also of runs that the change did not touch (PROTOCOL.md#B10)."""
+        """Resume confirmation, even of runs that the change did not touch (PROTOCOL.md#B10)."""
         self.phase = WriterPhase.OPEN
         self._pipeline.is_paused = False
         return [*self._pipeline.confirm()]
@@ -373,7 +375,7 @@ class LedgerWriter(UpdatingMachine):
         return self._fail(result.failure, is_definite=result.is_definite)
 
     def _fail(self, failure: m.Failure, *, is_definite: bool, **about: Any) -> list[m.Effect]:
-        """Stop the writer. Replies after this never confirm a pending add (PROTOCOL.md#A10)."""
+        """Stop the writer. Later replies never confirm a pending add (PROTOCOL.md#A10)."""
         self.phase = WriterPhase.FAILED
         self._update = None
         withdrawn = self._pipeline.withdraw()
