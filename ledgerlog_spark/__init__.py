@@ -1,4 +1,4 @@
-"""A replicated log for Apache Spark, on the protocol of Apache BookKeeper.
+"""A replicated log for Apache Spark, which uses the protocol of Apache BookKeeper.
 
     import ledgerlog_spark as ll
 
@@ -9,7 +9,7 @@
         with client.open_log("orders", lead=True) as log:
             position = log.append(b"record")
 
-A name is imported when it is first used, so that the import of the package itself is fast.
+Each public name is imported at its first use. So the import of the package itself is fast.
 """
 
 from __future__ import annotations

@@ -10,13 +10,13 @@ __all__ = ["connect"]
 
 
 async def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -> LogClient:
-    """Return a client of the cluster at `uri`, on the running event loop.
+    """Return a client of the cluster at `uri`. The client uses the running event loop.
 
-    The caller closes the client, or uses it in an `async with` statement.
+    The caller must close the client, or use it in an `async with` statement.
 
     Args:
         uri: For example `zk://127.0.0.1:2181/ledgers`. The default is the value of the environment
-            variable `LEDGERLOG_METADATA_SERVICE_URI`, or without this variable
+            variable `LEDGERLOG_METADATA_SERVICE_URI`. If this variable is not set, the default is
             `zk://localhost:2181/ledgers`.
         settings: Time-outs and limits; None means the defaults.
 

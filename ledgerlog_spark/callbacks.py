@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def notify(callback: Callable[..., object], *arguments: Any) -> None:
-    """Call `callback`, and report its exception to the event loop. This function raises nothing.
+    """Call `callback`. If it raises an exception, report the exception to the event loop.
 
-    Must be called on the event loop's thread.
+    The exception does not reach the caller. Call this function only on the event loop's thread.
     """
     try:
         callback(*arguments)

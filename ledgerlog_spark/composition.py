@@ -1,4 +1,4 @@
-"""Composition root: the only module that combines hosts of machines, transports and stores."""
+"""The composition root. Only this module connects hosts of machines to transports and stores."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ledgerlog_spark.transport.v2.transport import V2Transport
 
 
 def service_uri(*given: str | None) -> str:
-    """Return the first URI in `given`; without a URI, return the environment's or the default.
+    """Return the first URI in `given`, or else the environment's URI, or else the default URI.
 
-    Only the environment of this process is used. Spark's Python processes do not have a variable
-    that was set after the JVM started.
+    Only the environment of this process is read. Spark's Python processes have the environment of
+    the JVM, so they lack a variable that was set after the JVM started.
     """
     return next(filter(None, (*given, os.environ.get(SERVICE_URI_VARIABLE), SERVICE_URI_DEFAULT)))
 
@@ -36,7 +36,7 @@ async def _open_stores(uri: str | None, settings: ClientSettings) -> MetadataSto
 
 
 async def open_client(uri: str | None = None, settings: ClientSettings | None = None) -> LogClient:
-    """Return a client of the cluster at `uri`, on the running event loop."""
+    """Return a client of the cluster at `uri`. The client uses the running event loop."""
     settings = settings or ClientSettings()
     stores = await _open_stores(uri, settings)
     transport = V2Transport(stores.registration.info)
@@ -55,11 +55,11 @@ async def open_client(uri: str | None = None, settings: ClientSettings | None = 
 def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -> BlockingLogClient:
     """Return a blocking client of the cluster at `uri`.
 
-    The caller closes the client, or uses it in a `with` statement.
+    The caller must close the client, or use it in a `with` statement.
 
     Args:
         uri: For example `zk://127.0.0.1:2181/ledgers`. The default is the value of the environment
-            variable `LEDGERLOG_METADATA_SERVICE_URI`, or without this variable
+            variable `LEDGERLOG_METADATA_SERVICE_URI`. If this variable is not set, the default is
             `zk://localhost:2181/ledgers`.
         settings: Time-outs and limits; None means the defaults.
 
@@ -74,7 +74,7 @@ def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -
 
 @contextlib.asynccontextmanager
 async def registration(uri: str | None = None) -> AsyncIterator[Registration]:
-    """Yield the registration of the cluster at `uri`, and close it after the `async with`."""
+    """Yield the registration of the cluster at `uri`. Close its stores after the `async with`."""
     stores = await _open_stores(uri, ClientSettings())
     try:
         yield stores.registration

@@ -1,15 +1,15 @@
-"""Every exception that ledgerlog raises.
+"""The exceptions of ledgerlog.
 
     LedgerLogError                     retriable, definite, fields
     ├── ConfigurationError             a bad option or setting, found before any I/O
-    ├── LocalProtocolError             the caller broke a contract: append after close
+    ├── LocalProtocolError             the caller used the API wrongly: append after close
     ├── RemoteProtocolError            a bookie or the store sent invalid data
     │   └── WireFormatError            bytes that no decoder accepts
     ├── LedgerError                    .ledger_id
     │   ├── LedgerNotFoundError
     │   ├── LedgerExistsError
     │   ├── LedgerClosedError
-    │   ├── LedgerFencedError          outcome of pending appends is unknown: treat like a timeout
+    │   ├── LedgerFencedError          the outcome of pending appends is unknown
     │   ├── LedgerRecoveryError        it is unknown whether an entry exists
     │   ├── NeedsOperatorError         closing would lose listed or possibly acknowledged entries
     │   └── UnauthorizedError          wrong password
@@ -21,7 +21,7 @@
     │   ├── NotEnoughBookiesError      .wanted .available
     │   └── AddTimeoutError            no ack quorum in time; the entry may still exist
     ├── MetadataError
-    │   ├── MetadataVersionError       lost the compare-and-swap
+    │   ├── MetadataVersionError       another client changed the node first
     │   ├── MetadataFormatError        a node that this release cannot read
     │   ├── MetadataUnavailableError   ZooKeeper cannot be reached
     │   └── MetadataUnknownError       a write was sent and its outcome is unknown
@@ -34,13 +34,13 @@
     │   ├── LeaderTimeoutError         .waited_for .timeout_ms
     │   ├── LogTimeoutError            .timeout_ms
     │   ├── SchemaMismatchError  VersionNotAvailableError  PositionNotAvailableError
-    │   ├── DataLossError
+    │   └── DataLossError              listed rows are on no bookie
     └── InternalError                  a bug of ledgerlog
 
-`retriable`: the same call may succeed later, unchanged. `definite`: the operation certainly did not
-happen. If `definite` is false, the operation may have happened or may still happen. `retriable` and
-`definite` are class attributes that an instance may override. All errors can be pickled, because
-Spark sends them between processes.
+If `retriable` is true, the same call may succeed later without a change. If `definite` is true, the
+operation certainly did not happen. If `definite` is false, the operation may have happened or may
+still happen. `retriable` and `definite` are class attributes that an instance may override. All
+errors can be pickled, because Spark sends them between processes.
 """
 
 from __future__ import annotations
@@ -49,12 +49,14 @@ from typing import Any, ClassVar
 
 
 class LedgerLogError(Exception):
-    """Base of all errors; the message is built from `fields`.
+    """Base class of all errors of ledgerlog.
 
     Attributes:
-        retriable: The same call may succeed later without any change by the caller.
-        definite: The operation certainly did not happen.
-        fields: The values in the message, by name.
+        retriable: Whether the same call may succeed later without any change by the caller.
+        definite: Whether the operation certainly did not happen. If false, it may have happened or
+            may still happen.
+        fields: The values in the message, by name. Each value is also an attribute, for example
+            `error.ledger_id`.
     """
 
     retriable: bool = False
@@ -100,7 +102,7 @@ def _rebuild(
 
 
 class ConfigurationError(LedgerLogError, ValueError):
-    """A bad option or setting, found before any I/O. The message has the key and valid values."""
+    """A bad option or setting, found before any I/O. The message has its key and valid values."""
 
 
 class LocalProtocolError(LedgerLogError):
@@ -174,7 +176,7 @@ class QuorumError(LedgerLogError):
 
 
 class NotEnoughBookiesError(QuorumError):
-    """The number of bookies (`available`) is smaller than the ensemble needs (`wanted`)."""
+    """Fewer bookies are available (`available`) than the ensemble needs (`wanted`)."""
 
     retriable = True
 
@@ -224,7 +226,7 @@ class BookieUnavailableError(BookieError):
 
 
 class StartupError(BookieError):
-    """A bookie refuses to start; nothing that it stores was changed."""
+    """The bookie refuses to start. Its stored data was not changed."""
 
 
 class LogError(LedgerLogError):
@@ -255,7 +257,7 @@ class CommitUnknownError(LogError):
 
 
 class ProducerFencedError(LogError):
-    """A later run of the same producer took over, so this run can commit nothing more."""
+    """A later run of the same producer took over, so this run cannot commit any more."""
 
 
 class LeaderTimeoutError(LogError):
@@ -293,7 +295,7 @@ class VersionNotAvailableError(LogError):
 
 
 class PositionNotAvailableError(LogError):
-    """The position is not between the fields `oldest_offset` and `end_offset` of the error."""
+    """The position is not between the error's fields `oldest_offset` and `end_offset`."""
 
 
 class DataLossError(LogError):

@@ -1,4 +1,4 @@
-"""Log lines of a service, written by a thread, so that no caller waits for the output."""
+"""Log lines of a service. A separate thread writes them, so no caller waits for the output."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ LINE_BYTES_MAX: Final = 1 << 16
 LINE_COST_BYTES: Final = 100
 """Memory that is counted for each waiting line in addition to its bytes."""
 DRAIN_SECONDS: Final = 1.0
-"""How long a process waits at its end for lines that are not written yet."""
+"""Maximum time that a process waits at its end until its lines are written."""
 
 
 class LogLines(io.TextIOBase):
-    """A text stream whose `write` never waits: the event loop may use it.
+    """A text stream whose `write` never waits. So code on the event loop may call `write`.
 
     A pipe that is not read, a terminal that is stopped and a slow disk block only the thread of
     this object. At most `WAITING_BYTES_MAX` bytes of lines wait for the thread. Further lines are
@@ -35,7 +35,7 @@ class LogLines(io.TextIOBase):
         report: Creates the line with the number of dropped lines.
 
     Attributes:
-        dropped: Number of lines that were dropped so far.
+        dropped: Number of lines that were dropped.
         has_no_reader: Whether the other end of the pipe was closed.
     """
 
@@ -53,7 +53,7 @@ class LogLines(io.TextIOBase):
         threading.Thread(target=self._run, name="log lines", daemon=True).start()
 
     def write(self, text: str) -> int:
-        """Queue a line for the thread. If too many bytes wait, the line is dropped."""
+        """Queue a line for the thread, or drop the line if too many bytes wait."""
         line = text.encode(errors="backslashreplace")
         if len(line) > LINE_BYTES_MAX:
             line = line[: LINE_BYTES_MAX - 1] + b"\n"
@@ -76,7 +76,10 @@ class LogLines(io.TextIOBase):
         return self._descriptor
 
     def drain(self, timeout_seconds: float | None = DRAIN_SECONDS) -> bool:
-        """Wait until all lines are written. Returns False after the timeout, if there is one."""
+        """Wait until all lines are written, and return True.
+
+        If the time-out ends the wait, return False. None means no time-out.
+        """
         with self._changed:
             return self._changed.wait_for(
                 lambda: not self._waiting and not self._is_writing, timeout_seconds
@@ -106,7 +109,8 @@ class LogLines(io.TextIOBase):
             try:
                 left = left[os.write(self._descriptor, left) :]
             except BlockingIOError:
-                # The descriptor is non-blocking, perhaps because of a process that shares it.
+                # The descriptor is non-blocking. A process that shares the descriptor may have set
+                # this. So wait until it is writable.
                 poll = select.poll()
                 poll.register(self._descriptor, select.POLLOUT)
                 poll.poll()

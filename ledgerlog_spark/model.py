@@ -1,4 +1,4 @@
-"""The values that every layer uses: quorums, fragments, ledger metadata, outcome codes.
+"""The values that every layer uses, such as quorums, fragments, metadata and outcome codes.
 
 The values are frozen, and their methods only compute results from the fields. This module imports
 only the standard library.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NO_ENTRY = -1
-"""Value in place of an entry id, for the last entry of an empty ledger, or a LAC before any add.
+"""The entry id that means "no entry": the last entry of an empty ledger, or the LAC before any add.
 """
 
 SERVICE_URI_VARIABLE = "LEDGERLOG_METADATA_SERVICE_URI"
@@ -32,7 +32,7 @@ FRAME_SIZE_BYTES_MAX = 5_253_120
 RUN_ENTRIES_MAX = 4_096
 RUN_SIZE_BYTES_MAX = 1 << 20
 PASSWORD_SIZE_BYTES_MAX = 1_024
-"""Maximum size of a new ledger's password, because the metadata contains the password.
+"""Maximum size of a new ledger's password. The metadata contains the password, so it must be small.
 
 Ledgers of other programs may have longer passwords."""
 
@@ -40,10 +40,10 @@ Ledgers of other programs may have longer passwords."""
 class Code(Enum):
     """The outcome of one request to one bookie, for the protocol.
 
-    `OK`, `NO_ENTRY` and `NO_LEDGER` say what the bookie has. `FENCED`, `UNAUTHORIZED`, `READ_ONLY`
-    and `BAD_REQUEST` are refusals: the request changed nothing. After every other code the result
-    is *unknown*: the bookie may have carried out the request or not, and a caller may conclude
-    nothing about an entry.
+    `OK` means success. `NO_ENTRY` and `NO_LEDGER` report that the bookie does not have the entry or
+    the ledger. `FENCED`, `UNAUTHORIZED`, `READ_ONLY` and `BAD_REQUEST` are refusals: the request
+    changed nothing. After every other code the result is *unknown*: the bookie may or may not have
+    carried out the request, so the caller cannot conclude anything about an entry.
     """
 
     OK = "ok"
@@ -91,13 +91,13 @@ def check_type(name: str, value: object, kind: type) -> None:
     """
     if not isinstance(value, kind) or isinstance(value, bool):
         raise ConfigurationError(
-            f"{name} is of type {kind.__name__}, got {value!r}", key=name, value=value
+            f"{name} must be of type {kind.__name__}, got {value!r}", key=name, value=value
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """E, Qw and Qa: three numbers of bookies with E >= Qw >= Qa >= 1.
+    """The ensemble size E, the write quorum Qw and the ack quorum Qa, with E >= Qw >= Qa >= 1.
 
     Raises:
         ConfigurationError: The numbers are not in this order, or are not int.
@@ -127,7 +127,9 @@ class Quorum:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """The entries from `first_entry_id` (inclusive) to the next fragment, stored on one ensemble.
+    """Consecutive entries of a ledger that are stored on one ensemble.
+
+    The fragment begins with `first_entry_id` and ends before the next fragment.
 
     The order of `ensemble` matters: the place of a bookie in `ensemble` is its *index*.
     """
@@ -177,7 +179,7 @@ class LedgerMetadata:
         return self.state is LedgerState.CLOSED
 
     def fragment_of(self, entry_id: int) -> Fragment:
-        """The fragment that holds `entry_id`, which is at least 0."""
+        """The fragment that holds the entry `entry_id`, which must be at least 0."""
         owner = self.fragments[0]
         for fragment in self.fragments:
             if fragment.first_entry_id > entry_id:
@@ -207,8 +209,8 @@ class LedgerMetadata:
         )
         return (
             f"<b>ledger</b>, {self.state.name.lower()}{end}, {quorum.write_quorum} copies on "
-            f"{quorum.ensemble_size} bookies, {quorum.ack_quorum} of them before it is "
-            f"acknowledged<table><tr><th>from entry</th><th>bookies</th></tr>{rows}</table>"
+            f"{quorum.ensemble_size} bookies, acknowledged after {quorum.ack_quorum} copies"
+            f"<table><tr><th>from entry</th><th>bookies</th></tr>{rows}</table>"
         )
 
 
@@ -244,7 +246,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Opaque version of a node. A node that is deleted and re-created never gets an equal version.
+    """Opaque version of a node. A deleted and re-created node never gets an earlier version again.
 
     Attributes:
         incarnation: Id of the transaction that created the node in ZooKeeper.

@@ -18,7 +18,7 @@ _DOUBLINGS_MAX: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Limits of repeated attempts, and pauses that double up to a limit.
+    """The limits of repeated attempts, and pauses that double up to a maximum.
 
     The caller counts the failures in a row, and measures the time if there is a time limit.
 
@@ -35,7 +35,10 @@ class RetryPolicy:
     time_max_ms: float = math.inf
 
     def pause_ms(self, failures: int) -> int:
-        """The delay after `failures` failures, without the limits. `failures` is at least 1."""
+        """The delay after `failures` failures, which must be at least 1.
+
+        The limits of attempts and of time are ignored.
+        """
         return min(self.delay_max_ms, self.first_delay_ms << min(failures - 1, _DOUBLINGS_MAX))
 
     def delay_ms(self, failures: int, elapsed_ms: float = 0) -> int | None:
@@ -45,7 +48,7 @@ class RetryPolicy:
         return None if is_last else pause_ms
 
     def spread_ms(self, failures: int, uniform: Callable[[float, float], float]) -> float:
-        """A random delay between 0 and `pause_ms(failures)`. `failures` is at least 1."""
+        """A random delay between 0 and `pause_ms(failures)`. `failures` must be at least 1."""
         return uniform(0, self.pause_ms(failures))
 
     def pauses_ms(self) -> Iterator[int]:

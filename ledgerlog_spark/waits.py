@@ -1,9 +1,10 @@
-"""Waits of hosts: each has a deadline, or a reason why the wait ends without a deadline.
+"""The waits of hosts. Each wait has a deadline, or a reason why it ends without a deadline.
 
-If a wait never ends, the program hangs, and no error shows the place. So the code of hosts never
-awaits a future, an event or a queue directly. Instead, this code passes a deadline to `within` or
-`Deadline`, or the reason why the wait ends to `forever`. A `TimeoutError` of another source, such
-as a socket, is not mistaken for the deadline. tests/architecture/test_waits.py finds violations.
+If a wait never ends, the program hangs, and no error shows where. So the code of hosts never awaits
+a future, an event or a queue directly. Instead, this code uses `within` or `Deadline` with a
+deadline, or `forever` with the reason why the wait ends. `Deadline` does not mistake a
+`TimeoutError` of another source, such as a socket, for its own deadline.
+tests/architecture/test_waits.py finds violations.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Deadline:
     def __init__(self, seconds: float | None, late: Callable[[], Exception]) -> None:
         """Create a deadline whose time begins when the `async with` block is entered.
 
-        None means no deadline. The error that `late` returns may have a `__cause__`.
+        None means no deadline. If the error that `late` returns has a `__cause__`, this cause is
+        kept.
         """
         self._limit = asyncio.timeout(seconds)
         self._late = late
@@ -55,7 +57,7 @@ class Deadline:
     ) -> None:
         try:
             await self._limit.__aexit__(kind, error, trace)
-        except TimeoutError:  # raised for its own deadline alone
+        except TimeoutError:  # raised only for its own deadline
             late = self._late()
             raise late from late.__cause__
 
@@ -65,5 +67,5 @@ async def forever(awaited: Awaitable[T], reason: str) -> T:
 
     `reason` explains to readers of the code why the wait ends.
     """
-    assert reason, "a wait without a deadline has a reason"
+    assert reason, "a wait without a deadline needs a reason"
     return await awaited

@@ -3,9 +3,9 @@
 - `client`: creates, opens, seals, lists and deletes ledgers. `handles`: ledgers that are open.
 - `host`: performs the effects of the machines. `blocking`: the same calls without `await`.
 - `append_queue`: gathers appends into runs. `payloads`: checks of appended payloads.
-- `services`: state that handles share. `settings`: timeouts and limits. `users`: objects that end
-  before their client is closed. `password_file`: reads a password from a file.
-- `recent_records`: metadata that was read before. `errors_from_codes`: the table that assigns an
+- `services`: state that handles share. `settings`: time-outs and limits. `users`: ends registered
+  objects before their client is closed. `password_file`: reads a password from a file.
+- `recent_records`: metadata that was read recently. `errors_from_codes`: the table that assigns an
   exception to each outcome.
 
 `ledgerlog_spark.composition` combines these modules with a transport and the metadata stores.

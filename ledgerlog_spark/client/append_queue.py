@@ -1,4 +1,4 @@
-"""The queue of one writer's appends, until each append is acknowledged or has failed.
+"""The queue of one writer's appends, which stay in it until they are acknowledged or fail.
 
 `AppendQueue` gathers appends into runs, decides when a run is sent, limits the waiting appends, and
 completes or fails appends. The owner of the queue is the handle of a ledger or the leader of a log.
@@ -27,7 +27,7 @@ PENDING_ENDS = "`WriterSettings.add_quorum_timeout_ms` ends pending appends"
 
 
 class Waiter(Protocol):
-    """The part of a future that an append completes, common to asyncio and concurrent futures."""
+    """The methods of a future that the queue calls. Asyncio and concurrent futures have them."""
 
     def done(self) -> bool:
         """Whether the future was completed or cancelled."""
@@ -40,10 +40,10 @@ class Waiter(Protocol):
 
 
 class AppendListener(Protocol):
-    """Receives the progress of a write handle. The blocking API of a handle has a listener."""
+    """Receives the progress of a write handle. For example, the blocking API is a listener."""
 
     def on_sent(self, entries: int, size_bytes: int) -> None:
-        """Handle the report that this number of entries and payload bytes left the queue."""
+        """Handle the report that `entries` entries of `size_bytes` payload bytes left the queue."""
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
         """Set the results of futures, in the order of the list."""
@@ -67,8 +67,8 @@ class Gathered:
         # (future, offset of the append's last payload in the run, entries of a batch or 0)
         self.waiters: list[tuple[Waiter, int, int]] = []
         self.size_bytes = 0  # of the payloads
-        self.continues = False  # the first payload belongs to a batch that began in the last run
-        self.body: Any = None  # free for the owner: a leader keeps the entry here
+        self.continues = False  # the first payload belongs to a batch that began in an earlier run
+        self.body: Any = None  # for the owner: a leader stores its entry here
 
     def results(self, first_entry_id: int) -> list[tuple[Any, Any]]:
         """Return each append's future with its result: an entry id, or the ids of a batch."""
@@ -88,11 +88,12 @@ class Gathered:
 
 
 class AppendQueue:
-    """Appends in order, divided into runs of a limited size. An entry that is larger is one run.
+    """Appends in order, divided into runs of a limited size. A larger entry is its own run.
 
     Appends within one turn of the event loop are sent together. A full run is sent as soon as the
-    window allows. Another run is sent immediately if fewer than `few_in_flight` runs are in flight.
-    Otherwise it waits for further appends, but not longer than the setting `linger_ms`.
+    window allows. A run that is not full is sent immediately if fewer than `few_in_flight` runs are
+    in flight. Otherwise the run waits for further appends, but not longer than the setting
+    `linger_ms`.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class AppendQueue:
 
     @property
     def is_lingering(self) -> bool:
-        """Whether appends wait for further appends. A timer sends them without another call."""
+        """Whether queued appends wait for further appends. Then a timer sends these appends."""
         return self._linger_timer is not None
 
     @property
@@ -149,8 +150,8 @@ class AppendQueue:
     def append(self, payload: Payload, *, at_once: bool = False) -> asyncio.Future[Any]:
         """Append one checked payload, and return the future of its result.
 
-        If `at_once` is true and the window allows it, the payload is sent in this call. Otherwise
-        it is sent in the next turn of the event loop, or later.
+        With `at_once`, this call sends the payload if the window and the linger allow it. Otherwise
+        the payload is sent in the next turn of the event loop, or later.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._admits(future):
@@ -161,7 +162,7 @@ class AppendQueue:
     def append_batch(
         self, payloads: Sequence[Payload], *, at_once: bool = False
     ) -> asyncio.Future[Any]:
-        """Append checked payloads like `append`, and return one future of their result."""
+        """Append checked payloads like `append`, and return the future of their common result."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if not payloads:
             future.set_result(self.nothing)
@@ -209,12 +210,12 @@ class AppendQueue:
             self._cut()
 
     async def drain(self) -> None:
-        """Wait until the waiting appends are fewer than the settings' backlog."""
+        """Wait until fewer appends than the backlog are queued, or until appends are refused."""
         while self.has_backlog and self.refusal is None:
             await self._wait_in(self._room)
 
     async def flush(self) -> None:
-        """Wait until each append that was made so far is acknowledged or has failed."""
+        """Wait until all appends are acknowledged or have failed, including later appends."""
         while self.entries or self.in_flight:
             self.send_now()
             if self.entries or self.in_flight:
@@ -223,7 +224,7 @@ class AppendQueue:
     # --- sending ---
 
     def send_now(self) -> None:
-        """Send the queued appends that the window and the linger allow to be sent."""
+        """Send the queued appends, as far as the window and the linger allow it."""
         if self._is_sending:
             return
         if self.entries:
@@ -241,7 +242,7 @@ class AppendQueue:
     def complete(self, results: list[tuple[Any, Any]]) -> None:
         """Set the results of futures, in the order of the list.
 
-        The owner removed the runs of these appends from `in_flight` before.
+        The owner must first remove the runs of these appends from `in_flight`.
         """
         if self.listener is not None:
             self.listener.complete(results)
@@ -253,11 +254,12 @@ class AppendQueue:
             _wake(self._idle)
 
     def fail(self, error: LedgerLogError, *, unknown: range | None = None) -> None:
-        """Fail all pending appends. The owner must set `refusal` before.
+        """Fail all pending appends. The owner must first set `refusal`.
 
         Appends that may have been stored fail with `error`, the others with the error of `refusal`.
         If a part of a batch may have been stored, the whole batch fails with `error`. `unknown`
-        contains the indexes in `in_flight` of the runs that may have been stored. None means all.
+        contains the indexes in `in_flight` of the runs that may have been stored. None means all
+        runs in flight.
         """
         assert self.refusal is not None
         self._stop_linger()
@@ -269,7 +271,7 @@ class AppendQueue:
         self._full.clear()
         self._filling = Gathered()
         self.entries = self.size_bytes = 0
-        begins_unknown = True  # if the first run continues a batch, the begin of it is acknowledged
+        begins_unknown = True  # the first run may continue a batch that was stored in part
         for place, run in enumerate(runs):
             is_unknown = place < sent if unknown is None else place in unknown
             has_unknown_part = run.continues and begins_unknown
@@ -356,7 +358,7 @@ class AppendQueue:
         )
 
     def _exceeds(self, backlogs: int) -> bool:
-        """Whether the waiting appends reach `backlogs` times the settings' backlog."""
+        """Whether the queued appends reach `backlogs` times the settings' backlog."""
         settings = self._settings
         return (
             self.entries >= backlogs * settings.backlog_entries_max

@@ -54,11 +54,12 @@ LOADS_AT_ONCE = 100
 
 
 class LedgerClient:
-    """Ledgers of one cluster. All methods must be called on the event loop that created the client.
+    """Ledgers of one cluster. Call all methods on the event loop that created the client.
 
     Attributes:
         services: The transport and the stores. All handles and the package `log` share them.
-        ends_first: Registers an object that ends before this client is closed; see `Users.add`.
+        ends_first: Registers an object that must be ended before this client is closed. See
+            `Users.add`.
     """
 
     def __init__(
@@ -97,17 +98,18 @@ class LedgerClient:
             ack_quorum: Number of copies on disk before an append is acknowledged (Qa), at most Qw.
             digest_type: CRC32C, CRC32, HMAC or DUMMY.
             password: Needed to read or seal the ledger; at most 1,024 bytes, stored in the clear.
-            custom_metadata: Bytes by name that are stored with the metadata of the ledger.
+            custom_metadata: Names and bytes that are stored in the metadata of the ledger.
             explicit_lac: Whether an idle writer writes its last add confirmed to the bookies,
-                through their control service. Readers then see its last entry within 100 ms without
-                another append. Stored as custom metadata `ledgerlog.lac`.
+                through their control service. Readers then see the last entry within 100 ms without
+                another append. The choice is stored as custom metadata `ledgerlog.lac`.
             changes_ensemble: Whether failed bookies are replaced. If false, the first failure of a
                 bookie ends the handle.
 
         Raises:
             ConfigurationError: An argument is wrong. No I/O was done.
-            NotEnoughBookiesError: There are too few bookies; has `wanted` and `available`.
-            MetadataUnavailableError: Nothing was created.
+            NotEnoughBookiesError: There are too few bookies. The error has `wanted` and
+                `available`.
+            MetadataUnavailableError: ZooKeeper cannot be reached. Nothing was created.
             MetadataUnknownError: An empty ledger with an unknown id may exist.
         """
         self.check_open()
@@ -141,7 +143,8 @@ class LedgerClient:
                 when the handle is closed.
 
         Raises:
-            LocalProtocolError: `ledger_id` was not drawn by this client, or was used before.
+            LocalProtocolError: `new_ledger_ids` of this client did not return `ledger_id`, or the
+                id was used before.
             LedgerLogError: The errors of `create_ledger` and of `create`.
         """
         self.check_open()
@@ -171,7 +174,7 @@ class LedgerClient:
         return handle
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        """Return `count` (at most 64) new ledger ids, rising. No other call gets the same ids.
+        """Return `count` (at most 64) new ledger ids in rising order. No other call gets these ids.
 
         Each id can be passed once to `create_registered_ledger` of this client.
 
@@ -202,12 +205,12 @@ class LedgerClient:
             is_listed: Whether the caller will only read ranges that a durable list contains. The
                 last add confirmed is then not read from bookies, but is NO_ENTRY or the value that
                 this client saw before.
-            may_be_outdated: Whether metadata that this client read in the last 60 s may be used. A
-                read that finds the metadata outdated reads it again.
+            may_be_outdated: Whether metadata that this client read in the last 60 s may be used. If
+                a read finds it to be outdated, the metadata is read again.
 
         Raises:
             ConfigurationError: No ledger can have this id.
-            LedgerNotFoundError: The ledger does not exist; this was checked after a sync.
+            LedgerNotFoundError: The ledger does not exist, even after a sync with ZooKeeper.
             UnauthorizedError: The password is wrong; no bookie was contacted.
             EntryUnknownError: Too few bookies answered to determine the last add confirmed.
             MetadataUnavailableError: The metadata could not be read.
@@ -246,7 +249,7 @@ class LedgerClient:
 
         Raises:
             ConfigurationError: No ledger can have this id.
-            LedgerNotFoundError: The ledger does not exist; this was checked after a sync.
+            LedgerNotFoundError: The ledger does not exist, even after a sync with ZooKeeper.
             UnauthorizedError: The password is wrong; no bookie was contacted.
             LedgerRecoveryError: The seal could not find out whether an entry exists. The ledger
                 stays IN_RECOVERY, and a second seal is safe.
@@ -274,10 +277,11 @@ class LedgerClient:
         await self.services.ledgers.delete(checked_ledger_id(ledger_id))
 
     async def list_ledgers(self) -> AsyncIterator[int]:
-        """Yield all ledger ids, rising. Ledgers may be created or deleted during the iteration.
+        """Yield all ledger ids in rising order. Meanwhile, ledgers may be created or deleted.
 
         Raises:
-            MetadataError: There is no cluster at the root, or the store failed. Ids may be missing.
+            MetadataError: There is no cluster at the path of the service URI, or the store failed.
+                The ids that were yielded may be incomplete.
         """
         self.check_open()
         async for ledger_id in self.services.ledgers.ids():
@@ -288,15 +292,16 @@ class LedgerClient:
 
         Raises:
             ConfigurationError: No ledger can have this id.
-            LedgerNotFoundError: The ledger does not exist; this was checked after a sync.
+            LedgerNotFoundError: The ledger does not exist, even after a sync with ZooKeeper.
             MetadataUnavailableError: The metadata could not be read.
         """
         return (await self._load(ledger_id)).value
 
     async def recent_records(self, ledger_ids: Iterable[int]) -> dict[int, LedgerMetadata]:
-        """Return metadata by ledger id, at most 60 s old, without ledgers that do not exist.
+        """Return the metadata of ledgers by ledger id. The metadata is at most 60 s old.
 
-        The result contains the first ledgers whose metadata fits into 16 MiB.
+        Ledgers that do not exist are omitted. The result contains the first ledgers whose metadata
+        fits into 16 MiB in total.
 
         Raises:
             MetadataUnavailableError: The metadata of a ledger could not be read.
@@ -384,8 +389,9 @@ class LedgerClient:
     async def aclose(self) -> None:
         """End all connections. Ledgers that are being written stay open, and can be sealed later.
 
-        Leaders stop without closing their ledgers. A leader first deletes its unlisted ledgers, for
-        at most 5 s, or `close_timeout_ms` if shorter. The next leader seals the others.
+        Leaders stop without closing their ledgers. A leader first deletes its unlisted ledgers.
+        This takes at most 5 s, or `close_timeout_ms` if that is shorter. The next leader seals the
+        other ledgers.
         """
         try:
             await self._users.leave(self.services.settings.close_timeout_ms)

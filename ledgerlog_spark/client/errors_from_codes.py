@@ -14,9 +14,9 @@ For every outcome of an append, a caller may conclude the following:
     pending, ZooKeeper away       MetadataUnavailableError   no
 
 After each of these exceptions the handle accepts no more appends, so the caller needs a new ledger.
-"Not definite" means that the entry may be in the ledger after a client recovered and closed it. The
-caller should look for the entry in the closed ledger before it sends the entry again. Reads change
-nothing, so their errors are definite unless stated otherwise.
+"Not definite" means that the entry may be in the ledger after a client has recovered and closed the
+ledger. The caller should look for the entry in the closed ledger before it sends the entry again.
+Reads change nothing, so their errors are definite unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Entry(NamedTuple):
 FAILURES: dict[Failure, _Entry] = {
     Failure.FENCED: _Entry(
         errors.LedgerFencedError,
-        "create a new ledger to go on writing; seal this one to learn what it holds",
+        "create a new ledger to go on writing; seal this ledger to learn which entries it has",
     ),
     Failure.CLOSED: _Entry(errors.LedgerClosedError, "create a new ledger to go on writing"),
     Failure.UNAUTHORIZED: _Entry(
@@ -50,19 +50,20 @@ FAILURES: dict[Failure, _Entry] = {
     ),
     Failure.NOT_FOUND: _Entry(errors.LedgerNotFoundError, "it was deleted or never created"),
     Failure.BAD_REQUEST: _Entry(
-        errors.RemoteProtocolError, "check that the bookies' version fits this client's"
+        errors.RemoteProtocolError, "check that the bookies' version fits this client's version"
     ),
     Failure.NOT_ENOUGH_BOOKIES: _Entry(
         errors.NotEnoughBookiesError,
-        "start another bookie, because the replacement of a failed one needs more bookies than the "
-        "ensemble has; or use a smaller ensemble",
+        "start another bookie, or use a smaller ensemble: to replace a failed bookie, the cluster "
+        "needs more bookies than the ensemble has",
     ),
     Failure.TOO_MANY_CHANGES: _Entry(
-        errors.QuorumError, "look at the bookies' health before writing on"
+        errors.QuorumError, "check the bookies before you write to a new ledger"
     ),
     Failure.BOOKIE_FAILED: _Entry(errors.QuorumError, "create a new ledger to go on writing"),
     Failure.ADD_TIMEOUT: _Entry(
-        errors.AddTimeoutError, "seal the ledger to learn what it holds, and write to a new one"
+        errors.AddTimeoutError,
+        "seal the ledger to learn which entries it has, and write to a new ledger",
     ),
     Failure.OVERLOADED: _Entry(
         errors.QuorumError, "append less at a time, or add bookies, and write to a new ledger"
@@ -80,14 +81,15 @@ FAILURES: dict[Failure, _Entry] = {
         errors.LedgerRecoveryError, "try again when more of its bookies answer"
     ),
     Failure.NEEDS_OPERATOR: _Entry(
-        errors.NeedsOperatorError, "bring back the bookies that held the entries, or decide"
+        errors.NeedsOperatorError,
+        "start the bookies that have these entries, or decide how to continue without the entries",
     ),
     Failure.ENTRY_ABSENT: _Entry(errors.EntryNotFoundError, "no bookie of its write set has it"),
     Failure.ENTRY_UNKNOWN: _Entry(
         errors.EntryUnknownError, "try again when more of its bookies answer"
     ),
     Failure.LAC_UNKNOWN: _Entry(
-        errors.EntryUnknownError, "try again when one of its last ensemble's bookies answers"
+        errors.EntryUnknownError, "try again when a bookie of its last ensemble answers"
     ),
     Failure.DIGEST_MISMATCH: _Entry(
         errors.DigestMismatchError, "check the password, the digest type and the bookies' disks"
@@ -102,7 +104,7 @@ OUTCOMES: dict[type[errors.LedgerLogError], MetadataOutcome] = {
     errors.MetadataUnavailableError: MetadataOutcome.UNAVAILABLE,
     errors.MetadataUnknownError: MetadataOutcome.UNKNOWN,
 }
-"""The outcome for machines of each exception of the metadata port.
+"""For each exception of the metadata port, the outcome that a machine gets.
 
 Any other exception is a bug of ledgerlog."""
 
@@ -149,7 +151,7 @@ def error_from_read(ledger_id: int, failed: ReadFailed) -> errors.LedgerLogError
 
 
 def error_for_unsent(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLogError:
-    """Return the exception for an append to a stopped writer, which was not sent."""
+    """Return the exception for an append that was not sent because the writer had stopped."""
     subject = f"nothing was sent: ledger {ledger_id}"
     return _build_failed(subject, ledger_id, failed, definite=True, retriable=False)
 
@@ -163,7 +165,7 @@ def outcome_of(error: errors.LedgerLogError) -> MetadataOutcome | None:
 
 
 def _answers_of(codes: Mapping[str, str]) -> str:
-    """Return the answers of bookies as text for a message. If there are many, omit the first."""
+    """Return the answers of bookies as text for a message. If there are many, show the last."""
     shown = [f"{bookie_id}: {code}" for bookie_id, code in codes.items()]
     more = ["..."] if len(shown) > BOOKIES_SHOWN_MAX else []
     return f" ({', '.join([*more, *shown[-BOOKIES_SHOWN_MAX:]])})" if shown else ""

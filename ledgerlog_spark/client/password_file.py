@@ -17,7 +17,7 @@ One more byte is read, to detect a larger file."""
 def password_from_file(
     file: str | Path | None, error_of: Callable[[str], ConfigurationError]
 ) -> bytes:
-    """Return the password in `file`, without line ends after it. If `file` is None, return `b""`.
+    """Return the password in `file` without the line ends at its end. For None, return `b""`.
 
     `error_of` creates the error if the file cannot be read, or if its password is empty or too
     long. The argument of `error_of` describes the problem, such as `cannot be read`.
@@ -31,7 +31,7 @@ def password_from_file(
         raise error_of(f"cannot be read: {error.strerror}") from None
     password = content.rstrip(b"\r\n")
     if not password:
-        raise error_of("holds no password: write it there, or name no file where there is none")
+        raise error_of("contains no password: write the password into it, or pass no file")
     if len(content) > FILE_SIZE_BYTES_MAX or len(password) > PASSWORD_SIZE_BYTES_MAX:
         raise error_of(f"is too large: a password has at most {PASSWORD_SIZE_BYTES_MAX:,} bytes")
     return password

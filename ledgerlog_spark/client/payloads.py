@@ -19,7 +19,7 @@ def checked_payloads(payloads: Iterable[object], *, what: str = "an entry") -> l
 
 
 def check_several(payloads: object, what: str) -> None:
-    """Raise an error if a single payload is given, because its bytes would be used as a list."""
+    """Raise an error for a single payload. Otherwise its bytes would be used as a list."""
     if isinstance(payloads, bytes | bytearray | memoryview):
         raise LocalProtocolError(
             f"expected a list, got {type(payloads).__name__}, which is {what} by itself: put it "
@@ -45,13 +45,13 @@ def checked_payload(
         kept = bytes(payload)
     else:
         raise LocalProtocolError(
-            f"{what} is bytes, a bytearray or a memoryview, not {type(payload).__name__}: encode "
-            "it first",
+            f"{what} must be bytes, a bytearray or a memoryview, got {type(payload).__name__}: "
+            "encode it first",
             type=type(payload).__name__,
         )
     if len(kept) > size_bytes_max:
         raise LocalProtocolError(
-            f"{what} holds at most {size_bytes_max} bytes, got {len(kept)}: split it",
+            f"{what} has {len(kept)} bytes, but the maximum is {size_bytes_max}: split it",
             size_bytes=len(kept),
             size_bytes_max=size_bytes_max,
         )

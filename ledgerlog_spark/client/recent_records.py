@@ -1,4 +1,4 @@
-"""Recently read metadata of ledgers. Reads of ledgers are correct even if it is outdated."""
+"""Recently read metadata of ledgers. Reads are correct even if this metadata is outdated."""
 
 from __future__ import annotations
 

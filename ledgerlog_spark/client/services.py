@@ -23,7 +23,7 @@ from ledgerlog_spark.waits import Deadline
 class WritableBookies:
     """The bookies that accept new ledgers, cached until a watch reports a change.
 
-    A new or removed bookie appears in the cache a moment later, as with a ZooKeeper server that
+    A change of the bookies appears in the cache a moment later, just as on a ZooKeeper server that
     lags. If the cached bookies are not enough, the caller reads the bookies again.
     """
 
@@ -45,7 +45,7 @@ class WritableBookies:
             self._registration.watch_writable(self._on_change)  # until the session is closed
         changes = self._changes
         names = await self._registration.writable()
-        if changes == self._changes:  # otherwise this may be older than the change
+        if changes == self._changes:  # otherwise these names may be older than the change
             self._names = names
         return names
 
@@ -97,7 +97,7 @@ class Services:
     async def candidates(self, *, is_fresh: bool = True) -> tuple[str, ...]:
         """Return the writable bookies in random order, from the cache if `is_fresh` is false.
 
-        Raises MetadataUnavailableError if the registration is not read in time.
+        Raise MetadataUnavailableError if the registration is not read in time.
         """
         timeout_ms = self.settings.metadata_timeout_ms
 
@@ -123,8 +123,8 @@ class Services:
 
         def late() -> MetadataUnavailableError:
             return MetadataUnavailableError(
-                f"the record of ledger {ledger_id} could not be read within {timeout_ms} ms: check "
-                "that ZooKeeper runs and can be reached",
+                f"the metadata of ledger {ledger_id} could not be read within {timeout_ms} ms: "
+                "check that ZooKeeper runs and can be reached",
                 ledger_id=ledger_id,
             )
 

@@ -1,6 +1,6 @@
-"""Settings of a client: timeouts, limits of the requests in flight, and batching.
+"""The settings of a client: time-outs, limits of the requests in flight, and batching.
 
-All times are in milliseconds and all sizes in bytes. The name of a setting ends with the unit.
+All times are in milliseconds and all sizes in bytes. The name of such a setting has its unit.
 """
 
 from __future__ import annotations
@@ -34,25 +34,28 @@ class ClientSettings:
             name and its value.
 
     Attributes:
-        add_timeout_ms: Deadline of one add on one bookie. After it, the bookie counts as failed.
-        read_timeout_ms: Deadline of one read on one bookie. After it, the next replica is used.
+        add_timeout_ms: Deadline of one add on one bookie. After the deadline, the bookie counts as
+            failed.
+        read_timeout_ms: Deadline of one read on one bookie. After the deadline, the next replica is
+            used.
         metadata_timeout_ms: Deadline of one call of the metadata store.
         connect_timeout_ms: Deadline for the connection of a new client to the metadata store.
-        session_timeout_ms: How long the metadata store keeps the session of a client after it lost
-            the connection.
+        session_timeout_ms: How long the metadata store keeps the session of a client after the
+            connection was lost.
         linger_ms: How long a small append waits for further appends while `runs_in_flight_min` or
             more runs are in flight. If fewer runs are in flight, the append does not wait.
-        runs_in_flight_min: The number of runs in flight from which appends wait for `linger_ms`.
-        entries_in_flight_min: Like `runs_in_flight_min`, for a leader log's entries. Large entries
-            make a log fast, and full entries never wait. More entries in flight make each entry
-            slower.
+        runs_in_flight_min: If at least this number of runs is in flight, small appends wait for
+            `linger_ms`.
+        entries_in_flight_min: Like `runs_in_flight_min`, but for the entries of a leader log. While
+            records wait, entries become larger, and large entries make a log fast. A full entry
+            never waits. More entries in flight make each entry slower.
         close_timeout_ms: How long the close of a ledger waits for the metadata store after all
             appends have ended. The roll of a leader log has the same limit.
-        open_timeout_ms: Time limit to become the leader of a log: to seal open ledgers of an
-            earlier leader, to create a ledger and to list it.
-        explicit_lac_ms: For ledgers with `explicit_lac`: how long the writer is idle before it
-            writes its last add confirmed to all bookies of the ensemble. One bookie is notified of
-            each new value immediately.
+        open_timeout_ms: Maximum time to become the leader of a log. In this time, open ledgers of
+            an earlier leader are sealed, and a new ledger is created and listed.
+        explicit_lac_ms: How long a writer with `explicit_lac` is idle before it writes its last add
+            confirmed to all bookies of the ensemble. One bookie is notified of each new value
+            immediately.
         backlog_entries_max: Maximum number of accepted appends that are not sent. At this limit the
             blocking API blocks, and `drain` of the asyncio API waits.
         backlog_size_bytes_max: Maximum payload bytes of accepted appends that are not sent.
@@ -95,5 +98,5 @@ class ClientSettings:
             check_type(setting.name, value, kind)
             if isinstance(value, int) and value < 1:
                 raise ConfigurationError(
-                    f"{setting.name} is at least 1, got {value}", key=setting.name, value=value
+                    f"{setting.name} must be at least 1, got {value}", key=setting.name, value=value
                 )

@@ -1,4 +1,4 @@
-"""Objects that end before their client is closed, while requests still succeed."""
+"""Objects that must be ended before their client is closed, while requests still succeed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.waits import forever, within
 
 LEAVE_MS_MAX = 5_000
-"""How long `aclose` waits for leaders with pending requests.
+"""Maximum time that `aclose` waits for leaders with pending requests.
 
 Upkeep deletes ledgers that such a leader could not delete."""
 
@@ -20,11 +20,11 @@ class EndsFirst(Protocol):
     """An object of a client that has work to do before the client is closed."""
 
     async def leave(self) -> None:
-        """End the work of this object. Raises nothing."""
+        """End the work of this object. Raise nothing."""
 
 
 class Users:
-    """The objects that end before their client is closed.
+    """The objects that must be ended before their client is closed.
 
     The references are weak, because an object that the program no longer uses has no pending work.
     """
@@ -37,17 +37,17 @@ class Users:
     def add(self, user: EndsFirst) -> None:
         """Register an object whose `leave` runs before the client is closed.
 
-        Raises LocalProtocolError if the client is already closed.
+        Raise LocalProtocolError if the client is already closed.
         """
         if self._are_leaving:
             raise LocalProtocolError("the client is closed: connect again")
         self._users.add(user)
 
     async def leave(self, timeout_ms: int) -> None:
-        """Call `leave` of all objects at the same time, once. Later calls only wait for the end.
+        """Call `leave` of all objects at the same time. A second call only waits for their end.
 
-        After `timeout_ms` or `LEAVE_MS_MAX`, or on cancellation, each unfinished `leave` is
-        cancelled.
+        The wait ends after `timeout_ms` or `LEAVE_MS_MAX`, whichever is shorter. Then, or if this
+        call is cancelled, each unfinished `leave` is cancelled.
         """
         if not self._are_leaving:
             self._are_leaving = True

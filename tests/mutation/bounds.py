@@ -318,7 +318,7 @@ MUTATIONS = [
         "deadline_of_others_is_taken_for_ones_own",
         "ledgerlog_spark/waits.py",
         "        try:\n            await self._limit.__aexit__(kind, error, trace)\n"
-        "        except TimeoutError:  # raised for its own deadline alone\n",
+        "        except TimeoutError:  # raised only for its own deadline\n",
         "        try:\n            await self._limit.__aexit__(kind, error, trace)\n"
         "            if error is not None:\n                raise error\n"
         "        except TimeoutError:\n",

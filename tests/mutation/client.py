@@ -223,7 +223,8 @@ _WRITING = [
     Mutation(
         "list_of_bookies_older_than_a_change",
         f"{CLIENT}/services.py",
-        "        if changes == self._changes:  # otherwise this may be older than the change\n",
+        "        if changes == self._changes:  # otherwise these names may be older than the "
+        "change\n",
         "        if True:\n",
         "a bookie that left while it was asked for is known for good",
     ),

@@ -22,7 +22,7 @@ def test_quorum_out_of_order_is_refused_with_its_numbers(sizes: tuple[int, int, 
 
 @pytest.mark.parametrize("sizes", [(3.0, 3, 2), ("3", 3, 2), (3, None, 2), (1, 1, True)])
 def test_quorum_of_what_is_no_int_is_refused_by_name(sizes: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"is of type int, got (3\.0|'3'|None|True)$"):
+    with pytest.raises(ConfigurationError, match=r"must be of type int, got (3\.0|'3'|None|True)$"):
         Quorum(*sizes)
 
 

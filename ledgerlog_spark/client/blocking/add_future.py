@@ -1,4 +1,4 @@
-"""The future of a blocking append, at a tenth of the cost of `concurrent.futures.Future`."""
+"""The future of a blocking append. It costs a tenth of a `concurrent.futures.Future`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SharedCondition(threading.Condition):
 
     @property
     def may_wait(self) -> bool:
-        """Whether this thread may wait: it is not the thread that completes the futures."""
+        """Whether the calling thread may wait; False on the thread that completes the futures."""
         return threading.get_ident() != self.completing_thread
 
 
@@ -53,8 +53,8 @@ class AddFuture(concurrent.futures.Future[T]):
             timeout: Maximum time in seconds. If it is None, the call waits until the append ends.
 
         Raises:
-            TimeoutError: The append did not end in time, and continues.
-            LocalProtocolError: A callback called this before the append ended.
+            TimeoutError: The append did not end in time. It continues.
+            LocalProtocolError: A callback called this method before the append ended.
             LedgerLogError: The append failed.
         """
         if self._state != "FINISHED":
@@ -73,7 +73,7 @@ class AddFuture(concurrent.futures.Future[T]):
         if not self._shared.may_wait:
             raise LocalProtocolError(
                 "a callback of an append runs on the client's own thread and cannot wait for "
-                "another append there: hand it to a thread of yours"
+                "another append there: wait in another thread"
             )
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._condition:
@@ -88,7 +88,7 @@ def complete_all(condition: SharedCondition, results: Sequence[tuple[AddFuture[A
     """Set the result of each future, and wake all waiting threads once."""
     with condition:
         for future, result in results:
-            future._result = result  # noqa: SLF001 - one module, one noun
+            future._result = result  # noqa: SLF001 - the class is in this module
             future._state = "FINISHED"  # noqa: SLF001
             for waiter in future._waiters:  # noqa: SLF001
                 waiter.add_result(future)

@@ -27,7 +27,7 @@ AHEAD_SIZE_BYTES_MAX: Final = 16 << 20
 
 
 class _End:
-    """Marks the end of the iteration, after the last batch. Has the error, if there was one."""
+    """Marks the end of the iteration, after the last batch. It has the error, if there was one."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
@@ -42,7 +42,7 @@ class BatchQueue(Generic[T]):
         thread: LoopThread,
         size_bytes_of: Callable[[T], int],
     ) -> None:
-        """Create a queue. `taken` begins the iteration. `size_bytes_of` may be an estimate."""
+        """Create a queue. `taken` begins the iteration. `size_bytes_of` may return an estimate."""
         self._size_bytes_of = size_bytes_of
         self._put_size_bytes = 0
         self._taken_size_bytes = 0
@@ -56,8 +56,8 @@ class BatchQueue(Generic[T]):
     def taken(self) -> Iterator[T]:
         """Yield each batch when it arrives. At the end, raise the error of the iteration, if any.
 
-        If this generator is closed, the iteration ends. If the event loop ends, this raises
-        CancelledError.
+        If this generator is closed, the iteration ends. If the event loop ends, the generator
+        raises CancelledError.
         """
         self._thread.call(self._begin())
         try:
@@ -70,7 +70,8 @@ class BatchQueue(Generic[T]):
             if batch.error is not None:
                 raise batch.error
         finally:
-            # This cleanup must not wait, because the loop's thread may collect the generator.
+            # This clean-up must not wait, because it runs on the loop's thread if that thread
+            # collects the generator.
             loop = self._thread.loop
             if self._thread.pid == os.getpid() and not loop.is_closed():
                 loop.call_soon_threadsafe(self._cancel)
@@ -100,7 +101,7 @@ class BatchQueue(Generic[T]):
                     if self._came.qsize() >= AHEAD_MAX or self._is_large:
                         await self._wait_for_room()
             end = _End()
-        except Exception as error:  # noqa: BLE001 - raised where the batches are taken
+        except Exception as error:  # noqa: BLE001 - `taken` raises it
             end = _End(error)
         finally:
             self._came.put(end)
@@ -108,7 +109,8 @@ class BatchQueue(Generic[T]):
     async def _wait_for_room(self) -> None:
         self._room.clear()
         self._is_full = True
-        # If the thread took batches before `_is_full` was set, it wakes no waiter.
+        # The thread wakes the loop only while `_is_full` is set, but may have made room before
+        # that. So the loop checks the room once more before it waits.
         if not self._has_room_again:
             await forever(self._room.wait(), "the thread takes a batch, or closes the iteration")
         self._is_full = False

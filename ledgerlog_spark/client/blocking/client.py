@@ -32,13 +32,13 @@ BATCH_OF_IDS = 1_000
 
 
 class BlockingClient(Blocking[LedgerClient], Closing):
-    """Ledgers of one cluster. Several threads may use this client, also after a fork.
+    """The ledgers of one cluster. Several threads may use this client, even after a fork.
 
     Every call waits until its work is done. A `with` statement closes the client at its end.
     """
 
     def __init__(self, connect: Connect) -> None:
-        """Create and connect a client. `connect` is called once in each process that uses it."""
+        """Create and connect a client. Each process that uses the client calls `connect` once."""
         self._connect = connect
         self._lock = threading.Lock()
         self._pid = 0
@@ -80,8 +80,8 @@ class BlockingClient(Blocking[LedgerClient], Closing):
     def is_orphaned(self) -> bool:
         """Whether another cluster answers at the address of this client's cluster.
 
-        This client then never reconnects, because its ledgers do not exist in that cluster. If the
-        client is connected, this call sends no request.
+        If so, this client never reconnects, because its ledgers do not exist in that cluster. If
+        the client is connected, this call sends no request.
 
         Raises:
             MetadataUnavailableError: No metadata store answered.
@@ -116,7 +116,7 @@ class BlockingClient(Blocking[LedgerClient], Closing):
 
     def _connected(self) -> tuple[LoopThread, LedgerClient]:
         if self._pid != os.getpid():
-            self._lock = threading.Lock()  # a thread of the parent may have held the old lock
+            self._lock = threading.Lock()  # during the fork, a thread may have held the old lock
             self._client = None
         with self._lock:
             if self._is_closed:

@@ -55,7 +55,7 @@ class BlockingHandle(Blocking[A_co]):
 
 
 class Closing(ABC):
-    """An object that a `with` statement closes at its end, also after an error."""
+    """An object that a `with` statement closes at its end, even after an error."""
 
     @abstractmethod
     def close(self) -> Any:
@@ -110,7 +110,7 @@ class Shown(property, Generic[R]):
     """A property of the twin, which any thread may read."""
 
     def __init__(self, of: Callable[[Any], R]) -> None:
-        """Show the property `of`, which is given as an attribute of its class."""
+        """Show a property of the twin. `of` is this property as an attribute of its class."""
         found: Any = of  # for mypy, a property that is read from its class is a function
         super().__init__(lambda handle: found.fget(handle._twin))  # noqa: SLF001
         self.__doc__ = found.__doc__

@@ -27,7 +27,7 @@ class LoopThread:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = _new_loop()
-        """Other threads may only call its thread-safe methods."""
+        """Other threads may only call the thread-safe methods of the loop."""
         self.closers: set[Closer] = set()
         """Functions that are called when the interpreter exits, to close clients."""
         self._thread = threading.Thread(target=self._run, name="ledgerlog", daemon=True)
@@ -113,9 +113,10 @@ class _Current:
 
 _current = _Current()
 os.register_at_fork(after_in_child=_current.forget)
-# Closing a client needs executor threads, which Python ends before it runs `atexit`. A function of
-# `_register_atexit` runs before that, because the function that was registered last is called
-# first. Python versions without `_register_atexit` use `atexit`.
+# Closing a client needs executor threads. Python ends these threads in a function that the import
+# of `concurrent.futures.thread` passed to `_register_atexit`. Such functions run before those of
+# `atexit`, and the function that was registered last runs first. So `stop` runs while the executor
+# threads exist. If a Python version has no `_register_atexit`, `atexit` is used.
 getattr(threading, "_register_atexit", atexit.register)(_current.stop)
 
 

@@ -1,4 +1,4 @@
-"""The blocking twin of a read handle, with one thread switch for each batch, not each entry."""
+"""The blocking twin of a read handle. It switches threads for each batch, not for each entry."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from ledgerlog_spark.model import LedgerMetadata
 
 
 class BlockingReadHandle(BlockingHandle[ReadHandle], Closing):
-    """Reads a ledger in any state without disturbing its writer, on any thread of one process.
+    """Reads a ledger in any state, and does not disturb its writer.
 
-    A `with` statement closes the handle at its end.
+    Any thread of the process that opened the handle may use it. A `with` statement closes the
+    handle at its end.
 
     Attributes:
         id: The ledger's id.
@@ -37,7 +38,7 @@ class BlockingReadHandle(BlockingHandle[ReadHandle], Closing):
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The metadata that was read last. A read that finds it outdated reads it again."""
+        """The metadata that was read last. If a read finds it to be outdated, it is read again."""
         return self._twin.metadata
 
     refresh = derived(ReadHandle.refresh)
@@ -69,7 +70,8 @@ class BlockingReadHandle(BlockingHandle[ReadHandle], Closing):
             while batch := self._run(following):
                 yield batch
         finally:
-            # This cleanup must not wait, because the loop's thread may collect the generator.
+            # This clean-up must not wait, because it runs on the loop's thread if that thread
+            # collects the generator.
             loop = self._thread.loop
             if self._thread.pid == os.getpid() and not loop.is_closed():
                 loop.call_soon_threadsafe(lambda: loop.create_task(batches.aclose()))

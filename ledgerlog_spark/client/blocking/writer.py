@@ -37,8 +37,7 @@ A = TypeVar("A", bound="Appender")
 T = TypeVar("T")
 
 DOZE_SIZE_BYTES_MAX = 64 << 10
-"""New appends of this total size wake the dozing loop, because these appends may fill an entry.
-"""
+"""New appends of this total size wake the dozing loop, because these appends may fill an entry."""
 
 
 def _nothing() -> None:
@@ -48,9 +47,9 @@ def _nothing() -> None:
 class Inbox:
     """Appends that callers' threads pass to the event loop, with limits of entries and bytes.
 
-    To wake the loop for a small append costs more than the append. So the loop *dozes* while
-    earlier appends linger: a small append does not wake the loop. The loop takes new appends when
-    `on_sent` reports that the earlier appends were sent or have failed.
+    It costs more to wake the loop for a small append than to append. So the loop *dozes* while
+    earlier appends linger, and a small append does not wake the dozing loop. The loop takes new
+    appends when `on_sent` reports that the earlier appends were sent or have failed.
     """
 
     def __init__(self, settings: ClientSettings, loop_thread: LoopThread) -> None:
@@ -75,7 +74,7 @@ class Inbox:
     def put(
         self, item: Payload | list[Payload], future: AddFuture[Any], entries: int, size_bytes: int
     ) -> bool:
-        """Add an append or a batch, and wait for room. If it returns True, wake the loop."""
+        """Wait for room, then add an append or a batch. Return whether the loop must be woken."""
         with self.condition:
             self._check_callback()
             while self._is_full and self.condition.may_wait:
@@ -93,21 +92,21 @@ class Inbox:
             return True
 
     def _check_callback(self) -> None:
-        """Refuse an append of a callback beyond 16 times the backlog, as a callback cannot wait."""
+        """Refuse an append of a callback at 16 times the backlog. A callback cannot wait."""
         is_far_beyond = (
             self._entries >= BACKLOGS_MAX * self._entries_max
             or self._size_bytes >= BACKLOGS_MAX * self._size_bytes_max
         )
         if is_far_beyond and not self.condition.may_wait:
             raise LocalProtocolError(
-                f"{self._entries:,} appends of {self._size_bytes:,} bytes wait to be sent, and a "
+                f"{self._entries:,} appends of {self._size_bytes:,} bytes wait to be sent, but a "
                 "callback cannot wait for them: append from another thread",
                 entries=self._entries,
                 size_bytes=self._size_bytes,
             )
 
     def look(self) -> None:
-        """Called on the loop before it takes the appends. Appends after this call wake the loop."""
+        """Let later appends wake the loop. Called on the loop before it takes the appends."""
         with self.condition:
             self.is_awake = self._is_dozing = False
             self._unseen_bytes = 0
@@ -134,7 +133,7 @@ class Inbox:
             self.look_soon()
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
-        """Complete futures, and pass on the appends that arrived since then. Called on the loop."""
+        """Complete futures, and pass on the appends that have arrived. Called on the loop."""
         complete_all(self.condition, results)
         if self.items:
             self.hand_over()
@@ -240,9 +239,9 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
         future are those of `append`.
 
         Raises:
-            LocalProtocolError: Nothing was appended. The payload is not bytes or is too large, or
-                another process created the ledger. Or 16 times the backlog waits to be sent, and
-                the caller is a callback of an append, which cannot wait.
+            LocalProtocolError: Nothing was appended. Either the payload is not bytes or is too
+                large, or another process created the ledger, or a callback of an append called this
+                method while 16 times the backlog waits to be sent. A callback cannot wait.
         """
         return self._append(checked_payload(payload))
 
@@ -266,8 +265,8 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
 
     def _forked(self) -> LocalProtocolError:
         return LocalProtocolError(
-            f"ledger {self.id} is written by the process that created it (a ledger has one "
-            "writing process): create another one in this process",
+            f"only the process that created ledger {self.id} can write it: create another "
+            "ledger in this process",
             ledger_id=self.id,
         )
 

@@ -34,15 +34,15 @@ from ledgerlog_spark.protocol.ledger.placement import choose_ensemble
 from ledgerlog_spark.wire.znodes import LEDGER_ID_MAX
 
 CreateRecord = Callable[[int, LedgerMetadata], Awaitable[Versioned[LedgerMetadata]]]
-"""Creates the metadata of a ledger id, and other nodes in the same transaction.
+"""Creates the metadata of the ledger with this id, and other nodes in the same transaction.
 
 Raises the errors of `LedgerStore.create`."""
 
 IDS_TRIED_MAX = 3
-"""Number of ids that are tried if another client has used an id that the store returned."""
+"""Maximum number of ids that are tried, because another client may have used an id already."""
 
 DRAWN_MAX = 4_096
-"""Maximum number of unused ids that a client keeps; of more ids, the oldest are dropped."""
+"""Maximum number of unused ids that a client keeps. If there are more, the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class LedgerSpec:
 
 def check_type(argument: str, value: object, kind: type) -> None:
     """Raise LocalProtocolError if the value of an argument has another type."""
-    # Integers of other types are accepted, such as those of numpy, and other objects with bytes.
+    # Other types of integers, such as those of numpy, and other objects with bytes are accepted.
     accepted = (bytes, bytearray, memoryview) if kind is bytes else kind
     if not (hasattr(value, "__index__") if kind is int else isinstance(value, accepted)):
         raise LocalProtocolError(
-            f"{argument} is of type {kind.__name__}, got {type(value).__name__}",
+            f"{argument} must be of type {kind.__name__}, got {type(value).__name__}",
             argument=argument,
             type=type(value).__name__,
         )
@@ -73,7 +73,7 @@ def check_callback(on_change: object) -> None:
     """Raise LocalProtocolError if the callback of a watch cannot be called."""
     if not callable(on_change):
         raise LocalProtocolError(
-            f"on_change is a function, got {type(on_change).__name__}",
+            f"on_change must be a function, got {type(on_change).__name__}",
             argument="on_change",
             type=type(on_change).__name__,
         )
@@ -100,19 +100,19 @@ def checked_password(password: object) -> bytes:
     """Return the password unchanged, or raise an error if it is not bytes."""
     if not isinstance(password, bytes):
         raise ConfigurationError(
-            f'password is bytes, not {type(password).__name__}: write b"..." or encode it',
+            f'password must be bytes, got {type(password).__name__}: write b"..." or encode it',
             key="password",
         )
     return password
 
 
 def checked_new_password(password: object) -> bytes:
-    """Return the password unchanged, or raise an error if it does not suit a new ledger."""
+    """Return the password unchanged, or raise an error if a new ledger cannot have it."""
     checked = checked_password(password)
     if len(checked) > PASSWORD_SIZE_BYTES_MAX:
         raise ConfigurationError(
-            f"password has {len(checked):,} bytes, and may have {PASSWORD_SIZE_BYTES_MAX:,}: take "
-            "a shorter one, or a digest of it",
+            f"password has {len(checked):,} bytes, but the maximum is "
+            f"{PASSWORD_SIZE_BYTES_MAX:,}: use a shorter password, or a digest of it",
             key="password",
         )
     return checked
@@ -122,7 +122,7 @@ def check_ledger_password(ledger_id: int, metadata: LedgerMetadata, password: by
     """Raise UnauthorizedError if the ledger has a password and it differs from `password`."""
     if metadata.has_password and metadata.password != password:
         raise UnauthorizedError(
-            f"ledger {ledger_id}: wrong password; use the one it was created with",
+            f"ledger {ledger_id}: wrong password; use the password that it was created with",
             ledger_id=ledger_id,
         )
 
@@ -132,12 +132,12 @@ def checked_ledger_id(ledger_id: Any) -> int:
     # Integers of other types are accepted, because an id from a table is often a numpy integer.
     if not hasattr(ledger_id, "__index__") or isinstance(ledger_id, bool):
         raise ConfigurationError(
-            f"ledger_id is of type int, got {ledger_id!r}", key="ledger_id", value=ledger_id
+            f"ledger_id must be of type int, got {ledger_id!r}", key="ledger_id", value=ledger_id
         )
     if not 0 <= ledger_id <= LEDGER_ID_MAX:
         raise ConfigurationError(
-            f"ledger id {ledger_id}: ids go from 0 to {LEDGER_ID_MAX}; `ledgerlog ledgers list` "
-            "shows what there is",
+            f"ledger id {ledger_id} is not between 0 and {LEDGER_ID_MAX}; "
+            "`ledgerlog ledgers list` shows all ledgers",
             key="ledger_id",
             value=ledger_id,
         )
@@ -148,14 +148,15 @@ def _checked_custom(custom: Mapping[Any, Any]) -> dict[str, bytes]:
     for name, value in custom.items():
         if not isinstance(name, str) or not isinstance(value, bytes):
             raise ConfigurationError(
-                f"custom_metadata maps str to bytes; {name!r} maps to {type(value).__name__}",
+                f"custom_metadata must map str to bytes, but maps {name!r} to "
+                f"{type(value).__name__}",
                 key="custom_metadata",
             )
     return dict(custom)
 
 
 class DrawnIds:
-    """Ledger ids that a client drew from the store and did not use. Each id can be used once.
+    """Ledger ids that a client got from the store and did not use. Each id can be used once.
 
     An id is never used for a second ledger, even if the first ledger was deleted. A bookie may
     still have entries of the first ledger, and recovery of the second ledger would find them,
@@ -175,11 +176,11 @@ class DrawnIds:
             del self._ids[next(iter(self._ids))]
 
     def use(self, ledger_id: int) -> int:
-        """Remove an unused id and return it. Raises an error if the id is not in this object."""
+        """Remove an unused id and return it. Raise an error if the id is not in this object."""
         if ledger_id not in self._ids:
             raise LocalProtocolError(
-                f"ledger id {ledger_id} was not drawn by this client, or was used before: leave it "
-                "out, or take one from new_ledger_ids",
+                f"ledger id {ledger_id} was not returned by new_ledger_ids of this client, or was "
+                "used before: pass an unused id, or None",
                 ledger_id=ledger_id,
             )
         del self._ids[ledger_id]
@@ -190,7 +191,7 @@ async def placed(services: Services, quorum: Quorum) -> tuple[str, ...]:
     """Choose an ensemble of writable bookies at random."""
     try:
         return choose_ensemble(quorum, await services.candidates(is_fresh=False))
-    except NotEnoughBookiesError:  # a bookie may have registered after the list was cached
+    except NotEnoughBookiesError:  # a bookie may have joined after the list was cached
         return choose_ensemble(quorum, await services.candidates())
 
 
@@ -203,9 +204,9 @@ async def create_record(
 ) -> tuple[int, Versioned[LedgerMetadata]]:
     """Create an empty ledger, and return its id and its metadata.
 
-    If `create` is given, it creates the metadata instead of the ledger store. Raises the errors of
-    `LedgerClient.create_ledger`. LedgerExistsError means that another ledger has `drawn_id`,
-    because the cluster's counter of ids was set back.
+    If `create` is given, it is called instead of `LedgerStore.create`. This function raises the
+    errors of `LedgerClient.create_ledger`. LedgerExistsError means that another ledger has
+    `drawn_id`, because the cluster's counter of ids was set back.
     """
     kind = checked_digest_type(spec.digest_type)
     checked_new_password(spec.password)

@@ -1,8 +1,8 @@
 """Follows the end of a ledger that is being written, without polling (LOGS.md#H4).
 
 A follower watches the ledger's metadata, and the last add confirmed on one bookie of the last
-ensemble. The first such bookie is the herald, which the writer notifies first. After a failure, the
-follower watches the next bookie.
+ensemble. The follower begins with the herald, the bookie that the writer notifies first. After a
+failure, the follower watches the next bookie.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class LedgerFollower:
             self._timer = self._loop.call_later(pause_ms / 1e3, self._watch_or_ask)
 
     def _watch_or_ask(self) -> None:
-        """Watch the next bookie. Also read the LAC from entries, in case no bookie has watches."""
+        """Watch the next bookie. Also read the LAC, because perhaps no bookie supports watches."""
         self._watch_lac()
         if self._asking is None:
             self._asking = self._loop.create_task(self._ask())

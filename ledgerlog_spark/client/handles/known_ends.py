@@ -4,8 +4,9 @@ The end of an open ledger is the largest last add confirmed of the bookies that 
 read may get answers only from bookies that lag, or metadata from a metadata server that lags. So
 each read of the end starts from the end that this client saw before (PROTOCOL.md#E12).
 
-A bookie may report an end that is too large. If no replica has an entry up to that end, the end is
-forgotten. The LACs in entries that were read are correct, because the digests were checked.
+A bookie may report an end that is too large. If no replica has one of the entries up to that end,
+the client drops this end. It keeps the LACs in entries that were read. These LACs are correct,
+because the digests were checked.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ class KnownEnds:
             self._keep(ledger_id, known._replace(last_entry_id=last_add_confirmed))
 
     def note_header_lac(self, ledger_id: int, last_add_confirmed: int) -> None:
-        """Keep the last add confirmed in entries of an open ledger that were read."""
+        """Keep the largest LAC in the entries that were read from an open ledger."""
         known = self._of(ledger_id)
         if known.length == OPEN and last_add_confirmed > known.header_lac:
             end = max(known.last_entry_id, last_add_confirmed)
             self._keep(ledger_id, _End(end, OPEN, last_add_confirmed))
 
     def newest(self, ledger_id: int, loaded: LedgerMetadata) -> LedgerMetadata:
-        """Return the loaded metadata, as CLOSED if this client saw the ledger CLOSED before."""
+        """Return the loaded metadata, but as CLOSED if this client has seen the ledger CLOSED."""
         if loaded.is_closed:
             self._keep(ledger_id, _End(loaded.last_entry_id, loaded.length))
             return loaded

@@ -1,11 +1,11 @@
 """Sends the last add confirmed (LAC) of an idle writer's ledger to bookies (LOGS.md#H3).
 
-The header of an entry has the LAC of the time when the entry was sent. So without this module,
-bookies would learn that the newest entry is confirmed only with the next entry. The writer notifies
-the ledger's *herald*, the bookie that readers watch first, of each LAC immediately. A bookie may
-forget such a notification. So a writer that stays idle writes the LAC to the whole ensemble a
-little later. A LAC is correct whichever client sends it. So this needs no quorum, and a deposed
-writer that still announces does no harm.
+The header of an entry has the LAC of the time when the entry was sent. So without this module, only
+the next entry would inform bookies that the newest entry is confirmed. The writer immediately sends
+each LAC to the ledger's *herald*, the bookie that readers watch first. A bookie may forget such a
+notification. So a writer that stays idle writes the LAC to the whole ensemble a little later. A LAC
+is correct whichever client sends it. So a LAC needs no quorum, and a deposed writer that still
+announces LACs does no harm.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ QUICK_SECONDS = 0.002
 Then nothing is written to a herald that does not support notifications."""
 
 ATTEMPTS_MAX = 8
-"""Maximum number of attempts to write a LAC to bookies, because a bookie may have no control
-service."""
+"""Maximum number of attempts to write a LAC to bookies. A bookie without a control service never
+accepts a LAC.
+"""
 
 TIMER_SLACK_MS = 1.0
 """If less than this time is left, the writer counts as idle, because another timer would cost more.
@@ -73,7 +74,7 @@ class LacAnnouncer:
         self._is_stopped = False
 
     def on_sent(self) -> None:
-        """Handle that a run was sent, which contains the previous LAC."""
+        """Handle that a run was sent. The run contains the previous LAC."""
         if self._is_idle:
             self._is_idle = False
             self._was_quick = self._loop.time() - self._idle_since < QUICK_SECONDS
@@ -125,7 +126,7 @@ class LacAnnouncer:
     def _on_timer(self) -> None:
         self._timer = None
         if not self._is_idle:
-            return  # the next pause starts it again
+            return  # the next pause starts the timer again
         left_ms = self._idle_ms_max - (self._loop.time() - self._idle_since) * 1e3
         if left_ms > TIMER_SLACK_MS and not self._attempts:
             self._start_timer(left_ms)
@@ -141,12 +142,12 @@ class LacAnnouncer:
         return self._written.get(bookie_id, NO_ENTRY) < self._writer.last_add_confirmed
 
     def _announce(self, lac: int) -> bool:
-        """Notify the herald. Returns whether the notification was sent."""
+        """Notify the herald. Return whether the notification was sent."""
         request = WriteLac(self._ledger.ledger_id, lac, self._ledger.master_key)
         return self._services.transport.announce_lac(self._herald(), request)
 
     def _write(self, bookie_id: str) -> None:
-        """Write the LAC to one bookie, but after the answer of a pending write to this bookie."""
+        """Write the LAC to one bookie, but only after the answer to a pending write."""
         if bookie_id in self._writing or not self._is_behind(bookie_id):
             return
         lac = self._writer.last_add_confirmed

@@ -51,7 +51,7 @@ class LedgerBytes:
         )
 
     def verified(self, stored: bytes | None, entry_id: int) -> StoredEntry | None:
-        """Return the decoded entry; None if the bytes are not the requested, valid entry."""
+        """Return the decoded entry; None if it is not the requested entry, or is not valid."""
         if stored is None:
             return None
         try:

@@ -1,8 +1,8 @@
-"""The handle of a ledger that is read: its known end, and ranges of entries.
+"""The handle of a ledger that is read.
 
-Opening and reading a ledger never fences it and changes nothing. Each range has its own
-`LedgerReader`, which reads ahead, sends a second request if a bookie is slow, and uses the next
-replica if a digest is wrong.
+The handle has the known end of the ledger, and reads ranges of entries. Opening or reading a ledger
+changes nothing, and never fences the ledger. Each range has its own `LedgerReader`, which reads
+ahead, sends a second request if a bookie is slow, and uses the next replica if a digest is wrong.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ReadHandle:
 
     Attributes:
         id: The ledger's id.
-        metadata: The metadata that was read last. A read that finds the metadata outdated reads it
+        metadata: The metadata that was read last. If a read finds it to be outdated, it is read
             again.
     """
 
@@ -145,10 +145,11 @@ class ReadHandle:
         requests while nothing changes.
 
         Args:
-            on_change: Called on the event loop when one of the two values may have changed. Also
-                called when the follower stops because the ledger was closed or of an `error`.
-            entries_size_bytes_max: Limit of new entries that the bookie sends with a new LAC, for
-                `watched_entries`.
+            on_change: Called on the event loop when one of the two values may have changed. It is
+                also called when the follower stops because the ledger was closed or because of an
+                `error`.
+            entries_size_bytes_max: Maximum size of the new entries that the bookie sends with a new
+                LAC, for `watched_entries`.
         """
         self._check_open()
         follower = LedgerFollower(self, self._services, on_change, entries_size_bytes_max)
@@ -165,8 +166,8 @@ class ReadHandle:
     def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Entry]:
         """Return the entries of a range that are in the last report to a follower, without gaps.
 
-        The result may be short or empty even if the ledger has more entries; the caller reads the
-        missing entries.
+        The result may be short or empty even if the ledger has more entries. Then the caller must
+        read the missing entries.
 
         Args:
             first_entry_id: The first wanted entry.
@@ -273,7 +274,7 @@ class ReadHandle:
         async with contextlib.aclosing(self.read_batches(entry_id, entry_id)) as batches:
             async for batch in batches:
                 return batch[0]
-        raise InternalError(f"a read of entry {entry_id} ended without it", ledger_id=self.id)
+        raise InternalError(f"a read of entry {entry_id} returned no entry", ledger_id=self.id)
 
     async def aclose(self) -> None:
         """End the reads and followers of this handle. The ledger is not changed."""
@@ -301,16 +302,16 @@ class ReadHandle:
     def _check_range(self, first_entry_id: int, last_entry_id: int, *, is_listed: bool) -> None:
         if not 0 <= first_entry_id <= last_entry_id:
             raise LocalProtocolError(
-                f"ledger {self.id}: entries {first_entry_id} to {last_entry_id} are not a range; "
-                "first is at least 0 and at most last, and both are inclusive",
+                f"ledger {self.id}: entries {first_entry_id} to {last_entry_id} are not a range: "
+                "the first entry must be at least 0, and not after the last entry",
                 ledger_id=self.id,
             )
         if last_entry_id > self._last_add_confirmed and not is_listed:
             end = "closed at" if self.is_closed else "known to be acknowledged up to"
             raise LocalProtocolError(
-                f"ledger {self.id} is {end} entry {self._last_add_confirmed}, entry "
+                f"ledger {self.id} is {end} entry {self._last_add_confirmed}, but entry "
                 f"{last_entry_id} lies beyond: "
-                + ("read up to its end" if self.is_closed else "refresh() and look again"),
+                + ("read up to its end" if self.is_closed else "call refresh() and try again"),
                 ledger_id=self.id,
                 last_add_confirmed=self._last_add_confirmed,
             )
@@ -342,7 +343,7 @@ class _Range:
             metadata=handle.metadata,
             first_entry_id=first_entry_id,
             last_entry_id=last_entry_id,
-            settings=handle._services.settings.reader,  # noqa: SLF001 - one module, one noun
+            settings=handle._services.settings.reader,  # noqa: SLF001 - a class of this module
             place=place,
         )
         self._place = place
@@ -423,15 +424,15 @@ class _Range:
         self._wake()
 
     def _on_stall(self) -> None:
-        """Fail if the consumer waits for entries, because no request was answered for long."""
+        """If the consumer waits for entries, fail. No request was answered for a long time."""
         if self._place is not None and not self._place.has_turn:
-            return  # there may have been no room for a request
+            return  # perhaps there was no room for a request
         if self._waiting is not None and not self._waiting.done():
             entry_id = self.reader.next_entry_id
             self.fail(
                 EntryUnknownError(
                     f"entry {entry_id} of ledger {self._ledger_id} was not read: no request was "
-                    "answered for long; read it again",
+                    "answered for a long time; read the entry again",
                     ledger_id=self._ledger_id,
                     entry_id=entry_id,
                 )

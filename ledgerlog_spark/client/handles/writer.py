@@ -1,7 +1,7 @@
 """The handle of a ledger that this client created and writes.
 
-Each append has one future and no task. Appends are gathered into runs, and a run is one event of
-the `LedgerWriter`. When a run is confirmed, the futures of its appends are completed in order.
+Each append has one future and no task. Appends are gathered into runs, and the `LedgerWriter` gets
+each run as one event. When a run is confirmed, the futures of its appends are completed in order.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class WriteHandle:
 
         If `changes_ensemble` is false, the first failure of a bookie ends the handle. `on_failed`
         gets the reason why appends are no longer accepted. `on_failed` is called after all pending
-        appends failed, and also if no append was pending.
+        appends have failed, even if no append was pending.
         """
         metadata = created.value
         settings = services.settings
@@ -140,8 +140,8 @@ class WriteHandle:
         Raises:
             LocalProtocolError: The payload is not bytes, or is too large; definite.
             LedgerClosedError: The handle was closed before; definite.
-            LedgerFencedError: Another client recovers the ledger. Definite only if this handle
-                learned of the fence before the append.
+            LedgerFencedError: Another client recovers the ledger. The error is definite only if
+                this handle learned of the fence before the append.
             AddTimeoutError: The ack quorum was not reached in time; not definite.
             NotEnoughBookiesError: Failed bookies could not be replaced; not definite.
             MetadataUnavailableError: A failed bookie could not be replaced; not definite.
@@ -152,16 +152,17 @@ class WriteHandle:
     def append_async(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
         """Append an entry, and return a future of its id. The errors are those of `append`.
 
-        This never blocks, so a caller with many appends awaits `drain` regularly. If 16 times the
-        settings' backlog waits to be sent, the future fails with a definite LocalProtocolError.
+        This method never blocks, so a caller with many appends must await `drain` regularly. If 16
+        times the settings' backlog waits to be sent, the future fails with a definite
+        LocalProtocolError.
         """
         return self.queue.append(checked_payload(payload))
 
     async def append_batch(self, payloads: Sequence[bytes | bytearray | memoryview]) -> range:
-        """Append several entries, wait until they are on the disks of Qa bookies, return their ids.
+        """Append several entries, wait until Qa bookies have them on disk, and return their ids.
 
-        After a failure, the first entries of the batch may be in the ledger when it is recovered.
-        An empty batch returns an empty range and sends nothing. The errors are those of `append`.
+        After a failure, the first entries of the batch may be in the recovered ledger. An empty
+        batch returns an empty range and sends nothing. The errors are those of `append`.
         """
         future = self.queue.append_batch(checked_payloads(payloads), at_once=True)
         return await forever(future, PENDING_ENDS)
@@ -173,11 +174,11 @@ class WriteHandle:
         return self.queue.append_batch(checked_payloads(payloads))
 
     async def drain(self) -> None:
-        """Wait until the waiting appends are fewer than the settings' backlog."""
+        """Wait until fewer appends than the settings' backlog wait to be sent."""
         await self.queue.drain()
 
     async def flush(self) -> None:
-        """Wait until each append that was made so far is acknowledged or has failed."""
+        """Wait until all appends are acknowledged or have failed, including later appends."""
         await self.queue.flush()
 
     async def close(self) -> LedgerMetadata:
@@ -211,7 +212,7 @@ class WriteHandle:
     def abandon(self) -> None:
         """Stop without closing the ledger. Pending appends fail, and their outcome is unknown.
 
-        Used when the client is closed.
+        The client calls this method when the client is closed.
         """
         if self.queue.refusal is None:
             self.queue.refusal = self._closed_error
@@ -220,7 +221,7 @@ class WriteHandle:
         self.queue.fail(
             LedgerClosedError(
                 f"ledger {self.id}: its client was closed before the append was acknowledged; "
-                "seal the ledger to learn what it holds",
+                "seal the ledger to learn which entries it has",
                 definite=False,
                 ledger_id=self.id,
             )
@@ -234,7 +235,7 @@ class WriteHandle:
         self._host.post(AddRequested(run.payloads))
 
     def send_now(self) -> None:
-        """Send the queued appends that the window and the batching allow to be sent."""
+        """Send the queued appends, as far as the window and the batching allow it."""
         self.queue.send_now()
 
     # --- indications of the machine ---
@@ -280,7 +281,7 @@ class WriteHandle:
             if not self._closed.done():
                 self._closed.set_exception(error)
             return
-        error.retriable = False  # the handle takes no more appends
+        error.retriable = False  # the handle accepts no more appends
         self.queue.refusal = lambda: error_for_unsent(self.id, failed)
         self._fail(error)
 
@@ -291,7 +292,7 @@ class WriteHandle:
             self._closed.set_exception(crash)
 
     def _fail(self, error: LedgerLogError) -> None:
-        """Refuse further appends. Readers are still notified of all acknowledged entries."""
+        """Fail the pending appends. Readers are still notified of all acknowledged entries."""
         self.queue.fail(error)
         if self._announcer is not None:
             self._announcer.on_failed()
@@ -311,9 +312,10 @@ class WriteHandle:
     def _stopped_error(self) -> LedgerLogError:
         """Return the error of `close` if the client was closed before the ledger was closed."""
         was_requested = self._closed is not None
-        happened = "its close was answered" if was_requested else "the ledger"
+        happened = "the close was answered" if was_requested else "the ledger was closed"
         return LedgerClosedError(
-            f"ledger {self.id}: its client was closed before {happened}; seal it to close it",
+            f"ledger {self.id}: the client was closed before {happened}; seal the ledger to close "
+            "it",
             definite=not was_requested,
             ledger_id=self.id,
         )
@@ -333,8 +335,8 @@ class WriteHandle:
 
     def _unclosed(self) -> MetadataUnavailableError:
         return MetadataUnavailableError(
-            f"ledger {self.id} was not closed within {self._timeout_ms / 1e3:g} s, and may be "
-            "closed yet: check that ZooKeeper runs, and close it again or seal it later",
+            f"ledger {self.id} was not closed within {self._timeout_ms / 1e3:g} s, but may still "
+            "be closed: check that ZooKeeper runs, then close it again or seal it later",
             definite=False,
             ledger_id=self.id,
         )
@@ -357,7 +359,7 @@ def _may_close_again(closing: asyncio.Task[LedgerMetadata]) -> bool:
 
 
 def _unsent(crash: LedgerLogError) -> LedgerLogError:
-    """Return the error of appends that were never sent, so that they are certainly not stored."""
+    """Return the error of appends that were never sent, and so are certainly not stored."""
     unsent = copy.copy(crash)
     unsent.definite = True
     unsent.__cause__ = crash

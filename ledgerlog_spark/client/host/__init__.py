@@ -1,5 +1,6 @@
 """The asyncio host of the protocol's machines.
 
-- `effects`: performs effects as calls, passes answers to the machine as events, and ends the
-  wait for a machine that gets no replies. `event_queue`: passes events one by one; timers, tasks.
+- `effects`: performs effects as calls, passes answers to the machine as events, and ends the wait
+  for a machine that gets no replies. `event_queue`: passes events one by one, and runs timers and
+  tasks.
 """

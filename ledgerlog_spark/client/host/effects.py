@@ -3,7 +3,8 @@
 A `MachineHost` runs one machine on the event loop, and keeps the contract that
 `ledgerlog_spark.protocol` lists for hosts. The host passes on the first reply to each request, and
 drops later replies. Events go through a queue (`event_queue.py`). The bytes of a run are encoded
-once. Digests are verified before the machine gets an entry. Candidates are shuffled here.
+once. Digests are verified before the machine gets an entry. The candidates for an ensemble are
+shuffled.
 
 A request to a bookie has no task, because the transport calls back. Each request to the metadata
 store is a coroutine with a task, because a ledger needs only a few such requests.
@@ -88,7 +89,7 @@ class MachineHost(EventQueue[Event]):
         on_crash: Callable[[LedgerLogError], None],
         on_settled: Callable[[], None] | None = None,
     ) -> None:
-        """Create a host, which calls the machine only later, and is the only caller of `handle`."""
+        """Create a host. Only this host may call the machine's `handle`."""
         super().__init__(
             machine,
             subject=f"{type(machine).__name__} of ledger {ledger.ledger_id}",
@@ -115,7 +116,10 @@ class MachineHost(EventQueue[Event]):
         }
 
     def stop(self) -> None:
-        """Stop the machine: it gets no more events, timers or replies. Open requests continue."""
+        """Stop the machine, so that it gets no more events, timers or replies.
+
+        Requests to bookies continue. Requests to the metadata store are cancelled.
+        """
         super().stop()
         self._open.clear()
         for task in self._tasks:
@@ -130,7 +134,7 @@ class MachineHost(EventQueue[Event]):
             perform(effect)
 
     def _reply(self, event: Reply) -> None:
-        """Pass on the first reply to a request; later replies are dropped."""
+        """Pass on the first reply to a request, and drop later replies."""
         request = event.request
         if request in self._open:
             self._open.discard(request)
@@ -138,7 +142,8 @@ class MachineHost(EventQueue[Event]):
                 self.replies += 1
             self.post(event)
 
-    # --- bookies: the transport answers each request exactly once, also after its deadline ---
+    # --- bookies: the transport answers each request exactly once, at its deadline at the latest
+    # ---
 
     def _send_add(self, effect: SendAdd) -> None:
         encoded = effect.run.attachment
@@ -280,7 +285,7 @@ class MachineHost(EventQueue[Event]):
 
 
 class StallWatch:
-    """Ends the wait for a machine that gets no more replies. Used on the event loop's thread.
+    """Ends the wait for a machine that gets no more replies, on the event loop's thread.
 
     Each request of a machine is answered by its deadline at the latest. So a waiting machine gets
     an answer within the longest deadline. A machine that only gets events of its own timers is

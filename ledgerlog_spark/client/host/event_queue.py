@@ -1,10 +1,10 @@
-"""Base class of the hosts of machines: passes events one by one, and runs timers and tasks.
+"""The base class of machines' hosts. It passes events one by one, and runs timers and tasks.
 
-An event that arrives while `handle` of the machine runs waits until `handle` has returned. An
-exception of a machine is a bug of ledgerlog: it is reported once, with the last events, and the
-machine is never called after it. Some errors of the metadata store, such as a refusal by an access
-list, cannot be expressed as a reply. Such an error also ends the machine, and is reported
-unchanged.
+If an event arrives while `handle` of the machine runs, the event waits until `handle` has returned.
+An exception of a machine is a bug of ledgerlog. The exception is reported once, with the last
+events, and the machine is never called again. Some errors of the metadata store, such as a refusal
+by an access list, cannot be expressed as a reply. Such an error also ends the machine. It is
+reported unchanged, but never as definite.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ E = TypeVar("E")
 """The events of a machine; `TimerFired` is always one of them."""
 
 EVENTS_KEPT = 50
-"""Number of last events in an `InternalError`."""
+"""Maximum number of events in an `InternalError`. The last events are kept."""
 
 TIMER_JITTER = 0.1
 """Timers of machines are lengthened at random by up to this fraction, so that clients do not act at
@@ -43,7 +43,7 @@ class EventQueue(ABC, Generic[E]):
 
     An error in the machine or in an effect ends the machine: `on_crash` is called once with the
     error. `subject` names the machine in the message, and `about` has the fields of the error.
-    `on_settled` is called each time the last queued event was handled.
+    `on_settled` is called each time after the last queued event was handled.
     """
 
     _briefs: ClassVar[Mapping[type, Callable[[Any], object]]] = {}
@@ -93,7 +93,7 @@ class EventQueue(ABC, Generic[E]):
             self._on_settled()
 
     def stop(self) -> None:
-        """Stop the machine: it gets no more events or timers."""
+        """Stop the machine, so that it gets no more events or timers."""
         self.is_stopped = True
         self._queue.clear()
         self._cancel_timers()

@@ -95,7 +95,7 @@ def test_futures_work_with_wait_as_completed_and_callbacks(condition: SharedCond
 def test_a_callback_that_waits_for_an_append_is_refused_instead_of_waiting_for_ever() -> None:
     condition = SharedCondition(threading.RLock(), threading.get_ident())
     future: AddFuture[int] = AddFuture(condition)
-    with pytest.raises(LocalProtocolError, match="thread of yours"):
+    with pytest.raises(LocalProtocolError, match="wait in another thread"):
         future.result()
 
 
@@ -221,10 +221,10 @@ def test_a_setting_below_one_is_refused_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("add_timeout_ms", "5000", "add_timeout_ms is of type int, got '5000'"),
-        ("linger_ms", True, "linger_ms is of type int, got True"),
-        ("backlog_entries_max", 2.5, "backlog_entries_max is of type int, got 2.5"),
-        ("writer", None, "writer is of type WriterSettings, got None"),
+        ("add_timeout_ms", "5000", "add_timeout_ms must be of type int, got '5000'"),
+        ("linger_ms", True, "linger_ms must be of type int, got True"),
+        ("backlog_entries_max", 2.5, "backlog_entries_max must be of type int, got 2.5"),
+        ("writer", None, "writer must be of type WriterSettings, got None"),
     ],
 )
 def test_a_setting_of_another_type_is_refused_by_its_name(name: str, value: Any, says: str) -> None:

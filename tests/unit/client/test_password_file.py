@@ -15,7 +15,7 @@ from tests.fixtures.client_world import ClientWorld
 if TYPE_CHECKING:
     from pathlib import Path
 
-NONE = "holds no password: write it there, or name no file"
+NONE = "contains no password: write the password into it, or pass no file"
 TOO_LARGE = "is too large: a password has at most 1,024 bytes"
 
 
@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 async def test_a_ledger_is_made_with_a_password_of_1024_bytes_at_most(world: ClientWorld) -> None:
     assert checked_new_password(b"x" * 1_024) == b"x" * 1_024
     client = world.client()
-    with pytest.raises(ConfigurationError, match="has 1,025 bytes, and may have 1,024"):
+    with pytest.raises(ConfigurationError, match="has 1,025 bytes, but the maximum is 1,024"):
         await client.create_ledger(password=b"x" * 1_025)
     ledger = await client.create_ledger(password=b"x" * 1_024)
     await ledger.append(b"one")

@@ -394,11 +394,11 @@ async def test_a_wrong_password_is_refused_before_any_bookie_is_asked(world: Cli
 @pytest.mark.parametrize(
     ("ledger_id", "says"),
     [
-        (-1, "ledger id -1: ids go from 0"),
-        (1 << 63, f"ledger id {1 << 63}: ids go from 0"),
-        ("7", "ledger_id is of type int, got '7'"),
-        (3.0, "ledger_id is of type int, got 3.0"),
-        (True, "ledger_id is of type int, got True"),
+        (-1, "ledger id -1 is not between 0"),
+        (1 << 63, f"ledger id {1 << 63} is not between 0"),
+        ("7", "ledger_id must be of type int, got '7'"),
+        (3.0, "ledger_id must be of type int, got 3.0"),
+        (True, "ledger_id must be of type int, got True"),
     ],
 )
 async def test_an_id_that_no_ledger_can_have_is_refused_as_an_argument(
@@ -485,7 +485,7 @@ async def test_a_read_that_has_its_turn_and_stands_still_ends(world: ClientWorld
     world.transport.held |= set(world.names)
     place = ReadRoom().place()
     place.take_turn()
-    with pytest.raises(EntryUnknownError, match="no request was answered for long"):
+    with pytest.raises(EntryUnknownError, match="no request was answered for a long time"):
         await anext(reader.read_batches(place=place))
 
 

@@ -314,6 +314,6 @@ async def test_job_with_a_longer_password_than_its_ledgers_may_have_is_refused_a
     world: LogWorld,
 ) -> None:
     log = await world.logs().create("flights")
-    with pytest.raises(ConfigurationError, match="1,025 bytes, and may have 1,024"):
+    with pytest.raises(ConfigurationError, match="1,025 bytes, but the maximum is 1,024"):
         await log.begin(schema=SCHEMA, password=b"x" * 1_025)
     await log.begin(schema=SCHEMA, password=b"x" * 1_024)

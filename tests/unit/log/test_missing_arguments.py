@@ -159,7 +159,7 @@ async def test_range_that_is_none_is_refused_with_its_commit(world: LogWorld) ->
     log = await world.logs().create("flights")
     job = await log.begin(schema=SCHEMA)
     nothing: Any = await (await log.open_range(job)).finish(b"", statistics=b"")
-    with pytest.raises(LocalProtocolError, match="each of ranges is of type StagedRange, got None"):
+    with pytest.raises(LocalProtocolError, match="ranges must be of type StagedRange, got None"):
         await log.commit(job, [nothing])
     assert (await log.snapshot()).interval.version == 0
 
@@ -191,6 +191,6 @@ def test_blocking_call_without_a_job_raises_the_same_error(name: str) -> None:
     others: tuple[Any, ...] = {"commit": ([],), "switch": ([], nothing)}.get(name, ())
     with connect_in_memory() as client:
         log = BlockingLogs(client).create("flights")
-        with pytest.raises(LocalProtocolError, match="job is of type Job, got NoneType") as wrong:
+        with pytest.raises(LocalProtocolError, match="job must be of type Job, got None") as wrong:
             getattr(log, name)(nothing, *others)
     assert (wrong.value.definite, wrong.value.retriable) == (True, False)
