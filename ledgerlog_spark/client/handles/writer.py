@@ -195,8 +195,9 @@ class WriteHandle:
 
         Raises:
             LedgerFencedError: Another client is recovering the ledger, and will close it.
-            LedgerClosedError: Another client closed the ledger at another entry. Or this handle's
-                client was closed first; definite only if no close request had been sent.
+            LedgerClosedError: Another client closed the ledger at another entry, or this handle's
+                client was closed first. In the second case, the error is definite only if no close
+                request was sent.
             LedgerNotFoundError: The ledger was deleted.
             MetadataUnavailableError: The ledger is not closed, or it is unknown whether it is. The
                 caller may close it again, or seal it later.
@@ -268,7 +269,8 @@ class WriteHandle:
         _logger.warning(
             "ledger %d continues without %s, which no other bookie can replace. Appends stop when "
             "the window of unacknowledged entries is full, and fail if the bookie does not return: "
-            "start another bookie (an ensemble of %d needs %d bookies), or use a smaller ensemble",
+            "start another bookie (with an ensemble of %d, a replacement needs %d bookies), or use "
+            "a smaller ensemble",
             self.id,
             " and ".join(f"{bookie_id} ({code.value})" for bookie_id, code in missing.answers),
             size,

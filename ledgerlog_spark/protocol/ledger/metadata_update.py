@@ -30,7 +30,7 @@ from ledgerlog_spark.retry import RetryPolicy
 class Refusal:
     """The current metadata forbids the change, or makes it unnecessary."""
 
-    failure: m.Failure | None  # None if the metadata already is as wanted
+    failure: m.Failure | None  # None if the metadata already has the change
 
 
 Decide = Callable[[LedgerMetadata], LedgerMetadata | Refusal]

@@ -61,7 +61,7 @@ def is_covered(quorum: Quorum, known_mask: int) -> bool:
     """Whether every possible ack quorum contains a bookie of `known_mask`.
 
     The result is True if each write set has fewer than Qa bookies outside the mask
-    (PROTOCOL.md#C3). If the bookies of the mask are fenced, the old writer can then complete no
+    (PROTOCOL.md#C3). If the bookies of the mask are fenced, the old writer cannot complete another
     add.
     """
     return all(

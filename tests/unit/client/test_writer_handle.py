@@ -87,7 +87,7 @@ async def test_the_loss_of_the_only_spare_is_logged_once_and_named_in_the_error(
     assert "(bookie-1: unavailable)" in str(caught.value)
     (warning,) = [record.getMessage() for record in of_this_thread(caplog)]
     assert "continues without bookie-1 (unavailable)" in warning
-    assert "(an ensemble of 3 needs 4 bookies)" in warning
+    assert "(with an ensemble of 3, a replacement needs 4 bookies)" in warning
 
 
 @pytest.mark.world(bookies=5)

@@ -7,8 +7,8 @@ timeout, a bad digest, an I/O error) decide nothing (PROTOCOL.md#C8). One bookie
 request for an entry. The other bookies get a request if the first answer is slow or does not have
 the entry.
 
-If every bookie stores every entry (E == Qw), batches find the present entries. Then the first entry
-that is in no batch is requested from all bookies by reads of this entry.
+If every bookie stores every entry (E == Qw), batches find the present entries. Then all bookies get
+a read of the first entry that is in no batch.
 """
 
 from __future__ import annotations
