@@ -281,7 +281,7 @@ class LedgerClient:
 
         Raises:
             MetadataError: There is no cluster at the path of the service URI, or the store failed.
-                The ids that were yielded may be incomplete.
+                Ids may be missing.
         """
         self.check_open()
         async for ledger_id in self.services.ledgers.ids():

@@ -11,7 +11,7 @@ For every outcome of an append, a caller may conclude the following:
     pending, too few bookies      NotEnoughBookiesError      no
     pending, bookies stay BUSY    QuorumError                no
     pending, none may be replaced QuorumError                no
-    pending, ZooKeeper away       MetadataUnavailableError   no
+    pending, no ZooKeeper         MetadataUnavailableError   no
 
 After each of these exceptions the handle accepts no more appends, so the caller needs a new ledger.
 "Not definite" means that the entry may be in the ledger after a client has recovered and closed the
