@@ -183,8 +183,8 @@ MUTATIONS = [
     Mutation(
         "opening_without_deadline",
         "ledgerlog_spark/protocol/leader/leader.py",
-        "return [timer, *self._start_list(LeaderOpening(",
-        "return [*self._start_list(LeaderOpening(",
+        "return [timer, *self._on_list_step(self._opening.start())]",
+        "return [*self._on_list_step(self._opening.start())]",
         "a takeover waits for ever for a seal that does not end",
     ),
     Mutation(
@@ -218,7 +218,7 @@ MUTATIONS = [
     Mutation(
         "refused_attempt_leaves_its_ledger",
         "ledgerlog_spark/protocol/leader/leader.py",
-        "        if refused is None or self._is_unsure:\n",
+        "        if not self._list.leave(event) or self._is_unsure:\n",
         "        if True:\n",
         "the ledger that a leader which ended could not list stays open for ever",
     ),
@@ -275,8 +275,8 @@ MUTATIONS = [
     Mutation(
         "swept_ledger_stays_the_next_one",
         "ledgerlog_spark/protocol/leader/leader.py",
-        "return [*self._drop_next(), *self._try_again(self._attempts.listing, error)]",
-        "return self._try_again(self._attempts.listing, error)",
+        "return [*self._drop_next(), *self._try_again(self._listing, error)]",
+        "return self._try_again(self._listing, error)",
         "a leader lists a ledger again that is being deleted",
     ),
     Mutation(

@@ -11,8 +11,8 @@ MUTATIONS = [
     Mutation(
         "leader_rolls_while_it_closes",
         "ledgerlog_spark/protocol/leader/leader.py",
-        "        self._ledgers.wants_roll = False\n        self._attempts.forgive()\n",
-        "        self._attempts.forgive()\n",
+        "        self._ledgers.wants_roll = False\n        self._forgive()\n",
+        "        self._forgive()\n",
         "a close makes one more ledger, which nobody writes",
     ),
     Mutation(
@@ -39,8 +39,8 @@ MUTATIONS = [
     Mutation(
         "leader_gap_unnoticed",
         "ledgerlog_spark/protocol/leader/list.py",
-        "if ledger.end.first_offset != offset:",
-        "if ledger.end.first_offset < offset:",
+        "if item.first_offset != offset:",
+        "if item.first_offset < offset:",
         "lost entries stay unnoticed",
     ),
     Mutation(
@@ -60,13 +60,11 @@ MUTATIONS = [
     Mutation(
         "leader_opening_takes_what_it_could_not_seal_for_empty",
         f"{PROTOCOL}/leader/opening.py",
-        """        if reply.outcome is not LedgerOutcome.OK:
-            assert reply.error is not None
+        """        if reply.error is not None:
             raise reply.error
-        assert reply.end is not None
         self._ends[ledger_id] = reply.end
 """,
-        """        self._ends[ledger_id] = reply.end or LedgerEnd()
+        """        self._ends[ledger_id] = reply.end
 """,
         "the records of an earlier leader's ledger leave the list with it",
     ),
@@ -94,15 +92,15 @@ MUTATIONS = [
     Mutation(
         "leader_list_leaves_empty_ledgers_unmarked",
         f"{PROTOCOL}/leader/list.py",
-        "return tuple(ledger.ledger_id for ledger in self.closed if ledger.end.is_empty)",
-        "return ()",
+        "unlisted=tuple(ledger_id for ledger_id, end in self.closed.items() if end.is_empty)",
+        "unlisted=()",
         "empty ledgers stay on the bookies for ever",
     ),
     Mutation(
         "leader_list_names_empty_ledgers",
         f"{PROTOCOL}/leader/list.py",
-        "return [ledger for ledger in self.closed if not ledger.end.is_empty]",
-        "return list(self.closed)",
+        "filled = ((ledger_id, end) for ledger_id, end in self.closed.items() if not end.is_empty)",
+        "filled = self.closed.items()",
         "a ledger without entries becomes an item",
     ),
     Mutation(
@@ -150,7 +148,7 @@ MUTATIONS = [
     Mutation(
         "leader_goes_on_after_fence",
         f"{PROTOCOL}/leader/leader.py",
-        """        if event.is_lost:
+        """        if isinstance(event.error, LOST):
             return self._stop(self._appends.deposed(event.error))
         ledger.is_broken = True""",
         """        ledger.is_broken = True""",
@@ -180,7 +178,7 @@ MUTATIONS = [
     Mutation(
         "leader_counts_old_failures",
         f"{PROTOCOL}/leader/leader.py",
-        "        ledger.is_broken = True\n        self._attempts.forgive()\n",
+        "        ledger.is_broken = True\n        self._forgive()\n",
         "        ledger.is_broken = True\n",
         "failures of a time when nothing depended on it end the leader at once",
     ),
@@ -194,7 +192,7 @@ MUTATIONS = [
     Mutation(
         "leader_close_leaves_ledger_made_too_late",
         f"{PROTOCOL}/leader/leader.py",
-        "return self._drop(event.ledger_id) if event.outcome is LedgerOutcome.OK else []",
+        "return self._drop(event.ledger_id) if event.error is None else []",
         "return []",
         "a ledger that came after the leader stopped stays for ever",
     ),
@@ -221,16 +219,16 @@ MUTATIONS = [
     ),
     Mutation(
         "leader_believes_one_replica",
-        f"{PROTOCOL}/leader/look.py",
-        "            return self._is_synced, []\n",
-        "            return True, []\n",
+        f"{PROTOCOL}/log/machine.py",
+        "            if reply.head is not None or is_synced:\n",
+        "            if True:\n",
         "a replica that is behind ends a leader: its log seems deleted",
     ),
     Mutation(
         "leader_look_ends_with_an_outage",
-        f"{PROTOCOL}/leader/look.py",
-        "            self._is_due = True\n            return False, [self._attempts.fail",
-        "            return False, [self._attempts.fail",
+        f"{PROTOCOL}/leader/leader.py",
+        "            self._is_look_due = True\n            return [self._looking.fail",
+        "            return [self._looking.fail",
         "a deletion in an outage is never noticed",
     ),
     Mutation(
@@ -251,7 +249,7 @@ MUTATIONS = [
     ),
     Mutation(
         "leader_closed_by_another_is_a_failure",
-        f"{LOG}/leader/ledger_writer.py",
+        f"{PROTOCOL}/leader/messages.py",
         "LOST = (LedgerFencedError, LedgerClosedError, LedgerNotFoundError)",
         "LOST = (LedgerFencedError,)",
         "a leader goes on after another one closed or deleted its ledger",
@@ -330,9 +328,10 @@ MUTATIONS = [
     Mutation(
         "leader_tries_again_to_close_what_another_recovered",
         f"{PROTOCOL}/leader/leader.py",
-        "        if event.outcome is LedgerOutcome.LOST:\n"
+        "        assert event.request == self._closing.request\n"
+        "        if isinstance(event.error, LOST):\n"
         "            return self._stop(self._appends.deposed(event.error))\n",
-        "",
+        "        assert event.request == self._closing.request\n",
         "a leader that was replaced goes on in its next ledger",
     ),
     Mutation(
@@ -398,8 +397,8 @@ MUTATIONS = [
     Mutation(
         "close_returns_before_the_list_is_changed",
         f"{PROTOCOL}/leader/leader.py",
-        "self._is_finishing and is_idle and not self._list.request and not self._ledgers.listed",
-        "self._is_finishing and is_idle and not self._list.request",
+        "is_list_done = self._list.has_ended and not self._ledgers.listed",
+        "is_list_done = self._list.has_ended",
         "a leader that closed leaves its ledger on the list as an open one",
     ),
     Mutation(
@@ -439,9 +438,9 @@ MUTATIONS = [
     ),
     Mutation(
         "look_forgets_a_change_meanwhile",
-        f"{PROTOCOL}/leader/look.py",
-        "        self._attempts.succeed()\n        if isinstance",
-        "        self._attempts.succeed()\n        self._is_due = False\n        if isinstance",
+        f"{PROTOCOL}/leader/leader.py",
+        "        self._looking.succeed()\n",
+        "        self._looking.succeed()\n        self._is_look_due = False\n",
         "a deletion during a look at the head is never noticed",
     ),
     Mutation(

@@ -97,15 +97,15 @@ _STANDING_STILL = [
     Mutation(
         "leader_stands_still_after_a_failed_attempt",
         f"{PROTOCOL}/leader/leader.py",
-        "return self._advance() if self._attempts.wake(event.request) else []",
-        "return [] if self._attempts.wake(event.request) else []",
+        "return self._advance() if any(woken) else []",
+        "return []",
         "a leader whose attempt at a ledger failed makes no other",
     ),
     Mutation(
         "broken_ledger_is_kept_secret",
         f"{LOG}/leader/ledger_writer.py",
-        "            self._report(LedgerBroken(self._handle.id, is_lost, exception))",
-        "            del is_lost",
+        "            self._report(LedgerBroken(self._handle.id, exception))",
+        "            del exception",
         "appends wait for ever for a ledger that takes none",
     ),
     Mutation(
@@ -125,8 +125,7 @@ _STANDING_STILL = [
     Mutation(
         "append_pays_for_failures_before_it",
         f"{PROTOCOL}/leader/leader.py",
-        "        if ledgers.current.is_broken and appends.is_empty:\n"
-        "            self._attempts.forgive()\n",
+        "        if ledgers.current.is_broken and is_first:\n            self._forgive()\n",
         "",
         "the first append after an outage ends the leader at the next failure",
     ),

@@ -127,7 +127,8 @@ def describe(effect: Any) -> str:  # noqa: PLR0911 - one line for each effect
         case StartTimer(_, delay_ms):
             return f"timer {delay_ms}ms"
         case lm.LeaderOpened():
-            return f"leads with {effect.ledger_id} from {effect.next_offset}"
+            head = effect.head
+            return f"leads with {head.open_ledgers[-1].ledger_id} from {head.end_offset}"
         case lm.AppendsAcknowledged():
             appends = f"{effect.first_append}..{effect.last_append}"
             return f"acknowledged {appends} to offset {effect.end_offset}"

@@ -28,7 +28,6 @@ from ledgerlog_spark.protocol.leader.messages import (
     LeaderEvent,
     LedgerCreated,
     LedgerEnd,
-    LedgerOutcome,
     LedgerSealed,
     SealLedger,
 )
@@ -156,20 +155,19 @@ class LeaderHost(EventQueue[LeaderEvent]):
                 on_failed=listener.set_exception,
             )
         except LedgerLogError as error:
-            return LedgerCreated(effect.request, LedgerOutcome.FAILED, error=error)
+            return LedgerCreated(effect.request, error=error)
         listener.adopt(handle)
         if self.is_stopped:
             listener.abandon()
         else:
             self._written[handle.id] = listener
-        return LedgerCreated(effect.request, LedgerOutcome.OK, ledger_id=handle.id)
+        return LedgerCreated(effect.request, handle.id)
 
     async def _seal(self, effect: SealLedger) -> LedgerSealed:
         try:
-            end = await self._sealed_end(effect.ledger_id)
+            return LedgerSealed(effect.request, await self._sealed_end(effect.ledger_id))
         except LedgerLogError as error:
-            return LedgerSealed(effect.request, LedgerOutcome.FAILED, error=error)
-        return LedgerSealed(effect.request, LedgerOutcome.OK, end=end)
+            return LedgerSealed(effect.request, error=error)
 
     async def _sealed_end(self, ledger_id: int) -> LedgerEnd:
         metadata = await self._log.ledgers.seal(ledger_id)
@@ -196,7 +194,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
 
     async def _closed(self, effect: CloseLedger, ledger: LeaderWriter) -> Any:
         answer = await ledger.close(effect.request)
-        if answer.outcome is LedgerOutcome.OK:
+        if answer.error is None:
             self._written.pop(effect.ledger_id, None)
         return answer
 

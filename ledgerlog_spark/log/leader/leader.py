@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.client.append_queue import AppendQueue, Gathered
 from ledgerlog_spark.client.settings import ClientSettings
-from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError
+from ledgerlog_spark.errors import LeaderTimeoutError, LedgerLogError, LocalProtocolError
 from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.leader.entries_in_flight import EntriesInFlight, error_of_append
 from ledgerlog_spark.log.leader.host import LeaderHost
 from ledgerlog_spark.log.records import Positions, offset_of
 from ledgerlog_spark.model import Position
-from ledgerlog_spark.protocol.leader.errors import left, not_rolled
 from ledgerlog_spark.protocol.leader.leader import LeaderLog
 from ledgerlog_spark.protocol.leader.messages import (
     AppendEntry,
@@ -265,7 +264,20 @@ class Leader:
 
     def _not_rolled(self, left: int) -> LedgerLogError:
         step, error = self._machine.roll_wait
-        return not_rolled(self.name, left, step.value, error, timeout_ms=self._roll_timeout_ms)
+        failed = "" if error is None else f" ({error.message})"
+        late = LeaderTimeoutError(
+            f"ledger {left} of log {self.name!r} was not closed and listed within "
+            f"{self._roll_timeout_ms / 1e3:g} s: {step.value} did not end{failed}. The roll "
+            "continues, and appends are accepted. Check that ZooKeeper and the bookies run "
+            "(`ledgerlog doctor`), then roll again",
+            definite=False,
+            log=self.name,
+            ledger_id=left,
+            waited_for=step.value,
+            timeout_ms=self._roll_timeout_ms,
+        )
+        late.__cause__ = error
+        return late
 
     async def truncate(self, position: Position | int) -> None:
         """Delete every record before `position`. The change is durable when this returns.
@@ -323,7 +335,13 @@ class Leader:
 
         A ledger that no attempt can list any more is deleted.
         """
-        self._host.post(GiveUp(left(self.name, end_offset=self.end_offset)))
+        left = LocalProtocolError(
+            f"the client that led log {self.name!r} was closed: to find out which records are in "
+            f"the log, read it from offset {self.end_offset}",
+            log=self.name,
+            end_offset=self.end_offset,
+        )
+        self._host.post(GiveUp(left))
 
     async def leave(self) -> None:
         """Abandon the leader before the client is closed, and wait for work in the background."""
@@ -357,7 +375,7 @@ class Leader:
             self.queue.complete(self._sent.acknowledged(indication))
         elif kind is LeaderOpened:
             self._head = indication.head
-            self._ledger_id = indication.ledger_id
+            self._ledger_id = indication.head.open_ledgers[-1].ledger_id
             if not self._opened.done():
                 self._opened.set_result(None)
         elif kind is LedgerRolled:

@@ -5,23 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ledgerlog_spark.errors import (
-    LedgerClosedError,
-    LedgerFencedError,
-    LedgerLogError,
-    LedgerNotFoundError,
-)
+from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.log.ports import LedgerWriterHandle
-from ledgerlog_spark.protocol.leader.messages import (
-    CloseAnswered,
-    EntriesConfirmed,
-    LedgerBroken,
-    LedgerOutcome,
-)
+from ledgerlog_spark.protocol.leader.messages import CloseAnswered, EntriesConfirmed, LedgerBroken
 from ledgerlog_spark.protocol.ledger.messages import Payload
-
-LOST = (LedgerFencedError, LedgerClosedError, LedgerNotFoundError)
-"""Errors that mean that another client recovered, closed or deleted the ledger."""
 
 
 class LeaderWriter:
@@ -63,14 +50,8 @@ class LeaderWriter:
         try:
             metadata = await self._handle.close()
         except LedgerLogError as error:
-            outcome = LedgerOutcome.LOST if isinstance(error, LOST) else LedgerOutcome.FAILED
-            return CloseAnswered(request, outcome, error=error)
-        return CloseAnswered(
-            request,
-            LedgerOutcome.OK,
-            last_entry_id=metadata.last_entry_id,
-            size_bytes=metadata.length,
-        )
+            return CloseAnswered(request, error=error)
+        return CloseAnswered(request, metadata.last_entry_id, metadata.length)
 
     def abandon(self) -> None:
         """Stop writing, and report nothing more."""
@@ -107,5 +88,4 @@ class LeaderWriter:
         if not self._is_broken:
             assert self._handle is not None
             self._is_broken = True
-            is_lost = isinstance(exception, LOST)
-            self._report(LedgerBroken(self._handle.id, is_lost, exception))
+            self._report(LedgerBroken(self._handle.id, exception))

@@ -26,6 +26,7 @@ from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.leader.entry import decode_entry_header
+from ledgerlog_spark.protocol.leader.messages import LedgerEnd
 from ledgerlog_spark.protocol.log.read.view import LogView, ViewMachine
 from ledgerlog_spark.protocol.log.state.records import Item, LogKind, LogSnapshot, OpenLedger
 
@@ -212,17 +213,10 @@ def _item_of(ledger_id: int, last: Any, first_offset: int, schema_id: int, log: 
             log=log,
             ledger_id=ledger_id,
         )
-    return Item(
-        ledger_id=ledger_id,
-        first_entry_id=0,
-        last_entry_id=last.entry_id,
-        index_entry_id=NO_ENTRY,
-        rows=header.end_offset - first_offset,
-        size_bytes=last.length,
-        first_offset=first_offset,
-        schema_id=schema_id,
-        newest_ms=header.append_time_ms,
+    end = LedgerEnd(
+        last.entry_id, last.length, first_offset, header.end_offset, header.append_time_ms
     )
+    return end.item(ledger_id, schema_id)
 
 
 async def read_one(handle: LedgerReaderHandle, entry_id: int) -> Any:

@@ -2,7 +2,6 @@
 
 - `leader`: the machine and its table. `messages`: its phases, limits, events and effects.
 - `opening`: becomes the leader. `appends`: appends that are not acknowledged yet. `rolling`: the
-  leader's ledgers. `list`: its changes of the log's list. `look`: detects a deleted log.
-- `attempts`: delays between attempts. `inner`: runs one machine inside another.
-- `entry`: an entry as bytes. `errors`: the errors that end a leader.
+  leader's ledgers. `list`: its changes of the log's list. `attempts`: delays between attempts.
+- `entry`: an entry as bytes.
 """

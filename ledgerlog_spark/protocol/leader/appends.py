@@ -13,12 +13,14 @@ from dataclasses import dataclass
 
 from ledgerlog_spark.errors import (
     LeaderDeposedError,
+    LedgerClosedError,
+    LedgerFencedError,
     LedgerLogError,
+    LedgerNotFoundError,
     LocalProtocolError,
     LogNotFoundError,
 )
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol.leader import errors as leader_end
 from ledgerlog_spark.protocol.leader.entry import OFFSET_END
 from ledgerlog_spark.protocol.leader.messages import (
     AppendEntry,
@@ -28,6 +30,13 @@ from ledgerlog_spark.protocol.leader.messages import (
     LedgerEnd,
 )
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
+
+_HAPPENED: tuple[tuple[type[LedgerLogError], str], ...] = (
+    (LedgerFencedError, "another client recovers {ledger}"),
+    (LedgerClosedError, "another client closed {ledger}"),
+    (LedgerNotFoundError, "another client deleted {ledger}"),
+    (LeaderDeposedError, "the list names ledgers of another leader"),
+)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -60,9 +69,6 @@ class LeaderLedger:
     def close_at(self, last_entry_id: int, size_bytes: int) -> None:
         """Note that the ledger is closed at its last confirmed entry."""
         assert last_entry_id == self.last_confirmed, (self, last_entry_id)
-        if last_entry_id == NO_ENTRY:
-            self.end = LedgerEnd()
-            return
         self.end = LedgerEnd(
             last_entry_id=last_entry_id,
             size_bytes=size_bytes,
@@ -126,25 +132,36 @@ class LeaderAppends:
         """Whether an append was ordered into a ledger and is not acknowledged yet."""
         return bool(self._ordered)
 
-    def check(self, event: AppendRequested) -> None:
-        """Raise LocalProtocolError if the window is full or the number of records is wrong."""
-        if not self.can_add:
-            raise LocalProtocolError(
-                "the window is full: wait until can_add is true again", log=self._log
-            )
-        if event.records < 1 or self.next_offset + event.records > OFFSET_END:
-            raise LocalProtocolError(f"an append of {event.records} records", log=self._log)
-
     def deposed(self, reason: LedgerLogError) -> LeaderDeposedError:
-        """The error of this leader after another leader took over, which `reason` shows."""
-        return leader_end.deposed(
-            self._log, reason, end_offset=self.end_offset, pending_end_offset=self.next_offset
+        """The error of this leader after another leader took over, which `reason` shows.
+
+        The message of `reason` is for the writer of a single ledger, so it is replaced.
+        """
+        others, then = "No other record of this leader is in it", ""
+        if self.end_offset < self.next_offset:
+            others = f"The records from there to offset {self.next_offset} may be in it"
+            then = (
+                ". Before you append these records again, read the log from offset "
+                f"{self.end_offset}"
+            )
+        return LeaderDeposedError(
+            f"log {self._log!r} has another leader, or one of its ledgers was sealed "
+            f"({_happened(reason)}). The records below offset {self.end_offset} are in the log. "
+            f"{others}. To continue, open the log with lead=True again{then}",
+            log=self._log,
+            end_offset=self.end_offset,
+            pending_end_offset=self.next_offset,
         )
 
     def deleted(self) -> LogNotFoundError:
         """The error of this leader after its log was deleted."""
-        return leader_end.deleted(
-            self._log, end_offset=self.end_offset, pending_end_offset=self.next_offset
+        return LogNotFoundError(
+            f"log {self._log!r} was deleted while this process led it, with its records up to "
+            f"offset {self.end_offset}: open it with lead=True again to create a new log",
+            definite=False,
+            log=self._log,
+            end_offset=self.end_offset,
+            pending_end_offset=self.next_offset,
         )
 
     def stopped(self, error: LedgerLogError) -> LeaderStopped:
@@ -157,7 +174,16 @@ class LeaderAppends:
         )
 
     def add(self, event: AppendRequested) -> None:
-        """Add an append to the waiting appends."""
+        """Add an append to the waiting appends.
+
+        Raises LocalProtocolError if the window is full or the number of records is wrong.
+        """
+        if not self.can_add:
+            raise LocalProtocolError(
+                "the window is full: wait until can_add is true again", log=self._log
+            )
+        if event.records < 1 or self.next_offset + event.records > OFFSET_END:
+            raise LocalProtocolError(f"an append of {event.records} records", log=self._log)
         self.last_ms = max(self.last_ms, event.now_ms)
         self._waiting.append(
             PendingAppend(
@@ -225,3 +251,12 @@ class LeaderAppends:
         return AppendsAcknowledged(
             first.number, last.number, ledger.ledger_id, last.entry_id, self.end_offset
         )
+
+
+def _happened(reason: LedgerLogError) -> str:
+    ledger_id = reason.fields.get("ledger_id")
+    ledger = "one of its ledgers" if ledger_id is None else f"ledger {ledger_id}"
+    for kind, what in _HAPPENED:
+        if isinstance(reason, kind):
+            return what.format(ledger=ledger)
+    return reason.message

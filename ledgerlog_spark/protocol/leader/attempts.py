@@ -60,31 +60,3 @@ class Attempts:
             return False
         self._timer = 0
         return True
-
-
-class LeaderAttempts:
-    """The attempts at each of the operations that a leader retries."""
-
-    __slots__ = ("closing", "creating", "listing")
-
-    def __init__(self, policy: RetryPolicy, numbers: RequestNumbers) -> None:
-        self.listing = Attempts(policy, numbers)
-        self.creating = Attempts(policy, numbers)
-        self.closing = Attempts(policy, numbers)
-
-    @property
-    def errors(self) -> tuple[LedgerLogError | None, ...]:
-        """The errors of the newest attempts to close, to create and to list a ledger."""
-        return self.closing.error, self.creating.error, self.listing.error
-
-    def forgive(self) -> None:
-        """Set the number of failures of each operation to 0.
-
-        Failures from a time when no append waited for the operation do not count.
-        """
-        for attempts in (self.listing, self.creating, self.closing):
-            attempts.forgive()
-
-    def wake(self, request: int) -> bool:
-        """End the delay whose timer has the number `request`. Returns whether a delay ended."""
-        return any(a.wake(request) for a in (self.listing, self.creating, self.closing))

@@ -23,11 +23,10 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.protocol.dispatch import Table, TableMachine, on, on_each, row
 from ledgerlog_spark.protocol.leader.appends import LeaderAppends, LeaderLedger
-from ledgerlog_spark.protocol.leader.attempts import Attempts, LeaderAttempts
-from ledgerlog_spark.protocol.leader.inner import Ended, InnerMachine
-from ledgerlog_spark.protocol.leader.list import ClosedLedger, ListChange
-from ledgerlog_spark.protocol.leader.look import HeadLook
+from ledgerlog_spark.protocol.leader.attempts import Attempts
+from ledgerlog_spark.protocol.leader.list import ListChange
 from ledgerlog_spark.protocol.leader.messages import (
+    LOST,
     AppendRequested,
     CloseAnswered,
     CloseLedger,
@@ -43,29 +42,32 @@ from ledgerlog_spark.protocol.leader.messages import (
     LeaderSettings,
     LedgerBroken,
     LedgerCreated,
-    LedgerOutcome,
     LedgerRolled,
     LedgerSealed,
     ListChanged,
     ListReply,
-    OpeningReply,
     RollRequested,
 )
-from ledgerlog_spark.protocol.leader.opening import LeaderOpening, Opened
-from ledgerlog_spark.protocol.leader.rolling import AgeTimer, LeaderLedgers, RollStep
+from ledgerlog_spark.protocol.leader.opening import LeaderOpening
+from ledgerlog_spark.protocol.leader.rolling import Change, LeaderLedgers, RollStep
 from ledgerlog_spark.protocol.ledger.messages import CloseRequested, Start, StartTimer, TimerFired
 from ledgerlog_spark.protocol.log.machine import token_after
 from ledgerlog_spark.protocol.log.messages import (
     DropLedger,
+    Failed,
     Finished,
     HeadRead,
+    LogEffect,
+    LogEffects,
     PagesRead,
     PagesWritten,
     Synced,
     Written,
 )
 from ledgerlog_spark.protocol.log.properties import LogProperties
+from ledgerlog_spark.protocol.log.read.versions import HeadMachine
 from ledgerlog_spark.protocol.log.state.records import LogHead
+from ledgerlog_spark.protocol.log.transaction import HeadTransaction
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 _TOKENS_OF_A_CHANGE = 1_000
@@ -81,16 +83,20 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         self.properties = LogProperties()  # the properties that this leader last read
         self._settings = settings or LeaderSettings()
         self._token = token
-        self._numbers = RequestNumbers()
+        self._numbers = numbers = RequestNumbers()
         self._appends = LeaderAppends(log, self._settings.window)
         self._ledgers: LeaderLedgers  # set by `_on_opened`; not used before that
-        self._list = InnerMachine(self._numbers)
-        self._change: tuple[list[ClosedLedger], LeaderLedger | None] | None = None
-        self._attempts = LeaderAttempts(self._settings.retry, self._numbers)
-        self._look = HeadLook(self._settings.retry, self._numbers)
+        self._opening = LeaderOpening(log, token=self._take_token(), numbers=numbers)
+        self._list: HeadTransaction[LogHead] = self._opening  # the newest machine for the list
+        self._change: Change | None = None
+        attempts = [Attempts(self._settings.retry, numbers) for _ in range(4)]
+        self._closing, self._creating, self._listing, self._looking = attempts
+        self._look: HeadMachine | None = None  # the newest read of the head (LOGS.md#J12)
+        self._is_look_due = False
         self._to_close: LeaderLedger | None = None
         self._open_timer = 0
-        self._age_timer = AgeTimer(self._numbers)
+        self._age_timer = 0
+        self._aging: LeaderLedger | None = None  # the ledger that the age timer was started for
         self._dropping: set[int] = set()
         self._is_unsure = False
         self._broken_early: set[int] = set()
@@ -114,7 +120,8 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
     @property
     def roll_wait(self) -> tuple[RollStep, LedgerLogError | None]:
         """The step that a roll waits for, and the error of its newest attempt if that failed."""
-        return self._ledgers.roll_wait(self._attempts.errors, is_closing=self._is_finishing)
+        errors = self._closing.error, self._creating.error, self._listing.error
+        return self._ledgers.roll_wait(errors, is_closing=self._is_finishing)
 
     # --- opening ---
 
@@ -122,37 +129,32 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         self.phase = LeaderPhase.OPENING
         self._open_timer = self._numbers.next()
         timer = StartTimer(self._open_timer, self._settings.open_timeout_ms)
-        return [timer, *self._start_list(LeaderOpening(self.log, token=self._take_token()))]
+        return [timer, *self._on_list_step(self._opening.start())]
 
     def _on_open_timer(self, event: TimerFired) -> list[LeaderEffect]:
         if event.request != self._open_timer:
             return []
-        assert isinstance(self._list.machine, LeaderOpening)
-        return self._on_opening_failed(self._list.machine.give_up(self._settings.open_timeout_ms))
+        return self._on_opening_failed(self._opening.give_up(self._settings.open_timeout_ms))
 
     def _on_opening_given_up(self, _event: GiveUp) -> list[LeaderEffect]:
-        assert isinstance(self._list.machine, LeaderOpening)
-        return self._on_opening_failed(self._list.machine.cancel())
+        return self._on_opening_failed(self._opening.cancel())
 
-    def _on_opened(self, opened: Opened) -> list[LeaderEffect]:
-        head = opened.head
-        first = LeaderLedger(opened.ledger_id)
-        first.opened_ms = head.open_ledgers[-1].opened_ms
+    def _on_opened(self, head: LogHead) -> list[LeaderEffect]:
+        own = head.open_ledgers[-1]
+        first = LeaderLedger(own.ledger_id)
+        first.opened_ms = own.opened_ms
         first.is_broken = first.ledger_id in self._broken_early
         self._ledgers = LeaderLedgers(first)
         self._now_ms = first.opened_ms
         self.properties = self.properties.updated(head.properties)
         self._appends.begin(next_offset=head.end_offset, last_ms=head.commit_time_ms)
         self.phase = LeaderPhase.LEADING
-        opened_now = LeaderOpened(head, opened.ledger_id, head.end_offset)
-        return [opened_now, *self._arm_age_timer(), *self._look.begin(), *self._advance()]
+        effects: list[LeaderEffect] = [LeaderOpened(head), *self._arm_age_timer()]
+        return [*effects, *self._look_at_head(), *self._advance()]
 
     def _on_opening_failed(self, error: LedgerLogError) -> list[LeaderEffect]:
-        assert isinstance(self._list.machine, LeaderOpening)
-        ledger_id = self._list.machine.unlisted_ledger
-        dropped = [] if ledger_id is None else self._drop(ledger_id)
         self.phase = LeaderPhase.STOPPED
-        return [*dropped, self._appends.stopped(error)]
+        return [*self._drop(self._opening.unlisted_ledger), self._appends.stopped(error)]
 
     def _on_broken_early(self, event: LedgerBroken) -> list[LeaderEffect]:
         """Note that a ledger is broken, because its `LedgerCreated` may not have arrived yet."""
@@ -163,10 +165,10 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
 
     def _on_append(self, event: AppendRequested) -> list[LeaderEffect]:
         appends, ledgers = self._appends, self._ledgers
-        appends.check(event)
-        if ledgers.current.is_broken and appends.is_empty:
-            self._attempts.forgive()
+        is_first = appends.is_empty
         appends.add(event)
+        if ledgers.current.is_broken and is_first:
+            self._forgive()
         self._now_ms = event.now_ms
         if not ledgers.takes_entries:
             return []
@@ -189,10 +191,10 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         ledger = self._ledgers.find(event.ledger_id)
         if ledger is None:
             return self._on_broken_early(event)
-        if event.is_lost:
+        if isinstance(event.error, LOST):
             return self._stop(self._appends.deposed(event.error))
         ledger.is_broken = True
-        self._attempts.forgive()
+        self._forgive()
         return self._advance()
 
     def _on_roll_requested(self, _event: RollRequested) -> list[LeaderEffect]:
@@ -205,7 +207,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
     def _on_close_requested(self, _event: CloseRequested) -> list[LeaderEffect]:
         self.phase = LeaderPhase.CLOSING
         self._ledgers.wants_roll = False
-        self._attempts.forgive()
+        self._forgive()
         return self._advance()
 
     def _advance(self) -> list[LeaderEffect]:
@@ -237,45 +239,43 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return [*effects, *self._arm_age_timer()]
 
     def _close_one(self) -> list[LeaderEffect]:
-        if not self._attempts.closing.is_idle:
+        if not self._closing.is_idle:
             return []
         self._to_close = self._ledgers.to_close(is_closing=self._is_finishing)
         if self._to_close is None:
             return []
-        return [CloseLedger(self._attempts.closing.begin(), self._to_close.ledger_id)]
+        return [CloseLedger(self._closing.begin(), self._to_close.ledger_id)]
 
     def _on_close_answered(self, event: CloseAnswered) -> list[LeaderEffect]:
         ledger = self._to_close
         assert ledger is not None
-        assert event.request == self._attempts.closing.request
-        if event.outcome is LedgerOutcome.OK:
-            self._attempts.closing.succeed()
-            acknowledged = self._appends.confirm(ledger, event.last_entry_id)
-            ledger.close_at(event.last_entry_id, event.size_bytes)
-            return [*acknowledged, *self._advance()]
-        assert event.error is not None
-        if event.outcome is LedgerOutcome.LOST:
+        assert event.request == self._closing.request
+        if isinstance(event.error, LOST):
             return self._stop(self._appends.deposed(event.error))
-        return self._try_again(self._attempts.closing, event.error)
+        if event.error is not None:
+            return self._try_again(self._closing, event.error)
+        self._closing.succeed()
+        acknowledged = self._appends.confirm(ledger, event.last_entry_id)
+        ledger.close_at(event.last_entry_id, event.size_bytes)
+        return [*acknowledged, *self._advance()]
 
     def _create(self) -> list[LeaderEffect]:
-        is_due = self._attempts.creating.is_idle and self._ledgers.may_create()
+        is_due = self._creating.is_idle and self._ledgers.may_create()
         if self._is_finishing or not is_due:
             return []
-        return [CreateLedger(self.properties, request=self._attempts.creating.begin())]
+        return [CreateLedger(self.properties, request=self._creating.begin())]
 
     def _on_created(self, event: LedgerCreated) -> list[LeaderEffect]:
-        assert event.request == self._attempts.creating.request
-        if event.outcome is not LedgerOutcome.OK:
-            assert event.error is not None
-            return self._try_again(self._attempts.creating, event.error)
-        self._attempts.creating.succeed()
+        assert event.request == self._creating.request
+        if event.error is not None:
+            return self._try_again(self._creating, event.error)
+        self._creating.succeed()
         self._ledgers.next = LeaderLedger(event.ledger_id)
         self._ledgers.next.is_broken = event.ledger_id in self._broken_early
         return self._advance()
 
     def _on_created_too_late(self, event: LedgerCreated) -> list[LeaderEffect]:
-        return self._drop(event.ledger_id) if event.outcome is LedgerOutcome.OK else []
+        return self._drop(event.ledger_id) if event.error is None else []
 
     def _try_again(self, attempts: Attempts, error: LedgerLogError) -> list[LeaderEffect]:
         """Wait before a retry. After too many failures, stop if appends or the close wait."""
@@ -285,12 +285,17 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
             return self._stop(error)
         return [timer, *self._advance()]
 
+    def _forgive(self) -> None:
+        """Forget failures from a time when no append waited for the operation."""
+        for attempts in (self._closing, self._creating, self._listing):
+            attempts.forgive()
+
     # --- the list ---
 
     def _change_list(self) -> list[LeaderEffect]:
         """Start the change of the list that is due, or repeat a failed change (LOGS.md#J4)."""
         ledgers = self._ledgers
-        if self._list.request or not self._attempts.listing.is_idle:
+        if not self._list.has_ended or not self._listing.is_idle:
             return []
         dropped: list[LeaderEffect] = []
         if self._change is None:
@@ -299,43 +304,41 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
             if self._change is None:
                 return dropped
         closed, added = self._change
-        change = ListChange(
+        self._list = ListChange(
             self.log,
             mine=[ledger.ledger_id for ledger in ledgers.listed],
             closed=closed,
             added=None if added is None else added.ledger_id,
             token=self._take_token(),
+            numbers=self._numbers,
         )
-        return [*dropped, *self._start_list(change)]
+        return [*dropped, *self._on_list_step(self._list.start())]
 
-    def _start_list(self, machine: LeaderOpening | ListChange) -> list[LeaderEffect]:
-        return self._on_list_step(*self._list.start(machine))
-
-    def _on_list_reply(self, event: OpeningReply) -> list[LeaderEffect]:
-        if self._look.is_answer(event):
-            return self._on_looked(event)
+    def _on_list_reply(self, event: ListReply | LedgerSealed | LedgerCreated) -> list[LeaderEffect]:
+        reply: Any = event  # an opening also gets replies about ledgers
+        if self._look is not None and self._look.awaits(reply):
+            return self._on_looked(*self._look.handle(reply))
         if event.request not in self._dropping:
-            return self._on_list_step(*self._list.handle(event))
+            return self._on_list_step(self._list.handle(reply))
         self._dropping.remove(event.request)
         return self._advance()
 
-    def _on_list_step(self, requests: list[Any], ended: Ended | None) -> list[LeaderEffect]:
-        if ended is None:
-            return requests
-        if isinstance(ended, Finished):
-            return self._on_list_done(ended.result)
-        return self._on_list_failed(ended.error)
+    def _on_list_step(self, effects: LogEffects[LogHead]) -> list[LeaderEffect]:
+        (effect,) = effects
+        if isinstance(effect, Finished):
+            return self._on_list_done(effect.result)
+        return self._on_list_failed(effect.error) if isinstance(effect, Failed) else [effect]
 
-    def _on_list_done(self, result: Opened | LogHead) -> list[LeaderEffect]:
-        if isinstance(result, Opened):
-            return self._on_opened(result)
+    def _on_list_done(self, head: LogHead) -> list[LeaderEffect]:
+        if self.phase is LeaderPhase.OPENING:
+            return self._on_opened(head)
         assert self._change is not None
-        self._attempts.listing.succeed()
+        self._listing.succeed()
         self._ledgers.relist(*self._change)
         self._change = None
         self._is_unsure = False
-        self.properties = self.properties.updated(result.properties)
-        return [ListChanged(result), *self._advance()]
+        self.properties = self.properties.updated(head.properties)
+        return [ListChanged(head), *self._advance()]
 
     def _on_list_failed(self, error: LedgerLogError) -> list[LeaderEffect]:
         if self.phase is LeaderPhase.OPENING:
@@ -345,30 +348,48 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         if isinstance(error, LeaderDeposedError):
             return self._stop(self._appends.deposed(error))
         if isinstance(error, LedgerNotFoundError):
-            return [*self._drop_next(), *self._try_again(self._attempts.listing, error)]
+            return [*self._drop_next(), *self._try_again(self._listing, error)]
         self._is_unsure = self._is_unsure or not error.definite
         if error.retriable:
-            return self._try_again(self._attempts.listing, error)
+            return self._try_again(self._listing, error)
         return self._stop(self._appends.deleted() if isinstance(error, LogNotFoundError) else error)
 
     # --- the head, after a change ---
 
     def _on_head_changed(self, _event: HeadChanged) -> list[LeaderEffect]:
-        self._look.note()
-        return [] if self.phase is LeaderPhase.OPENING else [*self._look.begin()]
+        self._is_look_due = True
+        return [] if self.phase is LeaderPhase.OPENING else self._look_at_head()
 
-    def _on_looked(self, event: HeadRead | Synced) -> list[LeaderEffect]:
-        is_gone, timers = self._look.take(event)
-        return self._stop(self._appends.deleted()) if is_gone else [*timers, *self._look.begin()]
+    def _look_at_head(self) -> list[LeaderEffect]:
+        """Read the head after a change, to detect that the log was deleted (LOGS.md#J12)."""
+        is_looking = self._look is not None and not self._look.has_ended
+        if not self._is_look_due or is_looking or not self._looking.is_idle:
+            return []
+        self._is_look_due = False
+        self._look = HeadMachine(self.log, is_fresh=False, numbers=self._numbers)
+        return self._on_looked(*self._look.start())
+
+    def _on_looked(self, effect: LogEffect[LogHead]) -> list[LeaderEffect]:
+        """A failed read is retried without a limit, because a leader needs the store only later.
+
+        The next change of the list reports a head that cannot be decoded.
+        """
+        if isinstance(effect, Failed) and isinstance(effect.error, LogNotFoundError):
+            return self._stop(self._appends.deleted())
+        if isinstance(effect, Failed) and effect.error.retriable:
+            self._is_look_due = True
+            return [self._looking.fail(effect.error)]
+        if not isinstance(effect, Finished | Failed):
+            return [effect]
+        self._looking.succeed()
+        return self._look_at_head()
 
     # --- the end ---
 
     def _is_all_done(self) -> bool:
-        attempts = self._attempts
-        is_idle = not (attempts.creating.request or attempts.closing.request or self._dropping)
-        return (
-            self._is_finishing and is_idle and not self._list.request and not self._ledgers.listed
-        )
+        is_idle = not (self._creating.request or self._closing.request or self._dropping)
+        is_list_done = self._list.has_ended and not self._ledgers.listed
+        return self._is_finishing and is_idle and is_list_done
 
     def _stop(self, error: LedgerLogError) -> list[LeaderEffect]:
         self.phase = LeaderPhase.STOPPED
@@ -388,28 +409,33 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
     def _on_late_reply(self, event: ListReply) -> list[LeaderEffect]:
         """Drop a created ledger if a reply after the end shows that no attempt can list it."""
         self._dropping.discard(event.request)
-        refused = self._list.take_refusal(event)
-        if refused is None or self._is_unsure:
+        if not self._list.leave(event) or self._is_unsure:
             return []
-        if not isinstance(refused, LeaderOpening):
-            return self._drop_next()
-        ledger_id = refused.unlisted_ledger
-        return [] if ledger_id is None else self._drop(ledger_id)
+        is_opening = self._list is self._opening
+        return self._drop(self._opening.unlisted_ledger) if is_opening else self._drop_next()
 
     # --- timers and numbers ---
 
     def _on_timer(self, event: TimerFired) -> list[LeaderEffect]:
-        if self._age_timer.wake(event.request):
+        if event.request == self._age_timer:
             return self._on_age_timer()
-        if self._look.wake(event.request):
-            return [*self._look.begin()]
-        return self._advance() if self._attempts.wake(event.request) else []
+        if self._looking.wake(event.request):
+            return self._look_at_head()
+        woken = [
+            each.wake(event.request) for each in (self._closing, self._creating, self._listing)
+        ]
+        return self._advance() if any(woken) else []
 
-    def _arm_age_timer(self) -> list[StartTimer]:
-        return self._age_timer.arm(self._ledgers.current, self.properties.roll_ms)
+    def _arm_age_timer(self) -> list[LeaderEffect]:
+        """Start the timer of a roll by age, for a log without appends, unless it runs already."""
+        if self._age_timer:
+            return []
+        self._age_timer, self._aging = self._numbers.next(), self._ledgers.current
+        return [StartTimer(self._age_timer, self.properties.roll_ms)]
 
     def _on_age_timer(self) -> list[LeaderEffect]:
-        if self._age_timer.is_of(self._ledgers.current) and self.phase is LeaderPhase.LEADING:
+        self._age_timer = 0
+        if self._aging is self._ledgers.current and self.phase is LeaderPhase.LEADING:
             self._ledgers.wants_roll = self._ledgers.wants_roll or self._ledgers.current.entries > 0
         return [*self._arm_age_timer(), *self._advance()]
 
@@ -417,8 +443,10 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         token, self._token = self._token, token_after(self._token, _TOKENS_OF_A_CHANGE)
         return token
 
-    def _drop(self, ledger_id: int) -> list[LeaderEffect]:
-        """Delete a ledger that no attempt can list any more."""
+    def _drop(self, ledger_id: int | None) -> list[LeaderEffect]:
+        """Delete the ledger, which no attempt can list any more. None deletes nothing."""
+        if ledger_id is None:
+            return []
         request = self._numbers.next()
         self._dropping.add(request)
         return [DropLedger(ledger_id, request=request)]

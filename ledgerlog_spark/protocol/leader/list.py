@@ -6,9 +6,8 @@ items of the oldest open ledgers after they are closed, or adds one new open led
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from ledgerlog_spark.errors import DataLossError, LeaderDeposedError
 from ledgerlog_spark.protocol.leader.messages import LedgerEnd
@@ -25,16 +24,10 @@ from ledgerlog_spark.protocol.log.state.records import (
 )
 from ledgerlog_spark.protocol.log.state.rows import ITEMS
 from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction, Plan
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
-R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedLedger:
-    """A closed ledger and its contents. The list still shows the ledger as open."""
-
-    ledger_id: int
-    end: LedgerEnd
+Closed = Mapping[int, LedgerEnd]
+"""Closed ledgers and their contents, in the order of the list, which still shows them as open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,41 +39,35 @@ class ListEdit:
     """
 
     head: LogHead
-    closed: tuple[ClosedLedger, ...]
-    """The oldest open ledgers, in the order of the list."""
+    closed: Closed
+    """The oldest open ledgers."""
     added: int | None
     """The ledger that is added after the other open ledgers; None adds no ledger."""
     now_ms: int
 
     def __post_init__(self) -> None:
-        oldest = self.head.open_ledgers[: len(self.closed)]
-        assert [o.ledger_id for o in oldest] == [c.ledger_id for c in self.closed]
+        assert open_ids(self.head)[: len(self.closed)] == tuple(self.closed)
         offset = self.head.end_offset
-        for ledger in self._filled:
-            if ledger.end.first_offset != offset:
+        for item in self._items:
+            if item.first_offset != offset:
                 raise DataLossError(
-                    f"ledger {ledger.ledger_id} of log {self.head.name!r} begins at offset "
-                    f"{ledger.end.first_offset} instead of {offset}: entries before it are "
+                    f"ledger {item.ledger_id} of log {self.head.name!r} begins at offset "
+                    f"{item.first_offset} instead of {offset}: entries before it are "
                     "lost, so an operator must inspect its ledgers",
                     log=self.head.name,
-                    ledger_id=ledger.ledger_id,
+                    ledger_id=item.ledger_id,
                     expected_offset=offset,
-                    first_offset=ledger.end.first_offset,
+                    first_offset=item.first_offset,
                 )
-            offset = ledger.end.end_offset
+            offset = item.end_offset
 
-    @property
-    def unlisted(self) -> tuple[int, ...]:
-        """The closed ledgers without entries, which are removed from the list."""
-        return tuple(ledger.ledger_id for ledger in self.closed if ledger.end.is_empty)
-
-    def change(self, result: Callable[[LogHead], R]) -> HeadChange[R]:
-        """The change for a `HeadTransaction`, with `result` as the result of the machine."""
+    def change(self) -> HeadChange[LogHead]:
+        """The change for a `HeadTransaction`. Closed ledgers without entries leave the list."""
         return HeadChange(
             self.build,
-            result,
+            lambda head: head,
             wanted=tuple(pages_to_merge(ITEMS, self.head.items, self._items)),
-            unlisted=self.unlisted,
+            unlisted=tuple(ledger_id for ledger_id, end in self.closed.items() if end.is_empty),
             listed=() if self.added is None else (self.added,),
         )
 
@@ -101,13 +88,10 @@ class ListEdit:
         return head, tuple(writer.pages)
 
     @property
-    def _filled(self) -> list[ClosedLedger]:
-        return [ledger for ledger in self.closed if not ledger.end.is_empty]
-
-    @property
     def _items(self) -> tuple[Item, ...]:
         schema_id = self.head.schema_id if self.head.content is LogContent.ROWS else NO_SCHEMA
-        return tuple(item_of(ledger, schema_id) for ledger in self._filled)
+        filled = ((ledger_id, end) for ledger_id, end in self.closed.items() if not end.is_empty)
+        return tuple(end.item(ledger_id, schema_id) for ledger_id, end in filled)
 
     def _open_ledgers(self, end_offset: int) -> tuple[OpenLedger, ...]:
         """The ledgers that stay open. The oldest gets its exact first offset (LOGS.md#G9)."""
@@ -121,22 +105,6 @@ class ListEdit:
             )
             for place, ledger in enumerate(kept)
         )
-
-
-def item_of(ledger: ClosedLedger, schema_id: int) -> Item:
-    """The item for all entries of a closed ledger, which has at least one entry."""
-    end = ledger.end
-    return Item(
-        ledger_id=ledger.ledger_id,
-        first_entry_id=0,
-        last_entry_id=end.last_entry_id,
-        index_entry_id=-1,
-        rows=end.end_offset - end.first_offset,
-        size_bytes=end.size_bytes,
-        first_offset=end.first_offset,
-        schema_id=schema_id,
-        newest_ms=end.append_time_ms,
-    )
 
 
 def open_ids(head: LogHead) -> tuple[int, ...]:
@@ -161,14 +129,15 @@ class ListChange(HeadTransaction[LogHead]):
         log: str,
         *,
         mine: Sequence[int],
-        closed: Sequence[ClosedLedger],
+        closed: Closed,
         added: int | None,
         token: str,
+        numbers: RequestNumbers,
     ) -> None:
         """`mine` has all ledgers that were open, oldest first. `closed` are its first ones."""
-        super().__init__(log, token=token)
+        super().__init__(log, token=token, numbers=numbers)
         self._mine = tuple(mine)
-        self._closed = tuple(closed)
+        self._closed = closed
         self._added = added
 
     def _plan(self, head: LogHead) -> Plan[LogHead]:
@@ -182,4 +151,4 @@ class ListChange(HeadTransaction[LogHead]):
             raise LeaderDeposedError(
                 f"log {self.log!r} has another leader", log=self.log, ledger_ids=open_ids(head)
             )
-        return ListEdit(head, self._closed, self._added, self._now_ms).change(lambda head: head)
+        return ListEdit(head, self._closed, self._added, self._now_ms).change()

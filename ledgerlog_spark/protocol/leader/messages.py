@@ -29,28 +29,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.errors import (
+    LedgerClosedError,
+    LedgerFencedError,
+    LedgerLogError,
+    LedgerNotFoundError,
+)
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.ledger.messages import CloseRequested, Start, StartTimer, TimerFired
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.log.messages import (
-    DropLedger,
     HeadRead,
     LogRequest,
     PagesRead,
     PagesWritten,
-    ReadHead,
-    ReadPages,
-    Sync,
     Synced,
-    WriteHead,
-    WritePages,
     Written,
 )
 from ledgerlog_spark.protocol.log.properties import LogProperties
-from ledgerlog_spark.protocol.log.state.records import LogHead
+from ledgerlog_spark.protocol.log.state.records import Item, LogHead
 from ledgerlog_spark.retry import RetryPolicy
 
 
@@ -78,15 +77,8 @@ class LeaderSettings:
     """Maximum time from `Start` to `LeaderOpened`."""
 
 
-class LedgerOutcome(Enum):
-    """Outcome of a request about a ledger.
-
-    `FAILED` is definite only if the error in the reply is definite.
-    """
-
-    OK = "ok"
-    LOST = "another client recovered the ledger, or closed it at another entry"
-    FAILED = "failed"
+LOST = (LedgerFencedError, LedgerClosedError, LedgerNotFoundError)
+"""Errors of a writer that mean that another client recovered, closed or deleted the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +100,8 @@ class CloseLedger:
     """Close a ledger of this leader at its last add confirmed. The reply is `CloseAnswered`.
 
     The machine requests the close when no entry of the ledger is pending, or after `LedgerBroken`.
-    After `LedgerBroken`, the close cuts off the pending entries. After a `FAILED` reply the machine
-    may request the close of the same ledger again.
+    After `LedgerBroken`, the close cuts off the pending entries. After an error that is not `LOST`,
+    the machine may request the close of the same ledger again.
     """
 
     request: int
@@ -154,8 +146,6 @@ class LedgerBroken:
     """A ledger's writer failed. The writer withdrew all entries that are not confirmed."""
 
     ledger_id: int
-    is_lost: bool
-    """Whether the cause is that another client recovers, closed or deleted the ledger."""
     error: LedgerLogError
 
 
@@ -185,20 +175,16 @@ class HeadChanged:
 
 @dataclass(frozen=True, slots=True)
 class LedgerCreated:
-    """Reply to `CreateLedger`.
-
-    The outcome is also FAILED if the ledger may exist. The leader never uses this ledger.
-    """
+    """Reply to `CreateLedger`. After an error, the leader never uses the ledger."""
 
     request: int
-    outcome: LedgerOutcome
     ledger_id: int = -1
     error: LedgerLogError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEnd:
-    """The contents of a closed ledger of a leader log. An empty ledger has the default values."""
+    """The contents of a closed ledger. In an empty ledger, only `last_entry_id` has a meaning."""
 
     last_entry_id: int = NO_ENTRY
     size_bytes: int = 0
@@ -213,14 +199,27 @@ class LedgerEnd:
         """Whether the ledger has no entries."""
         return self.last_entry_id == NO_ENTRY
 
+    def item(self, ledger_id: int, schema_id: int) -> Item:
+        """The item for all entries of the ledger, which has at least one entry."""
+        return Item(
+            ledger_id=ledger_id,
+            first_entry_id=0,
+            last_entry_id=self.last_entry_id,
+            index_entry_id=NO_ENTRY,
+            rows=self.end_offset - self.first_offset,
+            size_bytes=self.size_bytes,
+            first_offset=self.first_offset,
+            schema_id=schema_id,
+            newest_ms=self.append_time_ms,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerSealed:
     """Reply to `SealLedger`."""
 
     request: int
-    outcome: LedgerOutcome
-    end: LedgerEnd | None = None
+    end: LedgerEnd = LedgerEnd()
     error: LedgerLogError | None = None
 
 
@@ -228,25 +227,25 @@ class LedgerSealed:
 class CloseAnswered:
     """Reply to `CloseLedger`.
 
-    OK means that the ledger is closed at `last_entry_id`, by this writer or by another client. LOST
-    means that another client closed the ledger, or may close it, at another entry. After FAILED,
-    the machine requests the close again later.
+    Without an error, the ledger is closed at `last_entry_id`, by this writer or by another client.
+    An error of `LOST` means that another client closed the ledger, or may close it, at another
+    entry. After any other error, the machine requests the close again later.
     """
 
     request: int
-    outcome: LedgerOutcome
-    last_entry_id: int = NO_ENTRY  # with OK, the last add confirmed of the writer
+    last_entry_id: int = NO_ENTRY  # the last add confirmed of the writer
     size_bytes: int = 0
     error: LedgerLogError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderOpened:
-    """This client is the leader now. The stored head lists its ledger, and appends are allowed."""
+    """This client is the leader now, and appends are allowed.
+
+    The stored head ends with its ledger. The first append gets the end offset of the head.
+    """
 
     head: LogHead
-    ledger_id: int
-    next_offset: int
 
 
 class AppendsAcknowledged(NamedTuple):
@@ -310,7 +309,6 @@ class LeaderStopped:
 ListReply = Synced | HeadRead | PagesRead | PagesWritten | Written
 """A reply to a request that reads or changes the list."""
 
-OpeningReply = ListReply | LedgerSealed | LedgerCreated
 LeaderEvent = (
     Start
     | AppendRequested
@@ -320,24 +318,16 @@ LeaderEvent = (
     | CloseRequested
     | GiveUp
     | HeadChanged
-    | OpeningReply
+    | ListReply
+    | LedgerSealed
+    | LedgerCreated
     | CloseAnswered
     | TimerFired
 )
-LeaderRequest = (
-    Sync
-    | ReadHead
-    | ReadPages
-    | WritePages
-    | WriteHead
-    | DropLedger
-    | CreateLedger
-    | SealLedger
+LeaderEffect = (
+    LogRequest[Any]
     | CloseLedger
     | StartTimer
-)
-LeaderEffect = (
-    LeaderRequest
     | AppendEntry
     | LeaderOpened
     | AppendsAcknowledged

@@ -7,24 +7,18 @@ An opening that loses the compare-and-swap starts again with the current list.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ledgerlog_spark.errors import LeaderTimeoutError, LedgerNotFoundError, LocalProtocolError
 from ledgerlog_spark.model import Version
-from ledgerlog_spark.protocol.leader.errors import cancelled, not_opened
-from ledgerlog_spark.protocol.leader.list import ClosedLedger, ListEdit, open_ids
-from ledgerlog_spark.protocol.leader.messages import (
-    CreateLedger,
-    LedgerEnd,
-    LedgerOutcome,
-    SealLedger,
-)
+from ledgerlog_spark.protocol.leader.list import Closed, ListEdit, open_ids
+from ledgerlog_spark.protocol.leader.messages import CreateLedger, LedgerEnd, SealLedger
 from ledgerlog_spark.protocol.log.machine import Steps
 from ledgerlog_spark.protocol.log.messages import DropLedger, Finished
 from ledgerlog_spark.protocol.log.properties import LogProperties
 from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind
 from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction, Plan
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 _LISTING = "reading or changing the list"
 _PHASES: dict[type[Any], str] = {
@@ -35,16 +29,10 @@ _PHASES: dict[type[Any], str] = {
 """What the opening does while a request of this type is pending."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """The result of an opening after which this client is the leader."""
+class LeaderOpening(HeadTransaction[LogHead]):
+    """Makes this client the leader of a log. Ends with `Finished(LogHead)` or with `Failed`.
 
-    head: LogHead
-    ledger_id: int
-
-
-class LeaderOpening(HeadTransaction[Opened]):
-    """Makes this client the leader of a log; ends with `Finished(Opened)` or with `Failed`.
+    The created ledger is the last open ledger of the head that is the result.
 
     Fails with `LogNotFoundError`, `LogKindError`, `ConfigurationError`, `DataLossError`
     (LOGS.md#J6), `ConcurrentCommitError` (other clients took the log over again and again) or
@@ -52,8 +40,8 @@ class LeaderOpening(HeadTransaction[Opened]):
     that could not be sealed or created, and with the store's errors.
     """
 
-    def __init__(self, log: str, *, token: str) -> None:
-        super().__init__(log, token=token)
+    def __init__(self, log: str, *, token: str, numbers: RequestNumbers) -> None:
+        super().__init__(log, token=token, numbers=numbers)
         self._ends: dict[int, LedgerEnd] = {}
         self._own: int | None = None
         self._compared: Version | None = None
@@ -68,24 +56,40 @@ class LeaderOpening(HeadTransaction[Opened]):
 
     def give_up(self, timeout_ms: int) -> LeaderTimeoutError:
         """Return the error for an opening that ends without the reply to its pending request."""
-        out = self._out
-        return not_opened(
-            self.log,
-            _PHASES.get(type(out), _LISTING),
-            out.ledger_id if isinstance(out, SealLedger) else None,
+        may_lead = self.may_write  # the list may contain the ledger, now or later
+        waited_for = _PHASES.get(type(self._out), _LISTING)
+        ledger: dict[str, Any] = {}
+        named = ""
+        if isinstance(self._out, SealLedger):
+            ledger, named = {"ledger_id": self._out.ledger_id}, f" ({self._out.ledger_id})"
+        then = "may lead the log nevertheless" if may_lead else "does not lead the log"
+        return LeaderTimeoutError(
+            f"log {self.log!r} was not taken over within {timeout_ms / 1e3:g} s, because "
+            f"{waited_for}{named} did not end. This client {then}. Check that ZooKeeper and the "
+            "bookies run (`ledgerlog doctor`), then open the log again, with a longer "
+            "open_timeout_ms if necessary",
+            definite=not may_lead,
+            log=self.log,
+            waited_for=waited_for,
             timeout_ms=timeout_ms,
-            may_lead=self.may_write,
+            **ledger,
         )
 
     def cancel(self) -> LocalProtocolError:
         """Return the error for an opening that its caller cancelled."""
-        return cancelled(self.log, may_lead=self.may_write)
+        may_lead = self.may_write
+        then = "may have taken it over nevertheless" if may_lead else "does not lead it"
+        return LocalProtocolError(
+            f"the opening of log {self.log!r} was cancelled, and this client {then}: open it again",
+            definite=not may_lead,
+            log=self.log,
+        )
 
-    def _plan(self, head: LogHead) -> Plan[Opened]:
+    def _plan(self, head: LogHead) -> Plan[LogHead]:
         """Plan the change of the list in `head`, also after an attempt that failed."""
         self._head_of(head, writes=LogKind.LEADER)
         if self._own is not None and open_ids(head) == (self._own,):
-            return Finished(Opened(head, self._own))
+            return Finished(head)
         assert self._head is not None
         if self._is_unsure and self._head.version != self._compared:
             # The head changed, so no attempt can succeed any more. If an attempt succeeded, the
@@ -96,13 +100,17 @@ class LeaderOpening(HeadTransaction[Opened]):
         for ledger_id in self._unsealed(head):
             if not (yield from self._seal(ledger_id)):
                 return None
-        closed = tuple(ClosedLedger(i, self._ends[i]) for i in open_ids(head))
+        closed = {ledger_id: self._ends[ledger_id] for ledger_id in open_ids(head)}
         if self._own is None:
             ListEdit(head, closed, None, self._now_ms)  # refuses a gap before anything is created
-            self._own = yield from self._create(LogProperties.from_mapping(head.properties))
+            properties = LogProperties.from_mapping(head.properties)
+            reply = yield from self._reply_to(CreateLedger(properties))
+            if reply.error is not None:
+                raise reply.error
+            self._own = reply.ledger_id
         return self._list_own(head, closed)
 
-    def _on_unlistable(self, _: HeadChange[Opened]) -> Steps[None]:
+    def _on_unlistable(self, _: HeadChange[LogHead]) -> Steps[None]:
         """Drop the ledger, because it is older than `stagingTtlMs`. The retry creates another."""
         return self._drop_own()
 
@@ -126,26 +134,12 @@ class LeaderOpening(HeadTransaction[Opened]):
             # deleted. Then the new head does not list it.
             self._missed = self._head.version
             return False
-        if reply.outcome is not LedgerOutcome.OK:
-            assert reply.error is not None
+        if reply.error is not None:
             raise reply.error
-        assert reply.end is not None
         self._ends[ledger_id] = reply.end
         return True
 
-    def _create(self, properties: LogProperties) -> Steps[int]:
-        reply = yield from self._reply_to(CreateLedger(properties))
-        if reply.outcome is not LedgerOutcome.OK:
-            assert reply.error is not None
-            raise reply.error
-        return reply.ledger_id
-
-    def _list_own(
-        self, head: LogHead, closed: tuple[ClosedLedger, ...]
-    ) -> HeadChange[Opened] | Finished[Opened]:
+    def _list_own(self, head: LogHead, closed: Closed) -> HeadChange[LogHead] | Finished[LogHead]:
         assert self._head is not None
-        assert self._own is not None
         self._compared = self._head.version
-        own = self._own
-        edit = ListEdit(head, closed, own, self._now_ms)
-        return edit.change(lambda changed: Opened(changed, own))
+        return ListEdit(head, closed, self._own, self._now_ms).change()

@@ -13,11 +13,13 @@ from enum import Enum
 
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.protocol.leader.appends import LeaderAppends, LeaderLedger
-from ledgerlog_spark.protocol.leader.list import ClosedLedger
-from ledgerlog_spark.protocol.ledger.messages import StartTimer
+from ledgerlog_spark.protocol.leader.list import Closed
+from ledgerlog_spark.protocol.leader.messages import LedgerEnd
 from ledgerlog_spark.protocol.log.properties import LogProperties
 from ledgerlog_spark.protocol.log.state.records import OPEN_LEDGERS_MAX
-from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+
+Change = tuple[Closed, LeaderLedger | None]
+"""A change of the list: ledgers that become items, and the ledger that is added, if any."""
 
 
 class RollStep(Enum):
@@ -113,13 +115,12 @@ class LeaderLedgers:
             return self.current.end is not None
         return not appends.has_ordered
 
-    def switch(self, now_ms: int) -> LeaderLedger:
-        """Make the next ledger the current one; returns the previous one."""
+    def switch(self, now_ms: int) -> None:
+        """Make the next ledger the current one."""
         assert self.next is not None
-        left, self.current, self.next = self.current, self.next, None
+        self.current, self.next = self.next, None
         self.current.opened_ms = now_ms
         self.wants_roll = False
-        return left
 
     def to_close(self, *, is_closing: bool) -> LeaderLedger | None:
         """The oldest listed ledger that is not closed and gets no more entries."""
@@ -129,74 +130,37 @@ class LeaderLedgers:
                 return ledger
         return None
 
-    def closed(self, *, is_closing: bool) -> list[ClosedLedger]:
+    def closed(self, *, is_closing: bool) -> Closed:
         """The oldest listed ledgers that can become items now.
 
         At least one ledger stays open, unless the same change lists the next ledger or the leader
         ends. If the list had no open ledger of this leader, the list could not show whether another
         leader took over for some time (LOGS.md#J3).
         """
-        done: list[ClosedLedger] = []
+        done: dict[int, LedgerEnd] = {}
         for ledger in self.listed:
             if ledger.end is None:
                 break
-            done.append(ClosedLedger(ledger.ledger_id, ledger.end))
-        keeps_one = len(done) == len(self.listed) and not is_closing and not self.to_add(done)
-        return done[:-1] if keeps_one else done
+            done[ledger.ledger_id] = ledger.end
+        if len(done) == len(self.listed) and not is_closing and not self.to_add(done):
+            done.popitem()
+        return done
 
-    def to_add(self, closed: list[ClosedLedger]) -> LeaderLedger | None:
+    def to_add(self, closed: Closed) -> LeaderLedger | None:
         """The next ledger, if a change that makes items of `closed` may list it; otherwise None."""
         if self.next is None or self.is_next_listed:
             return None
         has_room = len(self.listed) - len(closed) < OPEN_LEDGERS_MAX
         return self.next if has_room else None
 
-    def change_due(
-        self, *, is_closing: bool
-    ) -> tuple[list[ClosedLedger], LeaderLedger | None] | None:
-        """The change of the list that is due now: ledgers that become items, and the added ledger.
-
-        The result is None if no change is due.
-        """
+    def change_due(self, *, is_closing: bool) -> Change | None:
+        """The change of the list that is due now; None if no change is due."""
         closed = self.closed(is_closing=is_closing)
         added = self.to_add(closed)
         return (closed, added) if closed or added is not None else None
 
-    def relist(self, closed: list[ClosedLedger], added: LeaderLedger | None) -> None:
+    def relist(self, closed: Closed, added: LeaderLedger | None) -> None:
         """Note that this change of the list was made."""
         del self.listed[: len(closed)]
         if added is not None:
             self.listed.append(added)
-
-
-class AgeTimer:
-    """A timer that requests a roll by age if the log gets no appends. Only one timer runs.
-
-    Each append checks the age itself, in `LeaderLedgers.look_at_size_and_age`.
-    """
-
-    __slots__ = ("_ledger", "_numbers", "_request")
-
-    def __init__(self, numbers: RequestNumbers) -> None:
-        self._ledger: LeaderLedger | None = None
-        self._numbers = numbers
-        self._request = 0
-
-    def arm(self, current: LeaderLedger, roll_ms: int) -> list[StartTimer]:
-        """Start the timer for the current ledger, unless a timer is running."""
-        if self._request:
-            return []
-        self._request = self._numbers.next()
-        self._ledger = current
-        return [StartTimer(self._request, roll_ms)]
-
-    def wake(self, request: int) -> bool:
-        """Note that the timer `request` ended. Returns whether this object started that timer."""
-        if request != self._request or not self._request:
-            return False
-        self._request = 0
-        return True
-
-    def is_of(self, current: LeaderLedger) -> bool:
-        """Whether the last timer was started for the current ledger."""
-        return current is self._ledger

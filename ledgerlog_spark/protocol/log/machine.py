@@ -44,6 +44,7 @@ from ledgerlog_spark.protocol.log.password import PASSWORD_CHECK
 from ledgerlog_spark.protocol.log.state.pages import PageRequest
 from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind, PageRef
 from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 T = TypeVar("T")
 
@@ -90,16 +91,18 @@ class LogMachine(ABC, Generic[R_co]):
 
     time_needed = TimeNeeded.NONE  # the time that a reply with the head has to contain
 
-    def __init__(self, log: str, *, is_fresh: bool = True) -> None:
+    def __init__(
+        self, log: str, *, is_fresh: bool = True, numbers: RequestNumbers | None = None
+    ) -> None:
         """With `is_fresh`, the machine synchronises before it reads the head.
 
         Otherwise the head may be old. An old head is enough to read more rows, but it does not
-        prove that something does not exist.
+        prove that something does not exist. `numbers` are those of an outer machine, if any.
         """
         self.log = log
         self._is_fresh = is_fresh
         self._running: Steps[R_co] | None = None
-        self._requests = 0
+        self._numbers = numbers or RequestNumbers()
         self._out: LogRequest[Any] | None = None
         self.has_ended = False  # the machine returned `Finished` or `Failed`
         self._has_written = False
@@ -111,6 +114,10 @@ class LogMachine(ABC, Generic[R_co]):
     def may_write(self) -> bool:
         """Whether a write of this machine may have happened, or may still happen."""
         return self._has_written
+
+    def awaits(self, reply: Any) -> bool:
+        """Whether this is the reply to the pending request."""
+        return self._out is not None and reply.request == self._out.request
 
     def give_up(self, timeout_ms: int) -> LedgerLogError:
         """End without the pending reply; returns the error for the waiting caller (LOGS.md#K16)."""
@@ -134,8 +141,7 @@ class LogMachine(ABC, Generic[R_co]):
     def handle(self, reply: LogReply) -> LogEffects[R_co]:
         """The next effects, after the reply to the pending request."""
         assert not self.has_ended, "a reply after the end"
-        assert self._out is not None, reply
-        assert reply.request == self._out.request, (reply, self._out)
+        assert self.awaits(reply), (reply, self._out)
         self._out = None
         return self._go_on(reply)
 
@@ -149,8 +155,7 @@ class LogMachine(ABC, Generic[R_co]):
         except LedgerLogError as error:
             self.has_ended = True
             return [Failed(self._failed(error))]
-        self._out = replace(request, request=self._requests)
-        self._requests += 1
+        self._out = replace(request, request=self._numbers.next())
         self._has_written = self._has_written or isinstance(request, _WRITES)
         return [self._out]
 

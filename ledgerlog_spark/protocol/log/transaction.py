@@ -17,7 +17,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
@@ -33,14 +33,23 @@ from ledgerlog_spark.protocol.log.machine import (
     Steps,
     token_after,
 )
-from ledgerlog_spark.protocol.log.messages import Finished, TimeNeeded, WriteHead, WritePages
+from ledgerlog_spark.protocol.log.messages import (
+    Finished,
+    TimeNeeded,
+    WriteHead,
+    WritePages,
+    Written,
+)
 from ledgerlog_spark.protocol.log.state.pages import Loaded, PageRequest
 from ledgerlog_spark.protocol.log.state.records import LogHead
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 R = TypeVar("R")
 
 ATTEMPTS_MAX = 100
 """Number of conflicts and unknown outcomes after which a change fails."""
+
+_MAY_HAVE_PASSED = {MetadataOutcome.OK, MetadataOutcome.UNKNOWN}
 
 Build = Callable[[str, Loaded], tuple[LogHead, tuple[bytes, ...]]]
 """Makes the new head and its pages from an attempt's token and the wanted pages."""
@@ -66,9 +75,9 @@ class HeadTransaction(LogMachine[R]):
 
     time_needed = TimeNeeded.RECENT
 
-    def __init__(self, log: str, *, token: str) -> None:
+    def __init__(self, log: str, *, token: str, numbers: RequestNumbers | None = None) -> None:
         """`token` has 32 random hexadecimal digits; later attempts count up from it."""
-        super().__init__(log)
+        super().__init__(log, numbers=numbers)
         self._token = token
         self._attempts = 0
         self._is_unsure = False
@@ -79,10 +88,13 @@ class HeadTransaction(LogMachine[R]):
         """Whether an attempt is pending or got no answer: it may change the head at any time."""
         return self._is_unsure or isinstance(self._out, WriteHead)
 
-    def leave(self) -> bool:
-        """End after a refusal of the pending attempt. Returns whether no attempt can succeed."""
+    def leave(self, reply: Any) -> bool:
+        """End with a late reply. Returns whether it shows that no attempt can succeed any more."""
+        if not self.awaits(reply):
+            return False
         self._out = None
-        return not self.may_write
+        is_refusal = isinstance(reply, Written) and reply.outcome not in _MAY_HAVE_PASSED
+        return is_refusal and not self.may_write
 
     @abstractmethod
     def _plan(self, head: LogHead) -> Plan[R]:

@@ -11,11 +11,11 @@ from ledgerlog_spark.errors import (
     LedgerLogError,
     LedgerNotFoundError,
     LedgerRecoveryError,
+    LocalProtocolError,
     LogNotFoundError,
     MetadataUnavailableError,
     NotEnoughBookiesError,
 )
-from ledgerlog_spark.protocol.leader import errors as leader_end
 from ledgerlog_spark.protocol.leader import messages as lm
 from ledgerlog_spark.protocol.leader.leader import LeaderLog
 from ledgerlog_spark.protocol.leader.messages import LeaderPhase, LeaderSettings
@@ -27,7 +27,7 @@ from ledgerlog_spark.protocol.ledger.messages import (
     TimerFired,
 )
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
-from ledgerlog_spark.protocol.log.messages import HeadRead, ReadHead
+from ledgerlog_spark.protocol.log.messages import HeadRead, ReadHead, Sync
 from ledgerlog_spark.retry import RetryPolicy
 from tests.sim.leader.ledgers import Entry, SimLedger
 from tests.sim.leader.openings import OpeningStory
@@ -39,6 +39,7 @@ from tests.sim.log.store import Session
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ledgerlog_spark.protocol.log.read.versions import HeadMachine
     from tests.sim.leader.world import LeaderWorld
 
 SETTINGS = LeaderSettings(
@@ -91,6 +92,7 @@ class SimLeader:
         self._late = 0
         self._held: list[Any] | None = None
         self._leaves_at = world.drawn_end()
+        self._synced_look: HeadMachine | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -115,13 +117,13 @@ class SimLeader:
         if self.has_ended or self.is_paused or self.machine.phase is LeaderPhase.NEW:
             return
         self.opening.give_up()
-        self.post(lm.GiveUp(leader_end.left("log", end_offset=self.machine.end_offset)))
+        self.post(lm.GiveUp(LocalProtocolError("its client was closed", log="log")))
         self.world.require(self.has_ended, f"leader {self.number} goes on after it was given up")
 
     def leave(self) -> None:
         """The client is closed after its leader ended: nothing is left to do."""
         if self.is_closed or self.stopped is not None:
-            left = lm.GiveUp(leader_end.left("log", end_offset=self.machine.end_offset))
+            left = lm.GiveUp(LocalProtocolError("its client was closed", log="log"))
             effects = self.machine.handle(left)
             self.world.require(not effects, f"leader {self.number} goes on after its end")
 
@@ -193,11 +195,13 @@ class SimLeader:
         Neither its timer for ledgers that grow old nor its look at a head that was changed brings
         on what it has to do, nor the end of the time for an opening that is over.
         """
-        look = self.machine._look._attempts
-        idle = {self.machine._age_timer, look.request, look._timer}
+        look = self.machine._look
+        idle = {self.machine._age_timer, self.machine._looking._timer}
         if self.opened is not None:
             idle.add(self.machine._open_timer)
-        yield from (effect for request, effect in self._open.items() if request not in idle)
+        for request, effect in self._open.items():
+            if request not in idle and not (look is not None and look.awaits(effect)):
+                yield effect
         for ledger in self.mine:
             if not ledger.is_broken and ledger.confirmed < len(ledger.stored):
                 yield ledger
@@ -226,7 +230,7 @@ class SimLeader:
             case lm.LeaderOpened():
                 self.opened = effect
                 self.opening.opened()
-                self.rolls.begin(effect.ledger_id, self.opening.began_ms)
+                self.rolls.begin(effect.head.open_ledgers[-1].ledger_id, self.opening.began_ms)
                 self.world.check_opened(self, effect)
             case lm.AppendsAcknowledged():
                 self._acknowledge(effect)
@@ -242,6 +246,9 @@ class SimLeader:
                 self.rolls.rolled(effect)
             case lm.ListChanged():
                 self.patience.listed()
+            case Sync() if self.machine._look is not None and self.machine._look.awaits(effect):
+                self._synced_look = self.machine._look
+                self.world.store.submit(self.session, effect, self.post)
             case ReadHead() if self._is_missed(effect):
                 gone = HeadRead(effect.request, MetadataOutcome.GONE)
                 self.world.later(self.world.extra.randint(1, 15), lambda: self.post(gone))
@@ -251,7 +258,7 @@ class SimLeader:
     def _is_missed(self, request: ReadHead) -> bool:
         """Whether a replica answers that was not told of the log: never after a synchronisation."""
         look = self.machine._look
-        is_first = request.request == look._attempts.request and not look._is_missed
+        is_first = look is not None and look.awaits(request) and look is not self._synced_look
         return is_first and self.world.happens(self.world.behind_probability)
 
     def _order(self, order: lm.AppendEntry) -> None:
@@ -270,37 +277,36 @@ class SimLeader:
         ledgers = self.world.ledgers
         if ledgers.fails(0.06 * ledgers.trouble) or ledgers.is_out:
             error = NotEnoughBookiesError("no bookies", wanted=3, available=2)
-            self.post(lm.LedgerCreated(request.request, lm.LedgerOutcome.FAILED, error=error))
+            self.post(lm.LedgerCreated(request.request, error=error))
             return
         ledger = ledgers.create(self.number)
         self.mine.append(ledger)
         self.world.made_ms[ledger.ledger_id] = self.world.now
         if self.world.happens(self.world.early_break_probability):
             ledgers.fail_writer(ledger)
-        self.post(lm.LedgerCreated(request.request, lm.LedgerOutcome.OK, ledger.ledger_id))
+        self.post(lm.LedgerCreated(request.request, ledger.ledger_id))
 
     def _sealed(self, request: lm.SealLedger, ledger: SimLedger | None) -> None:
         if ledger is None:
             error = LedgerRecoveryError("too few bookies answered", ledger_id=request.ledger_id)
-            self.post(lm.LedgerSealed(request.request, lm.LedgerOutcome.FAILED, error=error))
+            self.post(lm.LedgerSealed(request.request, error=error))
         elif ledger.is_deleted:
             gone = LedgerNotFoundError("no such ledger", ledger_id=request.ledger_id)
-            self.post(lm.LedgerSealed(request.request, lm.LedgerOutcome.FAILED, error=gone))
+            self.post(lm.LedgerSealed(request.request, error=gone))
         else:
-            self.post(lm.LedgerSealed(request.request, lm.LedgerOutcome.OK, ledger.end()))
+            self.post(lm.LedgerSealed(request.request, ledger.end()))
 
     def _close(self, request: lm.CloseLedger) -> None:
         ledger = self.world.ledgers.by_id[request.ledger_id]
 
         def closed(is_closed: bool | None) -> None:
-            outcome = lm.LedgerOutcome.OK
             error: LedgerLogError | None = None
             if is_closed is None:
-                outcome, error = lm.LedgerOutcome.FAILED, MetadataUnavailableError("no answer")
+                error = MetadataUnavailableError("no answer")
             elif not is_closed:
-                outcome, error = lm.LedgerOutcome.LOST, LedgerFencedError("others recover it")
+                error = LedgerFencedError("others recover it")
             last = ledger.last_entry_id
-            self.post(lm.CloseAnswered(request.request, outcome, last, 100 * (last + 1), error))
+            self.post(lm.CloseAnswered(request.request, last, 100 * (last + 1), error))
 
         self.world.ledgers.close(ledger, closed)
 
@@ -350,4 +356,4 @@ class SimLeader:
     def notice_broken(self, ledger: SimLedger, *, is_lost: bool) -> None:
         """The writer of one of its ledgers failed."""
         error = LedgerFencedError("fenced") if is_lost else NotEnoughBookiesError("a bookie failed")
-        self.post(lm.LedgerBroken(ledger.ledger_id, is_lost, error))
+        self.post(lm.LedgerBroken(ledger.ledger_id, error))

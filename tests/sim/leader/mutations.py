@@ -16,12 +16,8 @@ from ledgerlog_spark.protocol.leader import rolling as leader_rolling
 from ledgerlog_spark.protocol.leader.appends import LeaderAppends
 from ledgerlog_spark.protocol.leader.leader import LeaderLog
 from ledgerlog_spark.protocol.leader.list import ListEdit
-from ledgerlog_spark.protocol.leader.messages import (
-    AppendsAcknowledged,
-    LedgerEnd,
-    LedgerOutcome,
-)
-from ledgerlog_spark.protocol.leader.opening import LeaderOpening, Opened
+from ledgerlog_spark.protocol.leader.messages import LOST, AppendsAcknowledged, LedgerEnd
+from ledgerlog_spark.protocol.leader.opening import LeaderOpening
 from ledgerlog_spark.protocol.leader.rolling import LeaderLedgers
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
@@ -62,7 +58,7 @@ def _serve_at_once(self: LeaderOpening, head: Any, closed: Any) -> Any:
     """Take appends when the compare-and-swap is sent, and forget about its outcome."""
     assert self._own is not None
     edit = ListEdit(head, closed, self._own, self._now_ms)
-    return Finished(Opened(edit.build(self._token, {})[0], self._own))
+    return Finished(edit.build(self._token, {})[0])
 
 
 def _last_unsealed(self: LeaderOpening, head: Any) -> list[int]:
@@ -119,14 +115,14 @@ def _relist_own(self: LeaderOpening, head: Any) -> Any:
 
 
 def _close_conflict_is_success(self: LeaderLog, event: Any) -> list[Any]:
-    if event.outcome is LedgerOutcome.LOST:
+    if isinstance(event.error, LOST):
         assert self._to_close is not None
         last = self._to_close.last_confirmed
-        event = type(event)(event.request, LedgerOutcome.OK, last, 100 * (last + 1))
+        event = type(event)(event.request, last, 100 * (last + 1))
     return _close_answered(self, event)
 
 
-def _closed_without_heir(self: LeaderLedgers, *, is_closing: bool) -> list[Any]:
+def _closed_without_heir(self: LeaderLedgers, *, is_closing: bool) -> Any:
     del is_closing
     return _closed(self, is_closing=True)
 

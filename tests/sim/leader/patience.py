@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.retry import RetryPolicy
     from tests.sim.leader.leader import SimLeader
 
-_LOOKED = {MetadataOutcome.OK, MetadataOutcome.GONE, MetadataOutcome.UNREADABLE}
+_LOOKED = {MetadataOutcome.OK, MetadataOutcome.UNREADABLE}
 
 
 class PatienceStory:
@@ -35,10 +35,10 @@ class PatienceStory:
     def _attempts(self) -> dict[str, Attempts]:
         machine = self._leader.machine
         return {
-            "making": machine._attempts.creating,
-            "closing": machine._attempts.closing,
-            "listing": machine._attempts.listing,
-            "looking": machine._look._attempts,
+            "making": machine._creating,
+            "closing": machine._closing,
+            "listing": machine._listing,
+            "looking": machine._looking,
         }
 
     @property
@@ -57,12 +57,13 @@ class PatienceStory:
     def note_event(self, event: Any) -> None:
         """Before the machine handles an event."""
         match event:
-            case lm.LedgerCreated(outcome=lm.LedgerOutcome.OK):
+            case lm.LedgerCreated(error=None):
                 self._failures["making"] = 0
-            case lm.CloseAnswered(outcome=lm.LedgerOutcome.OK):
+            case lm.CloseAnswered(error=None):
                 self._failures["closing"] = 0
-            case m.HeadRead() | m.Synced() if event.outcome in _LOOKED:
-                if self._leader.machine._look.is_answer(event):
+            case m.HeadRead() if event.outcome in _LOOKED:
+                look = self._leader.machine._look
+                if look is not None and look.awaits(event):
                     self._failures["looking"] = 0
             case lm.LedgerBroken():
                 self._broken.add(event.ledger_id)

@@ -52,7 +52,7 @@ def t31_both_open_ledgers_are_sealed() -> None:
         sealed = b.take(lm.SealLedger)
         # The pending entry is on no bookie that the recovery finds.
         end = bench.seal(sealed.ledger_id, keep=0)
-        b.tell(lm.LedgerSealed(sealed.request, lm.LedgerOutcome.OK, end))
+        b.tell(lm.LedgerSealed(sealed.request, end))
     b.settle()
     assert not a.confirm(first), "an add of the old leader got through after the seal"
     assert not a.confirm(second)

@@ -9,11 +9,8 @@ TABLES = ("LEADER_TABLE",)
 FILES = (
     "ledgerlog_spark/protocol/leader/appends.py",
     "ledgerlog_spark/protocol/leader/attempts.py",
-    "ledgerlog_spark/protocol/leader/errors.py",
-    "ledgerlog_spark/protocol/leader/inner.py",
     "ledgerlog_spark/protocol/leader/list.py",
     "ledgerlog_spark/protocol/leader/leader.py",
-    "ledgerlog_spark/protocol/leader/look.py",
     "ledgerlog_spark/protocol/leader/opening.py",
     "ledgerlog_spark/protocol/leader/rolling.py",
     "ledgerlog_spark/protocol/log/transaction.py",
@@ -47,9 +44,9 @@ LONG = "ids that are used up: tests/contract/test_metadata_ledgers.py"
 REASONS: dict[str, str] = {
     "*/leader.py:Leader.leave": CANCELLED,
     "*:*.__repr__": PEOPLE,
-    "*/errors.py:_happened": PEOPLE,
+    "*/appends.py:_happened": PEOPLE,
     "*/leader/leader.py:LeaderLog._on_open_timer": LATE,
-    "*/appends.py:LeaderAppends.check": CALLER,
+    "*/appends.py:LeaderAppends.add": CALLER,
     "*/leader/leader.py:LeaderLog._on_confirmed": LATE,
     "*/rolling.py:LeaderLedgers.look_at_size_and_age": "an entry goes before: unit tests",
     "*/opening.py:LeaderOpening._plan": OVERTAKEN,

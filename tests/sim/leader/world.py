@@ -414,9 +414,8 @@ class LeaderWorld(World):
 
     def check_opened(self, leader: SimLeader, opened: LeaderOpened) -> None:
         del leader
-        self.require(
-            opened.ledger_id in self.checks.listed_ever, "a leader serves unlisted (LOGS.md#M6)"
-        )
+        ledger_id = opened.head.open_ledgers[-1].ledger_id
+        self.require(ledger_id in self.checks.listed_ever, "a leader serves unlisted (LOGS.md#M6)")
 
     def check_acknowledged(self, leader: SimLeader, number: int, append: Append) -> None:
         """Its ledger is on the list, and the entry is in it for good (LOGS.md#M2, LOGS.md#M6)."""

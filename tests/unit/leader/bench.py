@@ -139,7 +139,7 @@ class Process:
     def break_ledger(self, ledger_id: int, *, is_lost: bool = False) -> None:
         self.bench.ledgers[ledger_id].is_broken = True
         error = LedgerFencedError("fenced") if is_lost else NotEnoughBookiesError("no bookie left")
-        self.tell(lm.LedgerBroken(ledger_id, is_lost, error))
+        self.tell(lm.LedgerBroken(ledger_id, error))
 
     def tell(self, event: Any) -> None:
         for effect in self.machine.handle(event):
@@ -210,15 +210,14 @@ class Process:
         """The request of that kind fails, for certain, and may be tried again."""
         ask = self.take(kind)
         error = MetadataUnavailableError("nobody there")
-        failed = lm.LedgerOutcome.FAILED
         reply: Any
         match ask:
             case lm.CreateLedger():
-                reply = lm.LedgerCreated(ask.request, failed, error=error)
+                reply = lm.LedgerCreated(ask.request, error=error)
             case lm.SealLedger():
-                reply = lm.LedgerSealed(ask.request, failed, error=error)
+                reply = lm.LedgerSealed(ask.request, error=error)
             case lm.CloseLedger():
-                reply = lm.CloseAnswered(ask.request, failed, error=error)
+                reply = lm.CloseAnswered(ask.request, error=error)
             case m.Sync():
                 reply = m.Synced(ask.request, MetadataOutcome.UNAVAILABLE)
             case _:
@@ -231,10 +230,10 @@ class Process:
             case lm.CreateLedger():
                 ledger_id = 900 - 7 * len(bench.ledgers)
                 bench.ledgers[ledger_id] = SimLedger(ledger_id, self.number)
-                return lm.LedgerCreated(ask.request, lm.LedgerOutcome.OK, ledger_id)
+                return lm.LedgerCreated(ask.request, ledger_id)
             case lm.SealLedger():
                 end = bench.seal(ask.ledger_id)
-                return lm.LedgerSealed(ask.request, lm.LedgerOutcome.OK, end)
+                return lm.LedgerSealed(ask.request, end)
             case lm.CloseLedger():
                 return self._close(ask)
             case m.DropLedger():
@@ -254,9 +253,9 @@ class Process:
         last = ledger.confirmed - 1
         if ledger.last_entry_id != last:
             error = LedgerFencedError("closed by somebody else")
-            return lm.CloseAnswered(ask.request, lm.LedgerOutcome.LOST, error=error)
+            return lm.CloseAnswered(ask.request, error=error)
         size_bytes = 0 if last == NO_ENTRY else APPEND * (last + 1)
-        return lm.CloseAnswered(ask.request, lm.LedgerOutcome.OK, last, size_bytes)
+        return lm.CloseAnswered(ask.request, last, size_bytes)
 
     # --- what was said ---
 

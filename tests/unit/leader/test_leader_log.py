@@ -89,20 +89,19 @@ def leader_in(phase: LeaderPhase) -> LeaderLog:
 
 
 def event_of(kind: type) -> Any:
-    ok, failed = lm.LedgerOutcome.OK, lm.LedgerOutcome.FAILED
     error = NotEnoughBookiesError("no bookies")
     return {
         Start: Start(),
         lm.AppendRequested: lm.AppendRequested(1, APPEND, 9),
         lm.EntriesConfirmed: lm.EntriesConfirmed(-7, 0),
-        lm.LedgerBroken: lm.LedgerBroken(-7, is_lost=False, error=error),
+        lm.LedgerBroken: lm.LedgerBroken(-7, error),
         lm.RollRequested: lm.RollRequested(),
         lm.HeadChanged: lm.HeadChanged(),
         CloseRequested: CloseRequested(),
         lm.GiveUp: lm.GiveUp(error),
-        lm.LedgerCreated: lm.LedgerCreated(-7, failed, error=error),
-        lm.LedgerSealed: lm.LedgerSealed(-7, ok, lm.LedgerEnd()),
-        lm.CloseAnswered: lm.CloseAnswered(-7, ok),
+        lm.LedgerCreated: lm.LedgerCreated(-7, error=error),
+        lm.LedgerSealed: lm.LedgerSealed(-7),
+        lm.CloseAnswered: lm.CloseAnswered(-7),
         TimerFired: TimerFired(-7),
         m.Synced: m.Synced(-7, MetadataOutcome.OK),
         m.HeadRead: m.HeadRead(-7, MetadataOutcome.OK),
@@ -189,7 +188,8 @@ def test_opening_an_empty_log_lists_one_ledger_with_one_change_of_the_head() -> 
     bench = Bench()
     leader = bench.leader()
     opened = leader.last_said(lm.LeaderOpened)
-    assert (opened.next_offset, opened.ledger_id) == (0, bench.open_ids[0])
+    assert opened.head.end_offset == 0
+    assert [ledger.ledger_id for ledger in opened.head.open_ledgers] == bench.open_ids
     assert bench.log.heads_written == 1
     assert leader.machine.can_add
 
@@ -199,7 +199,7 @@ def test_opening_after_a_clean_close_goes_on_at_the_end() -> None:
     closed(filled(bench, entries=3, records=5))
     assert bench.open_ids == []
     leader = bench.leader()
-    assert leader.last_said(lm.LeaderOpened).next_offset == 15
+    assert leader.last_said(lm.LeaderOpened).head.end_offset == 15
 
 
 def test_opening_takes_over_what_the_old_leader_had_not_acknowledged() -> None:
@@ -208,7 +208,7 @@ def test_opening_takes_over_what_the_old_leader_had_not_acknowledged() -> None:
     old.append(7)
     (first,) = bench.open_ids
     leader = bench.leader()
-    assert leader.last_said(lm.LeaderOpened).next_offset == 13
+    assert leader.last_said(lm.LeaderOpened).head.end_offset == 13
     assert [entry.first_offset for entry in bench.content()] == [0, 3, 6]
     (item,) = bench.log.items()
     assert (item.ledger_id, item.last_entry_id, item.index_entry_id) == (first, 2, -1)
@@ -245,7 +245,7 @@ def test_opening_that_loses_the_change_starts_over_with_the_same_ledger() -> Non
     process.settle()
     assert process.machine.phase is LeaderPhase.LEADING
     assert len(bench.ledgers) == 2
-    assert not rival.confirm(rival.last_said(lm.LeaderOpened).ledger_id)
+    assert not rival.confirm(rival.last_said(lm.LeaderOpened).head.open_ledgers[-1].ledger_id)
 
 
 def test_opening_that_cannot_seal_makes_no_ledger() -> None:
@@ -788,6 +788,7 @@ def test_head_that_a_replica_behind_does_not_have_stops_no_leader() -> None:
         leader.tell(m.Synced(leader.take(m.Sync).request, MetadataOutcome.UNAVAILABLE))
         assert not leader.has(m.ReadHead), "it waits before it asks again"
         leader.fire()
+        leader.tell(m.HeadRead(leader.take(m.ReadHead).request, MetadataOutcome.GONE))
         leader.answer(m.Sync)
         leader.answer(m.ReadHead)
         assert leader.machine.phase is LeaderPhase.LEADING

@@ -13,7 +13,7 @@ def find_gone(process: Process) -> int:
     """The seal that waits finds no such ledger."""
     ask = process.take(lm.SealLedger)
     error = LedgerNotFoundError(f"ledger {ask.ledger_id} does not exist", ledger_id=ask.ledger_id)
-    process.tell(lm.LedgerSealed(ask.request, lm.LedgerOutcome.FAILED, error=error))
+    process.tell(lm.LedgerSealed(ask.request, error=error))
     return int(ask.ledger_id)
 
 

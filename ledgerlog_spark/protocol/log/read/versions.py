@@ -69,6 +69,13 @@ class SnapshotMachine(LogMachine[LogSnapshot]):
         )
 
 
+class HeadMachine(LogMachine[LogHead]):
+    """Reads the head; ends with `Finished(LogHead)`."""
+
+    def _run(self) -> Steps[LogHead]:
+        return self._read_head()
+
+
 class HistoryMachine(LogMachine[tuple[VersionInterval, ...]]):
     """Reads all retained versions, oldest first; ends with `Finished(tuple)`."""
 
