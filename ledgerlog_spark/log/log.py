@@ -27,11 +27,10 @@ from ledgerlog_spark.protocol.log.properties import check_has_properties
 from ledgerlog_spark.protocol.log.read.versions import (
     HistoryMachine,
     LogState,
-    SnapshotMachine,
     StateMachine,
 )
 from ledgerlog_spark.protocol.log.seal import FloorMachine, since_offset
-from ledgerlog_spark.protocol.log.state.records import LogSnapshot, VersionInterval
+from ledgerlog_spark.protocol.log.state.records import VersionInterval
 
 if TYPE_CHECKING:
     from ledgerlog_spark.log.leader.leader import Leader
@@ -82,6 +81,7 @@ class Log:
         self.maintenance = LogMaintenance(host, self.commits)
 
     view = _call_of(_host, open_ends.view)
+    snapshot = _call_of(_host, open_ends.snapshot)
     read_range = _call_of(_host, committed_range.read_range)
     begin = _call_of(_commits, LogCommits.begin)
     open_range = _call_of(_commits, LogCommits.open_range)
@@ -109,24 +109,6 @@ class Log:
             MetadataFormatError: A later release of ledgerlog wrote the log.
         """
         return await self.host.run(StateMachine(self.name, is_fresh=is_fresh))
-
-    async def snapshot(self, version: int | None = None) -> LogSnapshot:
-        """One complete version of the log, by default the newest. Raises the errors of `state` too.
-
-        A leader log has no versions. The snapshot of a leader log ends with the records that are
-        readable now. Each open ledger is an item that ends at its last add confirmed.
-
-        Raises:
-            VersionNotAvailableError: The version never existed, was truncated, or expired. The
-                error has `oldest`.
-            EntryUnknownError: Too few bookies of an open ledger answered; retriable.
-        """
-
-        async def taken() -> LogSnapshot:
-            machine = SnapshotMachine(self.name, version=version)
-            return await open_ends.with_open_ends(await self.host.run(machine), self.host.ledgers)
-
-        return await open_ends.while_ledgers_go(taken)
 
     async def history(self) -> tuple[VersionInterval, ...]:
         """Every retained version of the log, oldest first. The errors are those of `state`."""

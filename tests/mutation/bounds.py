@@ -43,8 +43,8 @@ MUTATIONS = [
     Mutation(
         "seen_end_of_an_old_list",
         "ledgerlog_spark/log/reading/open_ends.py",
-        "seen = seen_offset if is_fresh else 0",
-        "seen = seen_offset",
+        "seen_offset=seen_offset if is_fresh else 0,",
+        "seen_offset=seen_offset,",
         "entries of a ledger that was closed before them count as the log's",
     ),
     Mutation(
@@ -141,8 +141,8 @@ MUTATIONS = [
     Mutation(
         "end_watch_stops_with_its_callback",
         "ledgerlog_spark/log/reading/end_watch.py",
-        "            return\n        notify(self._on_change)",
-        "            return\n        self._on_change()",
+        "            notify(self._on_change)\n",
+        "            self._on_change()\n",
         "an exception of a user's callback keeps new ledgers from being followed",
     ),
     Mutation(

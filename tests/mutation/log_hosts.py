@@ -297,30 +297,29 @@ _WATCHES = [
     Mutation(
         "end_watch_misses_change_of_its_look",
         f"{LOG}/reading/end_watch.py",
-        """            self._is_stale = False
+        """            self._changed.clear()
             try:
-                await self._follow_open_ledgers()
+                is_transactional = await self._follow_open_ledgers()
 """,
         """            try:
-                await self._follow_open_ledgers()
-                self._is_stale = False
+                is_transactional = await self._follow_open_ledgers()
+                self._changed.clear()
 """,
         "a ledger that was listed during a look is never followed",
     ),
     Mutation(
         "end_watch_keeps_what_it_followed",
         f"{LOG}/reading/end_watch.py",
-        "        if self._refreshing is None:\n"
-        "            self._refresh_soon()  # stops following the ledgers\n",
+        "        await self._close_handles(list(self._followed))\n",
         "",
         "followers of a watch that was cancelled go on",
     ),
     Mutation(
         "end_watch_gives_up_in_an_outage",
         f"{LOG}/reading/end_watch.py",
-        "                self._is_stale = True\n"
-        "                with contextlib.suppress(TimeoutError):\n",
-        "                with contextlib.suppress(TimeoutError):\n",
+        "                with contextlib.suppress(TimeoutError):\n"
+        "                    await within(self._changed.wait(), next(pauses_ms) / 1e3)\n",
+        '                await forever(self._changed.wait(), "the next change")\n',
         "after one failed look no new ledger is followed",
     ),
     Mutation(

@@ -19,7 +19,7 @@ from ledgerlog_spark.log.ports import LedgerReaderHandle
 from ledgerlog_spark.metadata.tree import OnChange
 from ledgerlog_spark.protocol.log.state.records import LogKind
 from ledgerlog_spark.retry import ENDLESS
-from ledgerlog_spark.waits import within
+from ledgerlog_spark.waits import forever, within
 
 
 class EndWatch:
@@ -31,72 +31,54 @@ class EndWatch:
         self._host = host
         self._on_change = on_change
         self._followed: dict[int, LedgerReaderHandle] = {}
-        self._is_transactional = False
-        self._is_stale = True
         self._is_cancelled = False
-        self._refreshing: asyncio.Task[None] | None = None
-        self._cancelled = asyncio.Event()
+        self._changed = asyncio.Event()  # the head may have changed, or the watch was cancelled
         self._forget = host.ledgers.when_closed(self.cancel)
         self._cancel_head = host.store.watch_head(host.log_id, self._on_head)
-        self._refresh_soon()
+        self._following = asyncio.get_running_loop().create_task(self._follow())
+        self._following.add_done_callback(self._on_end)
 
     def cancel(self) -> None:
         """End the watch and the calls of `on_change`. A second `cancel` does nothing."""
         if self._is_cancelled:
             return
         self._is_cancelled = True
-        self._cancelled.set()
+        self._changed.set()
         self._cancel_head()
         self._forget()
-        if self._refreshing is None:
-            self._refresh_soon()  # stops following the ledgers
 
     def _on_head(self) -> None:
-        if self._is_cancelled:
-            return
-        notify(self._on_change)
-        if not self._is_transactional:
-            self._is_stale = True
-            self._refresh_soon()
+        self._on_ledger()
+        self._changed.set()
 
-    def _refresh_soon(self) -> None:
-        if self._refreshing is None:
-            self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
-            self._refreshing.add_done_callback(self._on_refreshed)
-
-    def _on_refreshed(self, task: asyncio.Task[None]) -> None:
-        self._refreshing = None
-        if task.cancelled():
-            return
-        if (bug := task.exception()) is not None:
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (bug := task.exception()) is not None:
             task.get_loop().call_exception_handler(
                 {"message": f"watching the end of log {self._host.log_id} failed", "exception": bug}
             )
-        elif self._needs_refresh():
-            self._refresh_soon()
 
-    def _needs_refresh(self) -> bool:
-        return bool(self._followed) if self._is_cancelled else self._is_stale
-
-    async def _refresh(self) -> None:
+    async def _follow(self) -> None:
         """Follow the open ledgers that the head lists and no others; retry after a failure."""
         pauses_ms = ENDLESS.pauses_ms()
-        while self._is_stale and not self._is_cancelled:
-            self._is_stale = False
+        is_transactional = False
+        while not self._is_cancelled and not is_transactional:
+            self._changed.clear()
             try:
-                await self._follow_open_ledgers()
+                is_transactional = await self._follow_open_ledgers()
             except LedgerLogError:
-                self._is_stale = True
                 with contextlib.suppress(TimeoutError):
-                    await within(self._cancelled.wait(), next(pauses_ms) / 1e3)
-        if self._is_cancelled:
-            await self._close_handles(list(self._followed))
+                    await within(self._changed.wait(), next(pauses_ms) / 1e3)
+            else:
+                pauses_ms = ENDLESS.pauses_ms()
+                if not is_transactional:
+                    await forever(self._changed.wait(), "the watch ends when it is cancelled")
+        await self._close_handles(list(self._followed))
 
-    async def _follow_open_ledgers(self) -> None:
+    async def _follow_open_ledgers(self) -> bool:
+        """Returns whether the log is transactional, so that it never has open ledgers."""
         found = await self._host.store.read_head(self._host.log_id)
         if found is None or found.value.kind is LogKind.TRANSACTIONAL:
-            self._is_transactional = found is not None
-            return
+            return found is not None
         listed = [ledger.ledger_id for ledger in found.value.open_ledgers]
         await self._close_handles(set(self._followed).difference(listed))
         for ledger_id in listed:
@@ -104,6 +86,7 @@ class EndWatch:
                 handle = await self._host.ledgers.open_ledger(ledger_id, is_listed=True)
                 self._followed[ledger_id] = handle
                 handle.follow(self._on_ledger)
+        return False
 
     async def _close_handles(self, ledger_ids: Iterable[int]) -> None:
         for ledger_id in ledger_ids:

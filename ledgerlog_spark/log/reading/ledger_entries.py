@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Sequence
 from itertools import repeat
 from typing import Any, Generic, TypeVar
 
@@ -53,6 +55,18 @@ class EntryCursor(ABC, Generic[T]):
     def is_done(self) -> bool:
         """Whether everything before `end_offset` was returned."""
         return self.end_offset is not None and self.next_offset >= self.end_offset
+
+    async def taken(
+        self, ledger_id: int, entries: AsyncGenerator[Sequence[Any], None]
+    ) -> AsyncGenerator[list[T], None]:
+        """What `take` returns for each of these entries, until the end of the cursor."""
+        async with contextlib.aclosing(entries):
+            async for batch in entries:
+                for entry in batch:
+                    if taken := self.take(ledger_id, entry):
+                        yield taken
+                    if self.is_done:
+                        return
 
     @abstractmethod
     def take(self, ledger_id: int, entry: Any) -> list[T]:

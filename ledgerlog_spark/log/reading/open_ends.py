@@ -27,6 +27,7 @@ from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.leader.entry import decode_entry_header
 from ledgerlog_spark.protocol.leader.messages import LedgerEnd
+from ledgerlog_spark.protocol.log.read.versions import SnapshotMachine
 from ledgerlog_spark.protocol.log.read.view import LogView, ViewMachine
 from ledgerlog_spark.protocol.log.state.records import Item, LogKind, LogSnapshot, OpenLedger
 
@@ -78,58 +79,52 @@ async def view(
         if found.kind is not LogKind.LEADER:
             return found
         # If the list may be older than `seen_offset`, its open ledgers may have been closed since.
-        seen = seen_offset if is_fresh else 0
-        return await _with_open_ends(found, host.ledgers, first_offset, seen)
+        end_offset, items = await open_items(
+            host.ledgers,
+            found.open_ledgers,
+            end_offset=found.end_offset,
+            schema_id=found.schema_id,
+            log=host.name,
+            seen_offset=seen_offset if is_fresh else 0,
+        )
+        first = max(first_offset, found.start_offset)
+        return replace(
+            found,
+            oldest_offset=found.start_offset,
+            end_offset=end_offset,
+            first_offset=first,
+            items=tuple(item for item in (*found.items, *items) if item.end_offset > first),
+        )
 
     return await while_ledgers_go(viewed)
 
 
-async def _with_open_ends(
-    view: LogView, ledgers: Ledgers, first_offset: int, seen_offset: int
-) -> LogView:
-    """Read the ends of open ledgers from their bookies, because only bookies have these ends."""
-    end_offset, items = await open_items(
-        ledgers,
-        view.open_ledgers,
-        end_offset=view.end_offset,
-        schema_id=view.schema_id,
-        log=view.name,
-        seen_offset=seen_offset,
-    )
-    first = max(first_offset, view.start_offset)
-    return replace(
-        view,
-        oldest_offset=view.start_offset,
-        end_offset=end_offset,
-        first_offset=first,
-        items=tuple(item for item in (*view.items, *items) if item.end_offset > first),
-    )
+async def snapshot(host: LogHost, /, version: int | None = None) -> LogSnapshot:
+    """One complete version of the log, by default the newest. Raises the errors of `state` too.
 
+    A leader log has no versions. The snapshot of a leader log ends with the records that are
+    readable now. Each open ledger is an item that ends at its last add confirmed.
 
-async def with_open_ends(snapshot: LogSnapshot, ledgers: Ledgers) -> LogSnapshot:
-    """The snapshot with an item for each open ledger that has entries, and with the new end.
-
-    If the last entry is newer than the head, its time is the commit time of the snapshot. The
-    errors are those of `open_items`.
+    Raises:
+        VersionNotAvailableError: The version never existed, was truncated, or expired. The
+            error has `oldest`.
+        EntryUnknownError: Too few bookies of an open ledger answered; retriable.
     """
-    interval = snapshot.interval
-    end_offset, items = await open_items(
-        ledgers,
-        snapshot.open_ledgers,
-        end_offset=interval.end_offset,
-        schema_id=interval.schema_id,
-        log=snapshot.name,
-    )
-    newest_ms = max((item.newest_ms for item in items), default=0)
-    return replace(
-        snapshot,
-        interval=replace(
-            interval,
-            end_offset=end_offset,
-            commit_time_ms=max(interval.commit_time_ms, newest_ms),
-        ),
-        items=(*snapshot.items, *items),
-    )
+
+    async def taken() -> LogSnapshot:
+        found = await host.run(SnapshotMachine(host.name, version=version))
+        end_offset, items = await open_items(
+            host.ledgers,
+            found.open_ledgers,
+            end_offset=found.interval.end_offset,
+            schema_id=found.interval.schema_id,
+            log=host.name,
+        )
+        newest_ms = max((found.interval.commit_time_ms, *(item.newest_ms for item in items)))
+        interval = replace(found.interval, end_offset=end_offset, commit_time_ms=newest_ms)
+        return replace(found, interval=interval, items=(*found.items, *items))
+
+    return await while_ledgers_go(taken)
 
 
 async def open_items(
@@ -162,9 +157,19 @@ async def open_items(
         finally:
             await handle.aclose()
         if last is not None:
-            item = _item_of(handle.id, last, end_offset, schema_id, log)
-            items.append(item)
-            end_offset = item.end_offset
+            header = decode_entry_header(last.payload)
+            if header.end_offset <= end_offset:
+                raise DataLossError(
+                    f"ledger {handle.id} of log {log!r} ends at offset {header.end_offset}, but "
+                    f"the range listed before it ends at {end_offset}",
+                    log=log,
+                    ledger_id=handle.id,
+                )
+            end = LedgerEnd(
+                last.entry_id, last.length, end_offset, header.end_offset, header.append_time_ms
+            )
+            items.append(end.item(handle.id, schema_id))
+            end_offset = header.end_offset
         if not handle.is_closed:
             break
     return end_offset, items
@@ -201,22 +206,6 @@ async def _last_entry(handle: LedgerReaderHandle, end_offset: int, seen_offset: 
             break  # the seen entries are lost, so the log ends before `seen_offset`
         count = min(2 * count, ENTRIES_MAX)
     return last
-
-
-def _item_of(ledger_id: int, last: Any, first_offset: int, schema_id: int, log: str) -> Item:
-    """An item with the readable entries of an open ledger; `last` is the last of these entries."""
-    header = decode_entry_header(last.payload)
-    if header.end_offset <= first_offset:
-        raise DataLossError(
-            f"ledger {ledger_id} of log {log!r} ends at offset {header.end_offset}, but the "
-            f"range listed before it ends at {first_offset}",
-            log=log,
-            ledger_id=ledger_id,
-        )
-    end = LedgerEnd(
-        last.entry_id, last.length, first_offset, header.end_offset, header.append_time_ms
-    )
-    return end.item(ledger_id, schema_id)
 
 
 async def read_one(handle: LedgerReaderHandle, entry_id: int) -> Any:

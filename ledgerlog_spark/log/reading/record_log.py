@@ -78,7 +78,7 @@ class RecordLog:
         """
         return await self._log.snapshot()
 
-    async def read(
+    def read(
         self, start: Position | int | None = None, end: Position | int | None = None
     ) -> AsyncGenerator[Record, None]:
         """The records from `start` (inclusive) to `end` (exclusive), in order.
@@ -95,11 +95,9 @@ class RecordLog:
             EntryUnknownError: Some replica could not answer, and no replica had the entry;
                 retriable.
         """
-        async with contextlib.aclosing(_each(self.read_batches(start, end))) as records:
-            async for record in records:
-                yield record
+        return _each(self.read_batches(start, end))
 
-    async def tail(self, start: Position | int | None = None) -> AsyncGenerator[Record, None]:
+    def tail(self, start: Position | int | None = None) -> AsyncGenerator[Record, None]:
         """All records from `start` on, and each new record soon after it was acknowledged.
 
         A tail waits by watches, and ends with an error or when it is closed. A record is delivered
@@ -118,9 +116,7 @@ class RecordLog:
             EntryUnknownError: Some replica could not answer, and no replica had the entry;
                 retriable.
         """
-        async with contextlib.aclosing(_each(self.tail_batches(start))) as records:
-            async for record in records:
-                yield record
+        return _each(self.tail_batches(start))
 
     def read_rows(
         self, start: Position | int | None = None, end: Position | int | None = None

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
-from typing import Generic, TypeVar
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 from ledgerlog_spark.errors import (
     ConfigurationError,
@@ -37,9 +37,6 @@ NOTIFIED_SIZE_BYTES_MAX = 64 << 10
 
 ABOVE_ANY_VERSION = 1 << 62
 """A version after all other versions. A reader that has this version needs no history."""
-
-LISTINGS_MAX = 5
-"""Maximum number of reads of the list without a new record, while its ledgers are deleted."""
 
 
 class _Changes:
@@ -90,7 +87,8 @@ class RecordReader(Generic[T]):
         view = await self._ended(start or 0)
         first = view.start_offset if start is None else start
         end = view.end_offset if end is None else end
-        self._check_is_there(first, view)
+        if not view.start_offset <= first <= view.end_offset:
+            raise self._not_available(first, view)
         if end < first:
             raise ConfigurationError(
                 f"log {self._name!r} cannot be read from {first} to {end}: the end must not be "
@@ -101,11 +99,9 @@ class RecordReader(Generic[T]):
             raise self._not_available(end, view)
         cursor = self._cursor(first, end)
         try:
-            for item in view.items:
-                if item.end_offset > cursor.next_offset and not cursor.is_done:
-                    async with contextlib.aclosing(self._records_of(item, cursor)) as batches:
-                        async for records in batches:
-                            yield records
+            async with contextlib.aclosing(_chained(self._listed_parts(view, cursor))) as batches:
+                async for records in batches:
+                    yield records
         except LedgerNotFoundError as error:
             self._check_is_kept(cursor, await self._listed(cursor.next_offset))
             raise self._loss(error, cursor) from error
@@ -130,13 +126,11 @@ class RecordReader(Generic[T]):
         try:
             view = await self._listed(cursor.next_offset)
             while True:
-                if cursor.next_offset < view.start_offset:
-                    raise self._not_available(cursor.next_offset, view)
+                self._check_is_kept(cursor, view)
                 before = cursor.next_offset
+                parts = _chained(self._all_parts(view, cursor, finished, changes))
                 try:
-                    async with contextlib.aclosing(
-                        self._forward(view, cursor, finished, changes)
-                    ) as batches:
+                    async with contextlib.aclosing(parts) as batches:
                         async for records in batches:
                             yield records
                     while not changes.is_list_stale:
@@ -149,7 +143,7 @@ class RecordReader(Generic[T]):
                 except LedgerNotFoundError as error:
                     # The ledger may have been truncated, so the list is read once more.
                     listings = 1 if cursor.next_offset > before else listings + 1
-                    if listings > LISTINGS_MAX:
+                    if listings > open_ends.LISTINGS_MAX:
                         raise self._loss(error, cursor) from error
                 changes.is_list_stale = False
                 view = await self._relisted(cursor)
@@ -177,22 +171,21 @@ class RecordReader(Generic[T]):
             except MetadataUnavailableError:
                 await asyncio.sleep(next(pauses_ms) / 1e3)
 
-    async def _forward(
-        self, view: LogView, cursor: EntryCursor[T], finished: set[int], changes: _Changes
-    ) -> AsyncGenerator[list[T], None]:
-        """All listed records. Ends when each listed ledger is closed and read to its end."""
+    def _listed_parts(
+        self, view: LogView, cursor: EntryCursor[T]
+    ) -> Iterator[AsyncGenerator[list[T], None]]:
         for item in view.items:
-            if item.end_offset > cursor.next_offset:
-                async with contextlib.aclosing(self._records_of(item, cursor)) as batches:
-                    async for records in batches:
-                        yield records
+            if item.end_offset > cursor.next_offset and not cursor.is_done:
+                yield self._records_of(item, cursor)
+
+    def _all_parts(
+        self, view: LogView, cursor: EntryCursor[T], finished: set[int], changes: _Changes
+    ) -> Iterator[AsyncGenerator[list[T], None]]:
+        """Ends when each listed ledger is closed and read to its end."""
+        yield from self._listed_parts(view, cursor)
         for ledger in view.open_ledgers:
             if ledger.ledger_id not in finished:
-                async with contextlib.aclosing(
-                    self._followed(ledger.ledger_id, cursor, changes)
-                ) as batches:
-                    async for records in batches:
-                        yield records
+                yield self._followed(ledger.ledger_id, cursor, changes)
                 finished.add(ledger.ledger_id)
 
     async def _records_of(
@@ -207,9 +200,8 @@ class RecordReader(Generic[T]):
                 first_entry_id = await entry_holding(handle, cursor.next_offset, end_entry_id)
             finally:
                 await handle.aclose()
-        async with contextlib.aclosing(
-            self._range(item.ledger_id, first_entry_id, item.last_entry_id, cursor)
-        ) as batches:
+        entries = read_range(self._host, item.ledger_id, first_entry_id, item.last_entry_id)
+        async with contextlib.aclosing(cursor.taken(item.ledger_id, entries)) as batches:
             async for records in batches:
                 yield records
         if cursor.next_offset < item.end_offset and not cursor.is_done:
@@ -219,19 +211,6 @@ class RecordReader(Generic[T]):
                 log=self._name,
                 ledger_id=item.ledger_id,
             )
-
-    async def _range(
-        self, ledger_id: int, first_entry_id: int, last_entry_id: int, cursor: EntryCursor[T]
-    ) -> AsyncGenerator[list[T], None]:
-        """Records of entries that are certainly acknowledged. Missing entries are read twice."""
-        batches = read_range(self._host, ledger_id, first_entry_id, last_entry_id)
-        async with contextlib.aclosing(batches):
-            async for batch in batches:
-                for entry in batch:
-                    if records := cursor.take(ledger_id, entry):
-                        yield records
-                    if cursor.is_done:
-                        return
 
     async def _followed(
         self, ledger_id: int, cursor: EntryCursor[T], changes: _Changes
@@ -248,8 +227,8 @@ class RecordReader(Generic[T]):
                         handle, cursor.next_offset, last_entry_id + 1
                     )
                 if 0 <= next_entry_id <= last_entry_id:
-                    entries = self._acknowledged(handle, next_entry_id, last_entry_id, cursor)
-                    async with contextlib.aclosing(entries) as batches:
+                    entries = self._acknowledged(handle, next_entry_id, last_entry_id)
+                    async with contextlib.aclosing(cursor.taken(ledger_id, entries)) as batches:
                         async for records in batches:
                             yield records
                     next_entry_id = last_entry_id + 1
@@ -267,30 +246,27 @@ class RecordReader(Generic[T]):
             await handle.aclose()
 
     async def _acknowledged(
-        self, handle: LedgerReaderHandle, first: int, last: int, cursor: EntryCursor[T]
-    ) -> AsyncGenerator[list[T], None]:
-        """The records of a followed ledger's entries, which `handle` may have received already."""
-        next_entry_id = first
-        for entry in handle.watched_entries(first, last):
-            next_entry_id = entry.entry_id + 1
-            if records := cursor.take(handle.id, entry):
-                yield records
-        if next_entry_id > last:
+        self, handle: LedgerReaderHandle, first: int, last: int
+    ) -> AsyncGenerator[Sequence[Any], None]:
+        """Entries of a followed ledger, which `handle` may have received already."""
+        if watched := handle.watched_entries(first, last):
+            first = watched[-1].entry_id + 1
+            yield watched
+        if first > last:
             return
-        batches = handle.read_batches(next_entry_id, last, is_listed=True)
         try:
-            async with contextlib.aclosing(batches):
+            async with contextlib.aclosing(
+                handle.read_batches(first, last, is_listed=True)
+            ) as batches:
                 async for batch in batches:
-                    for entry in batch:
-                        next_entry_id = entry.entry_id + 1
-                        if records := cursor.take(handle.id, entry):
-                            yield records
+                    first = batch[-1].entry_id + 1
+                    yield batch
         except EntryNotFoundError:
             async with contextlib.aclosing(
-                self._range(handle.id, next_entry_id, last, cursor)
+                read_range(self._host, handle.id, first, last)
             ) as batches:
-                async for records in batches:
-                    yield records
+                async for batch in batches:
+                    yield batch
 
     def _cursor(self, next_offset: int, end_offset: int | None = None) -> EntryCursor[T]:
         return self._cursor_of(
@@ -301,10 +277,6 @@ class RecordReader(Generic[T]):
         """Raise PositionNotAvailableError if `view` shows that the next record was truncated."""
         if cursor.next_offset < view.start_offset:
             raise self._not_available(cursor.next_offset, view)
-
-    def _check_is_there(self, offset: int, view: LogView) -> None:
-        if not view.start_offset <= offset <= view.end_offset:
-            raise self._not_available(offset, view)
 
     def _not_available(self, offset: int, view: LogView) -> PositionNotAvailableError:
         oldest, end = view.start_offset, view.end_offset
@@ -327,3 +299,11 @@ class RecordReader(Generic[T]):
             log=self._name,
             ledger_id=error.ledger_id,
         )
+
+
+async def _chained(parts: Iterator[AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
+    """Everything in these parts. A part begins when the parts before it have ended."""
+    for part in parts:
+        async with contextlib.aclosing(part):
+            async for one in part:
+                yield one
