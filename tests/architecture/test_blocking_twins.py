@@ -68,10 +68,6 @@ ONLY_ASYNC = {
         "open": "`open_log` opens it",
         "abandon": "the close of the client",
         "leave": "the close of the client",
-        "entry_of": "for its host",
-        "on_indication": "for its host",
-        "on_crash": "for its host",
-        "on_settled": "for its host",
     },
     "Logs": {"sweeper": "`BlockingLogs.sweep`"},
     "Log": {

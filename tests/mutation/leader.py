@@ -266,10 +266,10 @@ MUTATIONS = [
         f"{LOG}/leader/leader.py",
         """        if not self._ended.done():
             self._ended.set_result(None)
-        self._wake()
+        self._changed.set()
 
     def _refusal""",
-        """        self._wake()
+        """        self._changed.set()
 
     def _refusal""",
         "close of a leader that failed never returns",
@@ -277,8 +277,8 @@ MUTATIONS = [
     Mutation(
         "leader_forgets_what_waits_for_room",
         f"{LOG}/leader/leader.py",
-        'The host of this leader calls it."""\n        self.queue.send_now()\n',
-        'The host of this leader calls it."""\n',
+        "            send_appends=self.queue.send_now,\n",
+        "            send_appends=lambda: None,\n",
         "appends that the window did not take wait for the next append",
     ),
     Mutation(

@@ -56,8 +56,8 @@ _COLUMNS = [
     Mutation(
         "rows_of_a_leader_are_not_compared",
         f"{LOG}/leader/rows.py",
-        "        rows.check(schema)\n",
-        "        pass\n",
+        "            self._splitter.check(decode_schema(appended))\n",
+        "            pass\n",
         "a leader of other columns deposes the one that there is",
     ),
 ]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from ledgerlog_spark.client.append_queue import Gathered
 from ledgerlog_spark.errors import LogKindError
 from ledgerlog_spark.log.entry_codec import EncodedBody, encode_body
 from ledgerlog_spark.log.records import checked_record, checked_records
-from ledgerlog_spark.protocol.ledger.messages import Payload
 from ledgerlog_spark.protocol.log.read.versions import LogState
 from ledgerlog_spark.protocol.log.state.records import LogContent
 
@@ -29,18 +27,12 @@ class LeaderRecords:
 
     schema = None
     entry_size_bytes_max = ENTRY_SIZE_BYTES_MAX
+    record = staticmethod(checked_record)
+    records = staticmethod(checked_records)
 
     def __init__(self, log: str) -> None:
         """The content of the log with the name `log`."""
         self._log = log
-
-    def record(self, record: object) -> Payload:
-        """A record with immutable bytes."""
-        return checked_record(record)
-
-    def records(self, records: Sequence[Payload]) -> list[Payload]:
-        """Records with immutable bytes."""
-        return checked_records(records)
 
     def pieces(self, rows: object) -> NoReturn:
         """Raise LogKindError: the log has no rows."""
@@ -58,8 +50,14 @@ class LeaderRecords:
 
 def content_of(log: str, state: LogState, schema: bytes | None) -> LeaderRecords | LeaderRows:
     """The content of a leader log. `schema` describes the appended rows; None for the log's own."""
-    if schema is None and state.head.content is LogContent.RECORDS:
-        return LeaderRecords(log)
-    from ledgerlog_spark.log.leader.rows import rows_of  # imports pyarrow
+    if state.head.content is LogContent.ROWS:
+        from ledgerlog_spark.log.leader.rows import LeaderRows  # imports pyarrow
 
-    return rows_of(log, state, schema)
+        return LeaderRows(log, state.schema, schema)
+    if schema is not None:
+        raise LogKindError(
+            f"log {log!r} is a leader log of records, which have no schema: open it without one, "
+            "or make another log",
+            log=log,
+        )
+    return LeaderRecords(log)

@@ -1,7 +1,7 @@
 """Hosts the machine of a leader log: effects become calls, and answers become events.
 
-Events pass through a queue, and each request is answered once. The owner handles the machine's
-indications. The owner also has the bytes of the entries that the machine appends.
+Events pass through a queue, and each request is answered once. The leader handles the machine's
+indications, and has the bytes of the entries that the machine appends.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from ledgerlog_spark.client.handles.creation import LedgerSpec
 from ledgerlog_spark.client.host.event_queue import EventQueue
@@ -40,40 +40,36 @@ EVENT_TEXT_LENGTH_MAX = 500
 _STORE_REQUESTS = (m.Sync, m.ReadHead, m.ReadPages, m.WritePages, m.WriteHead)
 
 
-class Owner(Protocol):
-    """The object that a host works for."""
-
-    def entry_of(self, order: AppendEntry) -> Payload:
-        """The entry to store. The entry is the same each time that the machine requests it."""
-
-    def on_indication(self, indication: Any) -> None:
-        """Handle an indication of the machine."""
-
-    def on_crash(self, crash: LedgerLogError) -> None:
-        """Handle a bug of the machine, which then gives no more indications."""
-
-    def on_settled(self) -> None:
-        """Called after the machine handled all waiting events."""
-
-
 class LeaderHost(EventQueue[LeaderEvent]):
     """Hosts one machine, on the event loop's thread."""
 
-    def __init__(self, machine: LeaderLog, log: LogHost, owner: Owner) -> None:
+    def __init__(
+        self,
+        machine: LeaderLog,
+        log: LogHost,
+        *,
+        entry_of: Callable[[AppendEntry], Payload],
+        on_indication: Callable[[Any], None],
+        on_crash: Callable[[LedgerLogError], None],
+        send_appends: Callable[[], None],
+    ) -> None:
         """A host that has not called the machine yet. Only this host calls the machine's `handle`.
 
-        `log` runs the machine's requests for the log's nodes.
+        `log` runs the machine's requests for the log's nodes. `entry_of` returns the entry to
+        store, which is the same each time that the machine requests it.
         """
         super().__init__(
             machine,
             subject=f"the leader of log {machine.log!r}",
             about={"log": machine.log},
             random=log.random,
-            on_crash=owner.on_crash,
+            on_crash=on_crash,
             on_settled=self._settle,
         )
         self._log = log
-        self._owner = owner
+        self._entry_of = entry_of
+        self._on_indication = on_indication
+        self._send_appends = send_appends
         self._written: dict[int, LeaderWriter] = {}
         self._ordered: LeaderWriter | None = None
         self._cancel_watch: CancelWatch | None = None
@@ -116,19 +112,19 @@ class LeaderHost(EventQueue[LeaderEvent]):
         kind = type(effect)
         if kind is AppendEntry:
             self._ordered = self._written[effect.ledger_id]
-            self._ordered.order(self._owner.entry_of(effect))
+            self._ordered.order(self._entry_of(effect))
         elif kind in self._requests:
             self._spawn(self._answer(self._requests[kind](effect)))
         elif kind is StartTimer:
             self._start_timer(effect)
         else:
-            self._owner.on_indication(effect)
+            self._on_indication(effect)
 
     def _text(self, event: object) -> str:
         return str(event)[:EVENT_TEXT_LENGTH_MAX]
 
     def _settle(self) -> None:
-        self._owner.on_settled()
+        self._send_appends()
         ordered, self._ordered = self._ordered, None
         if ordered is not None:
             ordered.send_now()

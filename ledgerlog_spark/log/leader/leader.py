@@ -88,7 +88,7 @@ class Leader:
             settings=LeaderSettings(open_timeout_ms=settings.open_timeout_ms),
         )
         self._roll_timeout_ms = settings.close_timeout_ms
-        self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         self.queue = AppendQueue(
             machine,
             self._send,
@@ -103,10 +103,17 @@ class Leader:
         self._ledger_id = -1
         self._is_ledger_empty = True
         self._error: LedgerLogError | None = None
-        self._opened: asyncio.Future[None] = self._loop.create_future()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._changes: set[asyncio.Future[None]] = set()
-        self._host = LeaderHost(machine, log, owner=self)
+        self._opened: asyncio.Future[None] = loop.create_future()
+        self._ended: asyncio.Future[None] = loop.create_future()
+        self._changed = asyncio.Event()  # something was acknowledged, sent, listed, or failed
+        self._host = LeaderHost(
+            machine,
+            log,
+            entry_of=self._entry_of,
+            on_indication=self._on_indication,
+            on_crash=self._on_crash,
+            send_appends=self.queue.send_now,
+        )
 
     @property
     def end_offset(self) -> int:
@@ -258,7 +265,8 @@ class Leader:
             self._host.post(RollRequested())
         async with Deadline(self._roll_timeout_ms / 1e3, lambda: self._not_rolled(left)):
             while self._lists(left) and self._error is None:
-                await self._change()
+                self._changed.clear()
+                await forever(self._changed.wait(), REQUESTS_END)
         if self._lists(left):
             raise self._refusal()
 
@@ -317,18 +325,15 @@ class Leader:
         """
         if self.is_leading:
             await self.flush()
-            self._begin_to_close()
+        if self.is_leading:  # the leader may have stopped meanwhile
+            self.queue.refusal = self._closed_error
+            self._host.post(CloseRequested())
         await forever(asyncio.shield(self._ended), REQUESTS_END)
         await self._host.finish()
         if self._error is not None:
             raise self._error
         assert self._head is not None
         return self._head.end_offset  # another leader may have taken over after this leader ended
-
-    def _begin_to_close(self) -> None:
-        if self.is_leading:
-            self.queue.refusal = self._closed_error
-            self._host.post(CloseRequested())
 
     def abandon(self) -> None:
         """Stop without closing: pending appends fail, and their outcome is unknown.
@@ -363,13 +368,11 @@ class Leader:
 
     # --- indications of the machine ---
 
-    def entry_of(self, order: AppendEntry) -> bytes:
-        """The bytes of an entry that the machine appends. The host of this leader calls it."""
+    def _entry_of(self, order: AppendEntry) -> bytes:
         self._is_ledger_empty = False
         return self._sent.entry_of(order)
 
-    def on_indication(self, indication: Any) -> None:
-        """Handle an indication of the machine. The host of this leader calls it."""
+    def _on_indication(self, indication: Any) -> None:
         kind = type(indication)
         if kind is AppendsAcknowledged:
             self.queue.complete(self._sent.acknowledged(indication))
@@ -390,15 +393,10 @@ class Leader:
             self._host.retire()
             if not self._ended.done():
                 self._ended.set_result(None)
-        self._wake()
+        self._changed.set()
 
-    def on_crash(self, crash: LedgerLogError) -> None:
-        """End with the error that the machine raised. The host of this leader calls it."""
+    def _on_crash(self, crash: LedgerLogError) -> None:
         self._end(crash, 0, len(self.queue.in_flight))
-
-    def on_settled(self) -> None:
-        """Send waiting appends after the machine's effects. The host of this leader calls it."""
-        self.queue.send_now()
 
     def _on_stopped(self, stopped: LeaderStopped) -> None:
         first_unknown, first_unsent = stopped.first_unknown_append, stopped.first_unsent_append
@@ -419,7 +417,7 @@ class Leader:
             self._opened.set_exception(error)
         if not self._ended.done():
             self._ended.set_result(None)
-        self._wake()
+        self._changed.set()
 
     def _refusal(self) -> LedgerLogError:
         assert self.queue.refusal is not None
@@ -435,18 +433,6 @@ class Leader:
         """Whether the list has the ledger as an open ledger."""
         assert self._head is not None
         return any(ledger.ledger_id == ledger_id for ledger in self._head.open_ledgers)
-
-    async def _change(self) -> None:
-        """Wait until something was acknowledged, sent, listed, or failed."""
-        change: asyncio.Future[None] = self._loop.create_future()
-        self._changes.add(change)
-        await forever(change, REQUESTS_END)
-
-    def _wake(self) -> None:
-        changes, self._changes = self._changes, set()
-        for change in changes:
-            if not change.done():
-                change.set_result(None)
 
     def __repr__(self) -> str:
         return f"Leader({self.name!r}, end_offset={self.end_offset})"

@@ -12,8 +12,6 @@ from ledgerlog_spark.client.append_queue import Gathered
 from ledgerlog_spark.errors import LogKindError, SchemaMismatchError
 from ledgerlog_spark.log.entry_codec import EncodedBody
 from ledgerlog_spark.protocol.leader.entry import LeaderCodec
-from ledgerlog_spark.protocol.log.read.versions import LogState
-from ledgerlog_spark.protocol.log.state.records import LogContent
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,19 +22,26 @@ class LeaderRows:
 
     entry_size_bytes_max = PIECE_SIZE_BYTES_MAX
 
-    def __init__(self, log: str, schema: bytes) -> None:
-        """The content of the log with this name and schema record."""
+    def __init__(self, log: str, schema: bytes | None, appended: bytes | None) -> None:
+        """The content of a log with this name and schema record, for rows of `appended`.
+
+        Raises SchemaMismatchError unless these rows can be appended (LOGS.md#H8).
+        """
+        if schema is None:
+            raise SchemaMismatchError(
+                f"log {log!r} was created without a schema, so it accepts no rows: create another "
+                "log with open_log(name, lead=True, schema=...)",
+                log=log,
+            )
         self._log = log
         self._splitter = RowSplitter(log, schema)
+        if appended is not None:
+            self._splitter.check(decode_schema(appended))
 
     @property
     def schema(self) -> pa.Schema:
         """Schema of the log."""
         return self._splitter.schema
-
-    def check(self, schema: bytes) -> None:
-        """Raise SchemaMismatchError unless rows of `schema` can be appended (LOGS.md#H8)."""
-        self._splitter.check(decode_schema(schema))
 
     def record(self, record: object) -> NoReturn:
         """Raise LogKindError: the log has no records."""
@@ -64,24 +69,3 @@ class LeaderRows:
         ]
         body = self._splitter.join(pieces)
         return EncodedBody(ends[-1], LeaderCodec.ARROW, body, len(body))
-
-
-def rows_of(log: str, state: LogState, schema: bytes | None) -> LeaderRows:
-    """The content of a leader log of rows, for appends of rows of `schema`."""
-    if state.head.content is LogContent.RECORDS:
-        raise LogKindError(
-            f"log {log!r} is a leader log of records, which have no schema: open it without one, "
-            "or make another log",
-            log=log,
-        )
-    if state.schema is None:
-        raise SchemaMismatchError(
-            f"log {log!r} was created without a schema, so it accepts no rows: create another "
-            "log with "
-            "open_log(name, lead=True, schema=...)",
-            log=log,
-        )
-    rows = LeaderRows(log, state.schema)
-    if schema is not None:
-        rows.check(schema)
-    return rows

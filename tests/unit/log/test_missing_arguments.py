@@ -23,7 +23,6 @@ from ledgerlog_spark.testing import connect_in_memory
 from tests.unit.log.log_world import SCHEMA, LogWorld, commit, write
 
 INTERNAL = {
-    Leader: {"entry_of", "on_crash", "on_indication"},
     ReadHandle: {"take_rise"},
     LedgerClient: {"create_registered_ledger", "check_bookies", "entry_copies"},
 }

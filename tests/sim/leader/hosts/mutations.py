@@ -39,6 +39,11 @@ async def _list_as_before(self: RecordReader[Any], cursor: Any) -> Any:
     return _LISTS[self]
 
 
+def _of_any_columns(self: LeaderRows, log: str, schema: Any, _appended: Any) -> None:
+    _rows_begin(self, log, schema, None)
+
+
+_rows_begin = LeaderRows.__init__
 _LISTS: dict[RecordReader[Any], Any] = {}
 _relisted = RecordReader._relisted
 _end = Leader._end
@@ -62,6 +67,6 @@ MUTATIONS: Mapping[str, Mutation] = {
         ((LogStore, "clock_ms", lambda _self: clock.now_ms()),),
     ),
     "rows_of_any_columns": Mutation(
-        "G6", "of other columns", ((LeaderRows, "check", lambda _self, _schema: None),)
+        "G6", "of other columns", ((LeaderRows, "__init__", _of_any_columns),)
     ),
 }
