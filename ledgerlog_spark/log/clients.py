@@ -97,7 +97,11 @@ class LogClient(LedgerClient):
             state = await opened.state()
             return RecordLog(opened, state.head.kind, state.head.content, state.schema)
         new_properties(properties)
-        stored = None if schema is None else _schema_record(schema)
+        stored = None
+        if schema is not None:
+            from ledgerlog_spark.arrow.leader_pieces import leader_schema
+
+            stored = leader_schema(schema)
         if create_if_missing:
             log = await logs.open_or_create(
                 name,
@@ -124,12 +128,6 @@ def _refuse_what_is_for_leaders(name: str, properties: object, schema: object) -
             "opened for reading has its own schema, as `.schema`",
             log=name,
         )
-
-
-def _schema_record(schema: object) -> bytes:
-    from ledgerlog_spark.arrow.leader_pieces import leader_schema
-
-    return leader_schema(schema)
 
 
 class BlockingLogClient(BlockingClient):

@@ -103,22 +103,16 @@ class LogHost:
         seconds = None if timeout_ms is None else timeout_ms / 1e3
         deadline = Deadline(seconds, lambda: machine.give_up(timeout_ms or 0))
         async with self.retries() as retries, deadline:
-            ended = await self._steps(machine, retries)
-        if isinstance(ended, m.Failed):
-            raise ended.error
-        return ended.result
-
-    async def _steps(self, machine: LogMachine[R], retries: Retries) -> m.Finished[R] | m.Failed:
-        """Perform one request of the machine after the other, and return the machine's result."""
-        (effect,) = machine.start()
-        while not isinstance(effect, m.Finished | m.Failed):
-            reply = await self._carry_out[type(effect)](effect)
-            (following,) = machine.handle(reply)
-            is_over = isinstance(following, m.Finished | m.Failed)
-            if reply.outcome in _RETRIED and not is_over:
-                await retries.after(reply.outcome, is_of_head=isinstance(effect, m.WriteHead))
-            effect = following
-        return effect
+            (effect,) = machine.start()
+            while not isinstance(effect, m.Finished | m.Failed):
+                reply = await self.perform(effect)
+                is_of_head = isinstance(effect, m.WriteHead)
+                (effect,) = machine.handle(reply)
+                if reply.outcome in _RETRIED and not machine.has_ended:
+                    await retries.after(reply.outcome, is_of_head=is_of_head)
+        if isinstance(effect, m.Failed):
+            raise effect.error
+        return effect.result
 
     async def perform(self, effect: m.LogRequest[Any]) -> m.LogReply:
         """Perform one request without a pause; returns the reply of a success or a failure."""

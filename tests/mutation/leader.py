@@ -92,22 +92,22 @@ MUTATIONS = [
     Mutation(
         "leader_list_leaves_empty_ledgers_unmarked",
         f"{PROTOCOL}/leader/list.py",
-        "unlisted=tuple(ledger_id for ledger_id, end in self.closed.items() if end.is_empty)",
+        "unlisted=tuple(ledger_id for ledger_id in closed if ledger_id not in filled)",
         "unlisted=()",
         "empty ledgers stay on the bookies for ever",
     ),
     Mutation(
         "leader_list_names_empty_ledgers",
         f"{PROTOCOL}/leader/list.py",
-        "filled = ((ledger_id, end) for ledger_id, end in self.closed.items() if not end.is_empty)",
-        "filled = self.closed.items()",
+        "filled = {ledger_id: end for ledger_id, end in closed.items() if not end.is_empty}",
+        "filled = closed",
         "a ledger without entries becomes an item",
     ),
     Mutation(
         "leader_list_open_ledger_begins_where_it_was_opened",
         f"{PROTOCOL}/leader/list.py",
-        "ledger, first_offset=max(ledger.first_offset, end_offset) if place else end_offset",
-        "ledger, first_offset=ledger.first_offset",
+        "replace(o, first_offset=max(o.first_offset, end_offset) if place else end_offset)",
+        "replace(o, first_offset=o.first_offset)",
         "the list shows a gap or an overlap before its open ledger",
     ),
     Mutation(
@@ -257,8 +257,8 @@ MUTATIONS = [
     Mutation(
         "leader_entry_is_confirmed_by_its_first",
         f"{LOG}/leader/ledger_writer.py",
-        "self._report(EntriesConfirmed(self._handle.id, results[-1][1]))",
-        "self._report(EntriesConfirmed(self._handle.id, results[0][1]))",
+        "self._report(EntriesConfirmed(self.handle.id, results[-1][1]))",
+        "self._report(EntriesConfirmed(self.handle.id, results[0][1]))",
         "all but the first entry of a run wait for the next run",
     ),
     Mutation(
@@ -300,8 +300,8 @@ MUTATIONS = [
     Mutation(
         "leader_numbers_what_was_acknowledged_wrong",
         f"{LOG}/leader/entries_in_flight.py",
-        "for entry_id in range(last_entry_id - (last - first), last_entry_id + 1):",
-        "for entry_id in range(last_entry_id + 1 - (last - first), last_entry_id + 2):",
+        "in enumerate(done, last_entry_id - (last - first)):",
+        "in enumerate(done, last_entry_id + 1 - (last - first)):",
         "positions name the entry behind their own",
     ),
     Mutation(
@@ -337,8 +337,8 @@ MUTATIONS = [
     Mutation(
         "leader_lists_its_next_ledger_first",
         f"{PROTOCOL}/leader/list.py",
-        "kept = (*kept, OpenLedger(self.added, end_offset, self.now_ms))",
-        "kept = (OpenLedger(self.added, end_offset, self.now_ms), *kept)",
+        "opened = (*opened, OpenLedger(added, end_offset, now_ms))",
+        "opened = (OpenLedger(added, end_offset, now_ms), *opened)",
         "of two open ledgers the younger one is read first",
     ),
     Mutation(

@@ -104,7 +104,7 @@ _STANDING_STILL = [
     Mutation(
         "broken_ledger_is_kept_secret",
         f"{LOG}/leader/ledger_writer.py",
-        "            self._report(LedgerBroken(self._handle.id, exception))",
+        "            self._report(LedgerBroken(self.handle.id, exception))",
         "            del exception",
         "appends wait for ever for a ledger that takes none",
     ),

@@ -16,17 +16,6 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.entry_codec import EncodedBody
 
 
-class _Sent:
-    """One sent entry, with bytes that are fixed as soon as the entry has an offset and a time."""
-
-    __slots__ = ("body", "entry", "first_offset")
-
-    def __init__(self, body: EncodedBody) -> None:
-        self.body = body
-        self.first_offset = -1
-        self.entry: bytes | None = None
-
-
 class EntriesInFlight:
     """Entries in flight, numbered from 0 in the order of sending, as the machine counts appends.
 
@@ -47,36 +36,29 @@ class EntriesInFlight:
     @property
     def records(self) -> int:
         """Number of records in all entries in flight."""
-        return sum(gathered.body.body.count for gathered in self._queue.in_flight)
+        return sum(gathered.body.count for gathered in self._queue.in_flight)
 
     def add(self, gathered: Gathered) -> EncodedBody:
         """Add the records of the next entry, and return the encoded body."""
-        body = self._encode(gathered)
+        gathered.body = body = self._encode(gathered)
         gathered.payloads = []  # the body has them now
-        gathered.body = _Sent(body)
         return body
 
     def entry_of(self, order: AppendEntry) -> bytes:
         """The entry to store. The entry is the same each time that the machine requests it."""
-        sent: _Sent = self._queue.in_flight[order.append - self.first].body
-        if sent.entry is None:
-            sent.first_offset = order.first_offset
-            sent.entry = sent.body.entry(
-                first_offset=order.first_offset, append_time_ms=order.append_time_ms
-            )
-        assert sent.first_offset == order.first_offset
-        return sent.entry
+        body: EncodedBody = self._queue.in_flight[order.append - self.first].body
+        return body.entry(first_offset=order.first_offset, append_time_ms=order.append_time_ms)
 
     def acknowledged(self, entries: AppendsAcknowledged) -> list[tuple[Any, Any]]:
         """Futures and positions of all appends that end in these entries."""
-        first, last, ledger_id, last_entry_id, _ = entries
+        first, last, ledger_id, last_entry_id, end_offset = entries
         assert first == self.first, (first, self.first)
+        done = [self._queue.in_flight.popleft() for _ in range(first, last + 1)]
+        offset = end_offset - sum(gathered.body.count for gathered in done)
         results: list[tuple[Any, Any]] = []
-        for entry_id in range(last_entry_id - (last - first), last_entry_id + 1):
-            gathered = self._queue.in_flight.popleft()
-            results += self._results(
-                gathered, RecordEntry(gathered.body.first_offset, ledger_id, entry_id)
-            )
+        for entry_id, gathered in enumerate(done, last_entry_id - (last - first)):
+            results += self._results(gathered, RecordEntry(offset, ledger_id, entry_id))
+            offset += gathered.body.count
         self.first = last + 1
         return results
 
@@ -94,7 +76,7 @@ class EntriesInFlight:
             )
             for waiter, at, count in waiters
         ]
-        if waiters and waiters[-1][1] == gathered.body.body.count - 1:
+        if waiters and waiters[-1][1] == gathered.body.count - 1:
             self.cut = []
         elif waiters:
             self.cut = [last]

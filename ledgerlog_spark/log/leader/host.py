@@ -152,7 +152,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
             )
         except LedgerLogError as error:
             return LedgerCreated(effect.request, error=error)
-        listener.adopt(handle)
+        listener.handle = handle
         if self.is_stopped:
             listener.abandon()
         else:

@@ -21,19 +21,14 @@ class LeaderWriter:
 
     def __init__(self, report: Callable[[EntriesConfirmed | LedgerBroken], None]) -> None:
         """A listener without a handle yet; `report` receives the events."""
+        self.handle: LedgerWriterHandle  # set before the first append
         self._report = report
-        self._handle: LedgerWriterHandle | None = None
         self._is_broken = False
         self._is_reporting = False
 
-    def adopt(self, handle: LedgerWriterHandle) -> None:
-        """Set the handle that reports to this listener."""
-        self._handle = handle
-
     def order(self, entry: Payload) -> None:
         """Append the next entry."""
-        assert self._handle is not None
-        self._handle.queue.add(entry, self)
+        self.handle.queue.add(entry, self)
 
     def send_now(self) -> None:
         """Send the appended entries immediately, unless the handle is calling this listener.
@@ -41,14 +36,12 @@ class LeaderWriter:
         In a call of the handle, the queue of the handle is not empty, and the handle sends later.
         """
         if not self._is_broken and not self._is_reporting:
-            assert self._handle is not None
-            self._handle.queue.send_now()
+            self.handle.queue.send_now()
 
     async def close(self, request: int) -> CloseAnswered:
         """Close the ledger, and return the answer to the `CloseLedger` with the id `request`."""
-        assert self._handle is not None
         try:
-            metadata = await self._handle.close()
+            metadata = await self.handle.close()
         except LedgerLogError as error:
             return CloseAnswered(request, error=error)
         return CloseAnswered(request, metadata.last_entry_id, metadata.length)
@@ -56,8 +49,7 @@ class LeaderWriter:
     def abandon(self) -> None:
         """Stop writing, and report nothing more."""
         self._is_broken = True
-        if self._handle is not None:
-            self._handle.abandon()
+        self.handle.abandon()
 
     # --- calls of the handle, to its listener and to the waiter of its appends ---
 
@@ -66,12 +58,11 @@ class LeaderWriter:
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
         """Report that all entries up to the last entry in `results` are confirmed."""
-        assert self._handle is not None
         if self._is_broken:
             return
         self._is_reporting = True
         try:
-            self._report(EntriesConfirmed(self._handle.id, results[-1][1]))
+            self._report(EntriesConfirmed(self.handle.id, results[-1][1]))
         finally:
             self._is_reporting = False
 
@@ -86,6 +77,5 @@ class LeaderWriter:
     def set_exception(self, exception: Any, /) -> None:
         """Report that the handle failed, or accepts no more entries."""
         if not self._is_broken:
-            assert self._handle is not None
             self._is_broken = True
-            self._report(LedgerBroken(self._handle.id, exception))
+            self._report(LedgerBroken(self.handle.id, exception))

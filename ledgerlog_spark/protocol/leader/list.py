@@ -7,7 +7,7 @@ items of the oldest open ledgers after they are closed, or adds one new open led
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ledgerlog_spark.errors import DataLossError, LeaderDeposedError
 from ledgerlog_spark.protocol.leader.messages import LedgerEnd
@@ -30,81 +30,66 @@ Closed = Mapping[int, LedgerEnd]
 """Closed ledgers and their contents, in the order of the list, which still shows them as open."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListEdit:
-    """One change of the list, which gets a token and pages when an attempt begins.
+def list_change(
+    head: LogHead, closed: Closed, added: int | None, now_ms: int
+) -> HeadChange[LogHead]:
+    """The change that makes items of the oldest open ledgers, which are closed, and adds a ledger.
 
-    Raises:
-        DataLossError: A closed ledger begins later than the previous ledger ends (LOGS.md#J6).
+    The added ledger follows the other open ledgers; None adds no ledger. Closed ledgers without
+    entries leave the list. Raises DataLossError if a closed ledger begins later than the previous
+    ledger ends (LOGS.md#J6).
     """
+    assert open_ids(head)[: len(closed)] == tuple(closed)
+    schema_id = head.schema_id if head.content is LogContent.ROWS else NO_SCHEMA
+    filled = {ledger_id: end for ledger_id, end in closed.items() if not end.is_empty}
+    items = tuple(end.item(ledger_id, schema_id) for ledger_id, end in filled.items())
+    end_offset = _checked_end(head, items)
+    opened = head.open_ledgers[len(closed) :]
+    if added is not None:
+        opened = (*opened, OpenLedger(added, end_offset, now_ms))
+    assert len(opened) <= OPEN_LEDGERS_MAX, opened
 
-    head: LogHead
-    closed: Closed
-    """The oldest open ledgers."""
-    added: int | None
-    """The ledger that is added after the other open ledgers; None adds no ledger."""
-    now_ms: int
-
-    def __post_init__(self) -> None:
-        assert open_ids(self.head)[: len(self.closed)] == tuple(self.closed)
-        offset = self.head.end_offset
-        for item in self._items:
-            if item.first_offset != offset:
-                raise DataLossError(
-                    f"ledger {item.ledger_id} of log {self.head.name!r} begins at offset "
-                    f"{item.first_offset} instead of {offset}: entries before it are "
-                    "lost, so an operator must inspect its ledgers",
-                    log=self.head.name,
-                    ledger_id=item.ledger_id,
-                    expected_offset=offset,
-                    first_offset=item.first_offset,
-                )
-            offset = item.end_offset
-
-    def change(self) -> HeadChange[LogHead]:
-        """The change for a `HeadTransaction`. Closed ledgers without entries leave the list."""
-        return HeadChange(
-            self.build,
-            lambda head: head,
-            wanted=tuple(pages_to_merge(ITEMS, self.head.items, self._items)),
-            unlisted=tuple(ledger_id for ledger_id, end in self.closed.items() if end.is_empty),
-            listed=() if self.added is None else (self.added,),
-        )
-
-    def build(self, token: str, loaded: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
-        """The new head, and the pages to write under `token` before the head is written."""
+    def build(token: str, loaded: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
         writer = PageWriter(token)
-        new = self._items
-        end_offset = new[-1].end_offset if new else self.head.end_offset
-        newest_ms = max((item.newest_ms for item in new), default=0)
-        head = replace(
-            self.head,
+        new = replace(
+            head,
             token=token,
             end_offset=end_offset,
-            commit_time_ms=max(self.head.commit_time_ms, newest_ms),
-            items=append(ITEMS, self.head.items, new, writer, loaded),
-            open_ledgers=self._open_ledgers(end_offset),
+            commit_time_ms=max((head.commit_time_ms, *(item.newest_ms for item in items))),
+            items=append(ITEMS, head.items, items, writer, loaded),
+            open_ledgers=tuple(
+                # The oldest gets its exact first offset (LOGS.md#G9).
+                replace(o, first_offset=max(o.first_offset, end_offset) if place else end_offset)
+                for place, o in enumerate(opened)
+            ),
         )
-        return head, tuple(writer.pages)
+        return new, tuple(writer.pages)
 
-    @property
-    def _items(self) -> tuple[Item, ...]:
-        schema_id = self.head.schema_id if self.head.content is LogContent.ROWS else NO_SCHEMA
-        filled = ((ledger_id, end) for ledger_id, end in self.closed.items() if not end.is_empty)
-        return tuple(end.item(ledger_id, schema_id) for ledger_id, end in filled)
+    return HeadChange(
+        build,
+        lambda new: new,
+        wanted=tuple(pages_to_merge(ITEMS, head.items, items)),
+        unlisted=tuple(ledger_id for ledger_id in closed if ledger_id not in filled),
+        listed=() if added is None else (added,),
+    )
 
-    def _open_ledgers(self, end_offset: int) -> tuple[OpenLedger, ...]:
-        """The ledgers that stay open. The oldest gets its exact first offset (LOGS.md#G9)."""
-        kept = self.head.open_ledgers[len(self.closed) :]
-        if self.added is not None:
-            kept = (*kept, OpenLedger(self.added, end_offset, self.now_ms))
-        assert len(kept) <= OPEN_LEDGERS_MAX, kept
-        return tuple(
-            replace(
-                ledger, first_offset=max(ledger.first_offset, end_offset) if place else end_offset
+
+def _checked_end(head: LogHead, items: tuple[Item, ...]) -> int:
+    """The end offset of the list with these new items."""
+    offset = head.end_offset
+    for item in items:
+        if item.first_offset != offset:
+            raise DataLossError(
+                f"ledger {item.ledger_id} of log {head.name!r} begins at offset "
+                f"{item.first_offset} instead of {offset}: entries before it are "
+                "lost, so an operator must inspect its ledgers",
+                log=head.name,
+                ledger_id=item.ledger_id,
+                expected_offset=offset,
+                first_offset=item.first_offset,
             )
-            for place, ledger in enumerate(kept)
-        )
+        offset = item.end_offset
+    return offset
 
 
 def open_ids(head: LogHead) -> tuple[int, ...]:
@@ -151,4 +136,4 @@ class ListChange(HeadTransaction[LogHead]):
             raise LeaderDeposedError(
                 f"log {self.log!r} has another leader", log=self.log, ledger_ids=open_ids(head)
             )
-        return ListEdit(head, self._closed, self._added, self._now_ms).change()
+        return list_change(head, self._closed, self._added, self._now_ms)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ledgerlog_spark.errors import LeaderTimeoutError, LedgerNotFoundError, LocalProtocolError
 from ledgerlog_spark.model import Version
-from ledgerlog_spark.protocol.leader.list import Closed, ListEdit, open_ids
+from ledgerlog_spark.protocol.leader.list import Closed, list_change, open_ids
 from ledgerlog_spark.protocol.leader.messages import CreateLedger, LedgerEnd, SealLedger
 from ledgerlog_spark.protocol.log.machine import Steps
 from ledgerlog_spark.protocol.log.messages import DropLedger, Finished
@@ -102,7 +102,9 @@ class LeaderOpening(HeadTransaction[LogHead]):
                 return None
         closed = {ledger_id: self._ends[ledger_id] for ledger_id in open_ids(head)}
         if self._own is None:
-            ListEdit(head, closed, None, self._now_ms)  # refuses a gap before anything is created
+            list_change(
+                head, closed, None, self._now_ms
+            )  # refuses a gap before anything is created
             properties = LogProperties.from_mapping(head.properties)
             reply = yield from self._reply_to(CreateLedger(properties))
             if reply.error is not None:
@@ -142,4 +144,4 @@ class LeaderOpening(HeadTransaction[LogHead]):
     def _list_own(self, head: LogHead, closed: Closed) -> HeadChange[LogHead] | Finished[LogHead]:
         assert self._head is not None
         self._compared = self._head.version
-        return ListEdit(head, closed, self._own, self._now_ms).change()
+        return list_change(head, closed, self._own, self._now_ms)

@@ -15,7 +15,6 @@ from ledgerlog_spark.protocol.leader import list as leader_list
 from ledgerlog_spark.protocol.leader import rolling as leader_rolling
 from ledgerlog_spark.protocol.leader.appends import LeaderAppends
 from ledgerlog_spark.protocol.leader.leader import LeaderLog
-from ledgerlog_spark.protocol.leader.list import ListEdit
 from ledgerlog_spark.protocol.leader.messages import LOST, AppendsAcknowledged, LedgerEnd
 from ledgerlog_spark.protocol.leader.opening import LeaderOpening
 from ledgerlog_spark.protocol.leader.rolling import LeaderLedgers
@@ -57,7 +56,7 @@ def applied(name: str, among: Mapping[str, Mutation] | None = None) -> Iterator[
 def _serve_at_once(self: LeaderOpening, head: Any, closed: Any) -> Any:
     """Take appends when the compare-and-swap is sent, and forget about its outcome."""
     assert self._own is not None
-    edit = ListEdit(head, closed, self._own, self._now_ms)
+    edit = leader_list.list_change(head, closed, self._own, self._now_ms)
     return Finished(edit.build(self._token, {})[0])
 
 

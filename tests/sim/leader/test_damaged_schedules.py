@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledgerlog_spark.protocol.leader.list import ListEdit
+from ledgerlog_spark.protocol.leader import list as leader_list
 from tests.sim.leader.damaged import DamagedWorld, damaged_schedule
 from tests.sim.leader.schedules import run_schedules
 from tests.sim.log.checks import Violation
@@ -34,6 +34,8 @@ def test_nobody_leads_a_log_over_a_gap(show: Callable[[object], None]) -> None:
 def test_a_schedule_catches_a_list_that_is_not_checked_for_gaps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ListEdit, "__post_init__", lambda _edit: None)
+    monkeypatch.setattr(
+        leader_list, "_checked_end", lambda head, items: (items or [head])[-1].end_offset
+    )
     with pytest.raises(Violation, match="gap"):
         run_schedules(range(SCHEDULES), None, damaged_schedule)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ledgerlog_spark.errors import LogKindError
-from ledgerlog_spark.protocol.leader.list import ListEdit
+from ledgerlog_spark.protocol.leader.list import list_change
 from ledgerlog_spark.protocol.leader.messages import LedgerEnd
 from ledgerlog_spark.protocol.ledger.messages import CloseRequested
 from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
@@ -68,9 +68,8 @@ def test_change_of_the_list_keeps_the_time_of_the_newest_record() -> None:
 
 def test_items_of_a_log_of_rows_carry_its_schema() -> None:
     head = replace(leader_head({}), content=LogContent.ROWS, schema_id=3)
-    edit = ListEdit(head, {}, 7, 100)
-    opened, _ = edit.build(token(1), {})
+    opened, _ = list_change(head, {}, 7, 100).build(token(1), {})
     end = LedgerEnd(1, 200, 0, 9, 50)
-    closed, _ = ListEdit(opened, {7: end}, None, 100).build(token(2), {})
+    closed, _ = list_change(opened, {7: end}, None, 100).build(token(2), {})
     assert [item.schema_id for item in closed.items.recent] == [3]
     assert closed.end_offset == 9

@@ -38,6 +38,7 @@ class Leader:
             "log", lambda gathered: encode_body(gathered.payloads), self.queue
         )
         self._next_offset = 0
+        self._ends: list[int] = []
 
     @property
     def can_add(self) -> bool:
@@ -58,9 +59,10 @@ class Leader:
         number = self.sent.first + len(self.queue.in_flight) - 1
         self.sent.entry_of(AppendEntry(LEDGER_ID, number, number, self._next_offset, 0, body.count))
         self._next_offset += body.count
+        self._ends.append(self._next_offset)
 
     def acknowledge(self, last: int) -> None:
-        acknowledged = AppendsAcknowledged(self.sent.first, last, LEDGER_ID, last, 0)
+        acknowledged = AppendsAcknowledged(self.sent.first, last, LEDGER_ID, last, self._ends[last])
         self.queue.complete(self.sent.acknowledged(acknowledged))
 
     def fail(self, *, first_unknown: int, first_unsent: int) -> None:

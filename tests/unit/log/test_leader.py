@@ -380,7 +380,8 @@ async def test_last_record_before_a_ledger_fails_is_seen_though_nothing_more_is_
 def test_leader_writer_confirms_all_entries_of_a_run_at_once() -> None:
     told: list[Any] = []
     writer = LeaderWriter(told.append)
-    writer.adopt(SimpleNamespace(id=7))
+    handle: Any = SimpleNamespace(id=7)
+    writer.handle = handle
     writer.complete([(writer, 3), (writer, 4), (writer, 5)])
     assert told == [EntriesConfirmed(7, 5)]
 
