@@ -49,7 +49,7 @@ class EncodedBody:
         header = LeaderEntryHeader(
             self.codec, first_offset, append_time_ms, self.count, self.size_bytes
         )
-        return b"".join((encode_entry_header(header), self.stored))
+        return encode_entry_header(header) + self.stored
 
 
 def encode_body(records: Sequence[Payload]) -> EncodedBody:

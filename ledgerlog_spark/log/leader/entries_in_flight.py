@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.client.append_queue import AppendQueue, Gathered
@@ -23,26 +22,17 @@ class EntriesInFlight:
     this entry, `cut` has these earlier entries.
     """
 
-    def __init__(
-        self, log_id: str, encode: Callable[[Gathered], EncodedBody], queue: AppendQueue
-    ) -> None:
-        """No entries yet. `encode` builds an entry from the appends that `queue` gathered."""
+    def __init__(self, log_id: str, queue: AppendQueue) -> None:
+        """No entries yet. The runs in flight of `queue` have encoded bodies."""
         self.first = 0
         self.cut: list[RecordEntry] = []
         self._log_id = log_id
-        self._encode = encode
         self._queue = queue
 
     @property
     def records(self) -> int:
         """Number of records in all entries in flight."""
         return sum(gathered.body.count for gathered in self._queue.in_flight)
-
-    def add(self, gathered: Gathered) -> EncodedBody:
-        """Add the records of the next entry, and return the encoded body."""
-        gathered.body = body = self._encode(gathered)
-        gathered.payloads = []  # the body has them now
-        return body
 
     def entry_of(self, order: AppendEntry) -> bytes:
         """The entry to store. The entry is the same each time that the machine requests it."""

@@ -161,28 +161,26 @@ class LeaderHost(EventQueue[LeaderEvent]):
 
     async def _seal(self, effect: SealLedger) -> LedgerSealed:
         try:
-            return LedgerSealed(effect.request, await self._sealed_end(effect.ledger_id))
+            metadata = await self._log.ledgers.seal(effect.ledger_id)
+            last_entry_id = metadata.last_entry_id
+            if last_entry_id < 0:
+                return LedgerSealed(effect.request)
+            handle = await self._log.ledgers.open_ledger(effect.ledger_id, is_listed=True)
+            try:
+                first = decode_entry_header((await read_one(handle, 0)).payload)
+                last = decode_entry_header((await read_one(handle, last_entry_id)).payload)
+            finally:
+                await handle.aclose()
         except LedgerLogError as error:
             return LedgerSealed(effect.request, error=error)
-
-    async def _sealed_end(self, ledger_id: int) -> LedgerEnd:
-        metadata = await self._log.ledgers.seal(ledger_id)
-        last_entry_id = metadata.last_entry_id
-        if last_entry_id < 0:
-            return LedgerEnd()
-        handle = await self._log.ledgers.open_ledger(ledger_id, is_listed=True)
-        try:
-            first = decode_entry_header((await read_one(handle, 0)).payload)
-            last = decode_entry_header((await read_one(handle, last_entry_id)).payload)
-        finally:
-            await handle.aclose()
-        return LedgerEnd(
+        end = LedgerEnd(
             last_entry_id=last_entry_id,
             size_bytes=metadata.length,
             first_offset=first.first_offset,
             end_offset=last.end_offset,
             append_time_ms=last.append_time_ms,
         )
+        return LedgerSealed(effect.request, end)
 
     def _close(self, effect: CloseLedger) -> Coroutine[Any, Any, Any]:
         # The ledger is looked up now, because writing may have stopped when the task begins.

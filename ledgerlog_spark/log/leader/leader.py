@@ -98,7 +98,7 @@ class Leader:
             entries_max=ENTRY_RECORDS_MAX,
             size_bytes_max=content.entry_size_bytes_max,
         )
-        self._sent = EntriesInFlight(self.log_id, content.encode, self.queue)
+        self._sent = EntriesInFlight(self.log_id, self.queue)
         self._head: LogHead | None = None
         self._ledger_id = -1
         self._is_ledger_empty = True
@@ -154,9 +154,6 @@ class Leader:
         self._host.start()
         try:
             await forever(self._opened, REQUESTS_END)
-        except LedgerLogError:
-            self._host.retire()
-            raise
         except BaseException:  # the caller does not get the leader
             self.abandon()
             raise
@@ -361,7 +358,8 @@ class Leader:
         self.queue.send_now()
 
     def _send(self, gathered: Gathered) -> None:
-        body = self._sent.add(gathered)
+        gathered.body = body = self.content.encode(gathered)
+        gathered.payloads = []  # the body has them now
         self._host.post(
             AppendRequested(body.count, body.entry_size_bytes, self._log.store.clock_ms())
         )

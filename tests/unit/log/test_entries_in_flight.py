@@ -34,9 +34,7 @@ class Leader:
             few_in_flight=1_000,
             entries_max=RECORDS_PER_ENTRY,
         )
-        self.sent = EntriesInFlight(
-            "log", lambda gathered: encode_body(gathered.payloads), self.queue
-        )
+        self.sent = EntriesInFlight("log", self.queue)
         self._next_offset = 0
         self._ends: list[int] = []
 
@@ -55,7 +53,7 @@ class Leader:
 
     def _send(self, gathered: Gathered) -> None:
         self.room -= 1
-        body = self.sent.add(gathered)
+        gathered.body = body = encode_body(gathered.payloads)
         number = self.sent.first + len(self.queue.in_flight) - 1
         self.sent.entry_of(AppendEntry(LEDGER_ID, number, number, self._next_offset, 0, body.count))
         self._next_offset += body.count
