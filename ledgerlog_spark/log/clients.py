@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.client.blocking.derived import documented_by
@@ -92,7 +92,18 @@ class LogClient(LedgerClient):
 
         logs = self.logs
         if not lead:
-            _refuse_what_is_for_leaders(name, properties, schema)
+            if properties is not None:
+                raise LocalProtocolError(
+                    "properties are set when a log is created: open it with lead=True, or change "
+                    "them with `ledgerlog logs set`",
+                    log=name,
+                )
+            if schema is not None:
+                raise LocalProtocolError(
+                    "a schema is given to a leader only: open the log with lead=True; a log that "
+                    "is opened for reading has its own schema, as `.schema`",
+                    log=name,
+                )
             opened = await logs.open(name)
             state = await opened.state()
             return RecordLog(opened, state.head.kind, state.head.content, state.schema)
@@ -113,21 +124,6 @@ class LogClient(LedgerClient):
         else:
             log = await logs.open(name)
         return await log.lead(self.services.settings, schema=stored, properties=properties)
-
-
-def _refuse_what_is_for_leaders(name: str, properties: object, schema: object) -> None:
-    if properties is not None:
-        raise LocalProtocolError(
-            "properties are set when a log is created: open it with lead=True, or change them "
-            "with `ledgerlog logs set`",
-            log=name,
-        )
-    if schema is not None:
-        raise LocalProtocolError(
-            "a schema is given to a leader only: open the log with lead=True; a log that is "
-            "opened for reading has its own schema, as `.schema`",
-            log=name,
-        )
 
 
 class BlockingLogClient(BlockingClient):
@@ -177,18 +173,20 @@ class BlockingLogClient(BlockingClient):
         """Returns a log to read, or a leader to append with."""
         thread, client = self._connected()
         assert isinstance(client, LogClient)
+        open_log: Any = client.open_log  # no overload takes a bool
+        opened = thread.call(
+            open_log(
+                name,
+                lead=lead,
+                create_if_missing=create_if_missing,
+                properties=properties,
+                schema=schema,
+            )
+        )
         if not lead:
             from ledgerlog_spark.log.blocking.records import BlockingRecordLog
 
-            _refuse_what_is_for_leaders(name, properties, schema)
-            return BlockingRecordLog(thread.call(client.open_log(name)), thread)
+            return BlockingRecordLog(opened, thread)
         from ledgerlog_spark.log.blocking.leader import BlockingLeader
 
-        opening = client.open_log(
-            name,
-            lead=True,
-            create_if_missing=create_if_missing,
-            properties=properties,
-            schema=schema,
-        )
-        return BlockingLeader(thread.call(opening), thread, client.services.settings)
+        return BlockingLeader(opened, thread, client.services.settings)

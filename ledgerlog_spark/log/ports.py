@@ -56,9 +56,6 @@ class Follower(Protocol):
     def error(self) -> LedgerLogError | None:
         """The error that ended the follower; None while it runs, or if the ledger was closed."""
 
-    def cancel(self) -> None:
-        """Stop following."""
-
 
 class LedgerReaderHandle(Protocol):
     """A ledger that is read."""
@@ -80,9 +77,6 @@ class LedgerReaderHandle(Protocol):
 
     def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Any]:
         """Entries of the range that the follower's last update had, without gaps; may be empty."""
-
-    async def refresh(self) -> int:
-        """Update `last_add_confirmed` and `is_closed` once."""
 
     def read_batches(
         self,
