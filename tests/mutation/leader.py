@@ -268,10 +268,10 @@ MUTATIONS = [
             self._ended.set_result(None)
         self._changed.set()
 
-    def _refusal""",
+    async def _next_change""",
         """        self._changed.set()
 
-    def _refusal""",
+    async def _next_change""",
         "close of a leader that failed never returns",
     ),
     Mutation(

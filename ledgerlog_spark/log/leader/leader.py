@@ -88,7 +88,6 @@ class Leader:
             settings=LeaderSettings(open_timeout_ms=settings.open_timeout_ms),
         )
         self._roll_timeout_ms = settings.close_timeout_ms
-        loop = asyncio.get_running_loop()
         self.queue = AppendQueue(
             machine,
             self._send,
@@ -103,8 +102,7 @@ class Leader:
         self._ledger_id = -1
         self._is_ledger_empty = True
         self._error: LedgerLogError | None = None
-        self._opened: asyncio.Future[None] = loop.create_future()
-        self._ended: asyncio.Future[None] = loop.create_future()
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._changed = asyncio.Event()  # something was acknowledged, sent, listed, or failed
         self._host = LeaderHost(
             machine,
@@ -153,10 +151,13 @@ class Leader:
         self._log.ledgers.ends_first(self)
         self._host.start()
         try:
-            await forever(self._opened, REQUESTS_END)
+            while self._head is None and self._error is None:
+                await self._next_change()
         except BaseException:  # the caller does not get the leader
             self.abandon()
             raise
+        if self._error is not None:
+            raise self._error
 
     async def append(self, record: bytes | bytearray | memoryview) -> Position:
         """Append a record. Returns its position when the record is on the disks of Qa bookies.
@@ -262,8 +263,7 @@ class Leader:
             self._host.post(RollRequested())
         async with Deadline(self._roll_timeout_ms / 1e3, lambda: self._not_rolled(left)):
             while self._lists(left) and self._error is None:
-                self._changed.clear()
-                await forever(self._changed.wait(), REQUESTS_END)
+                await self._next_change()
         if self._lists(left):
             raise self._refusal()
 
@@ -377,8 +377,6 @@ class Leader:
         elif kind is LeaderOpened:
             self._head = indication.head
             self._ledger_id = indication.head.open_ledgers[-1].ledger_id
-            if not self._opened.done():
-                self._opened.set_result(None)
         elif kind is LedgerRolled:
             self._ledger_id = indication.ledger_id
             self._is_ledger_empty = not indication.reordered
@@ -411,11 +409,13 @@ class Leader:
         self.queue.fail(
             error_of_append(error, is_definite=False), unknown=range(first_unknown, first_unsent)
         )
-        if not self._opened.done():
-            self._opened.set_exception(error)
         if not self._ended.done():
             self._ended.set_result(None)
         self._changed.set()
+
+    async def _next_change(self) -> None:
+        self._changed.clear()
+        await forever(self._changed.wait(), REQUESTS_END)
 
     def _refusal(self) -> LedgerLogError:
         assert self.queue.refusal is not None

@@ -26,8 +26,7 @@ async def test_truncation_waits_for_a_roll_that_is_under_way(world: LeaderWorld)
     left = leader._ledger_id
     leader._host.post(RollRequested())
     while leader._ledger_id == left:
-        leader._changed.clear()
-        await leader._changed.wait()
+        await leader._next_change()
     assert leader._lists(left), "the ledger that was left is not closed yet"
     await leader.truncate(2)
     assert await world.values() == [b"2"]
