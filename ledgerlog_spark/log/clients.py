@@ -92,18 +92,7 @@ class LogClient(LedgerClient):
 
         logs = self.logs
         if not lead:
-            if properties is not None:
-                raise LocalProtocolError(
-                    "properties are set when a log is created: open it with lead=True, or change "
-                    "them with `ledgerlog logs set`",
-                    log=name,
-                )
-            if schema is not None:
-                raise LocalProtocolError(
-                    "a schema is given to a leader only: open the log with lead=True; a log that "
-                    "is opened for reading has its own schema, as `.schema`",
-                    log=name,
-                )
+            _refuse_what_is_for_leaders(name, properties, schema)
             opened = await logs.open(name)
             state = await opened.state()
             return RecordLog(opened, state.head.kind, state.head.content, state.schema)
@@ -124,6 +113,21 @@ class LogClient(LedgerClient):
         else:
             log = await logs.open(name)
         return await log.lead(self.services.settings, schema=stored, properties=properties)
+
+
+def _refuse_what_is_for_leaders(name: str, properties: object, schema: object) -> None:
+    if properties is not None:
+        raise LocalProtocolError(
+            "properties are set when a log is created: open it with lead=True, or change them "
+            "with `ledgerlog logs set`",
+            log=name,
+        )
+    if schema is not None:
+        raise LocalProtocolError(
+            "a schema is given to a leader only: open the log with lead=True; a log that is "
+            "opened for reading has its own schema, as `.schema`",
+            log=name,
+        )
 
 
 class BlockingLogClient(BlockingClient):

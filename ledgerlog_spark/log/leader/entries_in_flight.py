@@ -76,7 +76,7 @@ class EntriesInFlight:
 
 
 def error_of_append(error: LedgerLogError, *, is_definite: bool) -> LedgerLogError:
-    """The error of an append. If it is definite, the records are certainly not in the log."""
+    """The error of an append. If definite, its records are not in the log (LOGS.md#H6)."""
     found = copy.copy(error)
     found.definite = is_definite
     found.retriable = False  # this leader takes no more appends
