@@ -82,25 +82,25 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         self.phase = LeaderPhase.NEW
         self.properties = LogProperties()  # the properties that this leader last read
         self._settings = settings or LeaderSettings()
-        self._token = token
+        self._token = token  # for the next change of the list; no change gets it twice
         self._numbers = numbers = RequestNumbers()
         self._appends = LeaderAppends(log, self._settings.window)
         self._ledgers: LeaderLedgers  # set by `_on_opened`; not used before that
         self._opening = LeaderOpening(log, token=self._take_token(), numbers=numbers)
         self._list: HeadTransaction[LogHead] = self._opening  # the newest machine for the list
-        self._change: Change | None = None
+        self._change: Change | None = None  # stays until an attempt settles it (LOGS.md#J4)
         attempts = [Attempts(self._settings.retry, numbers) for _ in range(4)]
         self._closing, self._creating, self._listing, self._looking = attempts
         self._look: HeadMachine | None = None  # the newest read of the head (LOGS.md#J12)
-        self._is_look_due = False
-        self._to_close: LeaderLedger | None = None
-        self._open_timer = 0
-        self._age_timer = 0
+        self._is_look_due = False  # the head has changed since the newest read began
+        self._to_close: LeaderLedger | None = None  # set while `_closing` has a request
+        self._open_timer = 0  # set in OPENING
+        self._age_timer = 0  # 0 while it does not run
         self._aging: LeaderLedger | None = None  # the ledger that the age timer was started for
-        self._dropping: set[int] = set()
-        self._is_unsure = False
-        self._broken_early: set[int] = set()
-        self._now_ms = 0
+        self._dropping: set[int] = set()  # pending requests that delete a ledger
+        self._is_unsure = False  # an attempt at `_change` may have changed the list
+        self._broken_early: set[int] = set()  # ledgers that broke before `LedgerCreated` came
+        self._now_ms = 0  # the time of the newest append; the first ledger's before that
 
     @property
     def can_add(self) -> bool:
