@@ -85,8 +85,9 @@ def _source_of(name: str, names: list[str], column: str, ignores_case: bool) -> 
     place = place_of(name, names)
     if place is not None and names[place] != name and not ignores_case:
         raise SchemaMismatchError(
-            f"column {column!r} is named {names[place]!r} in the rows, and here names in another "
-            'case are other names. Rename it; in Spark "spark.sql.caseSensitive" may be "false".',
+            f"column {column!r} is named {names[place]!r} in the rows, but this program "
+            "distinguishes upper and lower case in names. Rename the column, or set "
+            '"spark.sql.caseSensitive" to "false" in Spark.',
             column=column,
             expected=name,
             got=names[place],
@@ -104,7 +105,7 @@ _FAMILIES = (
     (types.is_time64, (types.is_time,)),
     (types.is_duration, (types.is_duration,)),
 )  # fmt: skip
-"""Pairs of a test for the wanted type, and tests for the types that can be cast to it."""
+"""Each pair has a test for the wanted type, and tests for the types that can be cast to it."""
 
 
 def conversion(
@@ -139,7 +140,7 @@ def conversion(
 
 
 def _casts_safely(got: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast keeps the meaning of values, and fails if it would change a value."""
+    """Whether a cast keeps the meaning of values. The cast fails if it would change a value."""
     if types.is_null(got):
         return True
     if types.is_integer(got):
@@ -197,7 +198,7 @@ def _struct_conversion(
 def _struct_array(
     array: pa.StructArray, *, wanted: pa.DataType, children: list[tuple[int, Convert] | None]
 ) -> pa.StructArray:
-    # `field` keeps each child's own nulls, and cuts the child to the array's slice.
+    # `field` returns a child without the nulls of its structs, so `mask` has these nulls.
     arrays = [
         pa.nulls(len(array), wanted.field(at).type)
         if child is None
@@ -218,7 +219,7 @@ def _struct_array(
 def _list_array(array: pa.Array, *, wanted: pa.DataType, convert: Convert) -> pa.ListArray:
     if not types.is_list(array.type):
         array = array.cast(pa.list_(array.type.value_field))
-    # `flatten` drops values that are in null lists or outside of the slice.
+    # `flatten` drops values that are in null lists, so `_offsets` counts null lists as empty.
     lengths = array.value_lengths()
     mask = array.is_null() if array.null_count else None
     offsets = _offsets(lengths)

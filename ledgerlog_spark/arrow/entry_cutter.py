@@ -114,7 +114,7 @@ class EntryCutter:
         if len(payload) > self._size_bytes_max:
             if batch.num_rows == 1:
                 raise LocalProtocolError(
-                    f"one row has {len(payload)} bytes encoded, and an entry holds at most "
+                    f"one row has {len(payload)} bytes encoded, but an entry holds at most "
                     f"{self._size_bytes_max}. Store the large value elsewhere, or split it over "
                     "rows.",
                     size_bytes=len(payload),

@@ -34,14 +34,14 @@ _FEW = 64
 """For this number of values or fewer, a sum in Python is faster than a call of Arrow."""
 
 JOINED_SIZE_BYTES_MAX = 64 << 10
-"""Bodies up to this size are copied into one batch with other small bodies. A separate batch costs
-50 us, and a leader that appends single records writes an entry for each record."""
+"""Bodies up to this size are copied into one batch with other small bodies. Each batch costs 50 us,
+which is too much for one record if a leader writes an entry for each record."""
 
 BATCH_SIZE_BYTES_MAX = 1 << 20
 
 
 class EntryRows(NamedTuple):
-    """The part of a batch from one entry: its rows, and when the leader accepted them."""
+    """The rows of one entry in a batch, and the time at which the leader accepted them."""
 
     rows: int
     append_time_ms: int

@@ -41,12 +41,12 @@ PLAIN_SIZE_BYTES_MAX = 4 << 10
 """Bodies up to this size are not compressed: compression takes more time than sending the bytes."""
 
 _ROW_SIZE_BYTES_MIN = PIECE_SIZE_BYTES_MAX // ENTRY_ROWS_MAX
-"""Minimum size that counts for a row, so that an entry does not exceed the limit of rows."""
+"""Each row counts as at least this size, so that an entry does not exceed the limit of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowPiece:
-    """Consecutive rows of one append: a batch that can share a body, or a body of their own."""
+    """Consecutive rows of one append, as a batch that can share a body, or as a separate body."""
 
     rows: int
     append_rows: int  # number of rows of the whole append
@@ -63,8 +63,8 @@ def leader_schema(schema: object) -> bytes:
     """The stored schema of a leader log for rows of `schema`, with metadata of Spark's fields."""
     if not isinstance(schema, pa.Schema):
         raise ConfigurationError(
-            f"the schema of a log must be a pyarrow.Schema, not {type(schema).__name__}: make "
-            "one with pyarrow.schema, or use that of a table"
+            f"the schema of a log must be a pyarrow.Schema, not {type(schema).__name__}: create "
+            "one with pyarrow.schema, or use the schema of a table"
         )
     return stored_schema(storable(schema_json_of(schema)))
 

@@ -1,4 +1,4 @@
-"""Which rows a log accepts, and how its schema can change: only columns and fields can be added.
+"""Decides which rows a log accepts. Its schema can change only by new columns and fields.
 
 A log's schema is nullable at every level, because a new column is null in rows that were written
 before. Columns are matched by name in any case. A log keeps the metadata of a field (comment,
@@ -47,7 +47,7 @@ def storable(schema_json: str) -> str:
     """
     struct = struct_of(schema_json)
     if not struct["fields"]:
-        raise SchemaMismatchError("a log needs at least one column, and the rows have none.")
+        raise SchemaMismatchError("a log needs at least one column, but the rows have none.")
     for path, fields in _structs(struct):
         if (doubles := first_double(field["name"] for field in fields)) is not None:
             one, other = (path + name for name in doubles)
@@ -223,7 +223,7 @@ def _kept(metadata: dict[str, Any]) -> dict[str, Any]:
 
 def _mismatch(log: str, column: str, expected: str, got: str) -> SchemaMismatchError:
     return SchemaMismatchError(
-        f"column {column!r} of log {log!r} is {expected}, and the rows have {got}. "
+        f"column {column!r} of log {log!r} is {expected}, but the rows have {got}. "
         f"Cast or rename it before writing.",
         log=log,
         column=column,

@@ -230,7 +230,7 @@ def _metadata_of(field: pa.Field, column: str) -> Any:
     if not isinstance(metadata, dict):
         raise SchemaMismatchError(
             f"column {column!r} has metadata under {_FIELD_METADATA.decode()!r} that is not a JSON "
-            "object, as Spark's is: leave it out of the schema",
+            "object: leave this metadata out of the schema",
             column=column,
             expected="a JSON object",
             got=repr(stored_json),

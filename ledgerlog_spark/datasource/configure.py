@@ -129,7 +129,7 @@ def _configure_session(session: SparkSession, uri: str | None) -> None:
 def _register(session: Any, uri: str | None, *, parallelism: int) -> None:
     from ledgerlog_spark.datasource.source import LedgerDataSource
 
-    # A class made here is pickled by value, so its attributes reach Spark's Python processes.
+    # A class of this function is pickled by value, so its attributes reach Spark's processes.
     attributes = {
         "configured_service_uri": uri or os.environ.get(SERVICE_URI_VARIABLE),
         "configured_parallelism": int(parallelism),

@@ -1,6 +1,6 @@
 """The schema that a scan shows: all or some columns of the log, and metadata columns.
 
-Spark shows its setting `spark.sql.caseSensitive` to tasks but not to the planner. So planning
+Spark passes its setting `spark.sql.caseSensitive` to tasks but not to the planner. So planning
 accepts names in any case, and a task of a case-sensitive query fails if the log has a name only in
 another case.
 """
@@ -69,8 +69,8 @@ def scan_schema(
             merged = merge(merged, schema, log=name, add_columns=True)
         except SchemaMismatchError as error:
             raise SchemaMismatchError(
-                f"column {error.column!r} is {error.got} in log {name!r}, and {error.expected} in "
-                "the logs read with it: read it by a separate query",
+                f"column {error.column!r} is {error.got} in log {name!r}, but {error.expected} in "
+                f"the logs read with it: read log {name!r} with a separate query",
                 **error.fields,
             ) from error
     fields = _pick(struct_of(merged)["fields"], columns)
@@ -94,7 +94,7 @@ def _pick(fields: list[dict[str, Any]], columns: Sequence[str] | None) -> list[d
     for column in columns:
         if (place := place_of(column, names)) is None:
             raise ConfigurationError(
-                f'option "columns" names {column!r}, which does not exist; columns are '
+                f'option "columns" names {column!r}, which does not exist; the columns are '
                 f"{', '.join(names)}",
                 option="columns",
                 got=column,
@@ -108,7 +108,7 @@ def _reject_names(fields: Sequence[dict[str, Any]]) -> None:
         if field["name"].lower() in METADATA_COLUMNS:
             raise ConfigurationError(
                 f'the log has a column {field["name"]!r}, so "includeMetadata" cannot add one of '
-                f'that name. Leave that column out by "columns".',
+                f'that name. Leave that column out with the option "columns".',
                 option="includeMetadata",
             )
 

@@ -1,8 +1,9 @@
 """Hides the tracebacks of broken pipes in Python workers of Spark.
 
-A query that ends before its tasks, such as `show()` or `limit(1)`, closes the sockets of workers
-that still write. Idle workers end in the same way after a minute. PySpark's daemon prints a
-BrokenPipeError for each of these workers to the driver's terminal, although nothing failed.
+If a query, such as `show()` or `limit(1)`, ends before its tasks, Spark closes the sockets of
+workers that still write. Spark also closes the sockets of workers that are idle for a minute. In
+both cases, PySpark's daemon prints a BrokenPipeError to the driver's terminal, although nothing
+failed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class _WithoutBrokenPipes:
         return getattr(traceback, name)
 
     def print_exc(self) -> None:
-        """Print the current exception, but not a broken pipe: the reader of the rows has ended."""
+        """Print the current exception, unless it is a broken pipe of a reader that has ended."""
         if not isinstance(sys.exception(), BrokenPipeError):
             traceback.print_exc()
 

@@ -18,9 +18,11 @@ NICENESS = 10
 def main() -> None:
     """Maintain the logs of one cluster, at a low priority."""
     parser = argparse.ArgumentParser(prog="python -m ledgerlog_spark.upkeep", description=__doc__)
-    parser.add_argument("--metadata-service-uri", help="of the cluster")
+    parser.add_argument("--metadata-service-uri", help="URI of the cluster")
     parser.add_argument("--interval-seconds", type=float, default=INTERVAL_SECONDS)
-    parser.add_argument("--directory", help="of the cluster; names the process, nothing more")
+    parser.add_argument(
+        "--directory", help="directory of the cluster, which only identifies this process"
+    )
     arguments = parser.parse_args()
     with contextlib.suppress(OSError):
         os.nice(NICENESS)

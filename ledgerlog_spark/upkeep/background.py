@@ -21,7 +21,7 @@ THREAD_NAME = "ledgerlog-upkeep"
 
 
 def upkeep_after_commit(client: BlockingClient, log: str, version: int | None) -> bool:
-    """Begin a pass over a log, if a pass is due. Returns without waiting whether it was begun.
+    """Begin a pass over a log if a pass is due, without a wait. Return whether a pass was begun.
 
     The process that commits the batches of a stream calls this. Its client must stay open until the
     process ends. `version` is the version that the commit made; None if it made no version. The

@@ -1,4 +1,4 @@
-"""Which listed ranges are worth merging (LOGS.md#U14). Pure.
+"""Decides which listed ranges are worth merging (LOGS.md#U14). The functions are pure.
 
 A merge copies every byte of its ranges. So in a background merge, the largest range has at most a
 quarter of all bytes. Each merge then makes the range of a row at least four times as large, so a

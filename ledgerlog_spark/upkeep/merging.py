@@ -49,7 +49,7 @@ class Merged:
 
     log: str
     ranges_before: int
-    ranges_after: int  # without the ranges that others committed during the merge
+    ranges_after: int  # without the ranges that other jobs committed during the merge
     rows: int = 0  # copied rows
     size_bytes: int = 0  # of the new ledgers
     ledgers: int = 0  # number of new ledgers
@@ -75,7 +75,7 @@ def check_merged(head: LogHead) -> None:
         raise LogKindError(
             f"log {head.name!r} is a {head.kind.name.lower()} log of "
             f"{head.content.name.lower()}, which cannot be merged: its leader sets the size of its "
-            "ledgers. For larger ledgers, raise rollBytes and rollMs with `ledgerlog logs set`",
+            "ledgers. For larger ledgers, increase rollBytes and rollMs with `ledgerlog logs set`",
             log=head.name,
         )
 
@@ -108,7 +108,7 @@ class LogMerger:
         self._ranges_total = 0
 
     async def merge(self) -> Merged:
-        """Merge all runs that are worth it, one after the other. Each takes effect immediately.
+        """Merge all runs that are worth it, one after the other. Each merge is committed at once.
 
         In a leader log, nothing is merged (`check_merged`).
         """
@@ -178,7 +178,7 @@ class LogMerger:
             if not await self._still_lists(run):
                 return None
             raise DataLossError(
-                f"ledger {error.ledger_id}, listed by log {self._log.name!r}, is gone",
+                f"ledger {error.ledger_id}, listed by log {self._log.name!r}, does not exist",
                 log=self._log.name,
                 ledger_id=error.ledger_id,
             ) from error

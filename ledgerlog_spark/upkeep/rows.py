@@ -111,9 +111,9 @@ def begun(log: Log, item: Item, password: bytes) -> BegunRange:
 async def restore(
     log: Log, client: LedgerClient, version: int, *, overwrite_if_changed: bool = False
 ) -> CommitResult:
-    """Make a new version with the rows of an older one. Raises the errors of `Log.restore`.
+    """Make a new version with the rows of an older version. Raises the errors of `Log.restore`.
 
-    `overwrite_if_changed` also replaces rows that others commit during this call.
+    `overwrite_if_changed` also replaces rows that other jobs commit during this call.
     """
     schemas = (await log.snapshot(version)).schemas
 

@@ -3,8 +3,8 @@
 After each event, the process writes one JSON object as a line of standard output. Events are its
 start and its end, a changed log, a log that could not be maintained, a failed pass, and an
 unreachable ZooKeeper. If another process has the lease, one line reports this until this process
-gets the lease. Several such processes may run, but only the holder of the lease works. A pass does
-not wait for a blocked standard output, because it holds the lease.
+gets the lease. Several such processes may run, but only the holder of the lease works. A pass holds
+the lease, so it does not wait for a blocked standard output.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class UpkeepService:
         self._has_failed = False
 
     async def run_once(self, *, wait_seconds: float = 0) -> int:
-        """Run one pass. Returns the exit code: 0 done, 1 a log failed, 4 another process works."""
+        """Run one pass. Return its exit code: 0 done, 1 a log failed, 4 another has the lease."""
         async with await open_client(self._uri) as client:
             kept = await Upkeep(client, on_log=self._on_log).run(wait_seconds=wait_seconds)
             if kept is None:
@@ -88,7 +88,7 @@ class UpkeepService:
         return FAILED if self._has_failed else DONE
 
     async def run(self, *, interval_seconds: float) -> int:
-        """Run passes until SIGTERM or SIGINT. Retries while the cluster cannot be reached."""
+        """Run passes until SIGTERM or SIGINT. Retry while the cluster cannot be reached."""
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -115,9 +115,9 @@ class UpkeepService:
     async def keep_up(
         self, client: LedgerClient, stop: asyncio.Event, interval_seconds: float
     ) -> None:
-        """Run passes with an interval between them. `stop` ends this, even during a pass.
+        """Run passes with an interval between them. `stop` ends the passes, even during one pass.
 
-        To end a pass is safe. After an error, the next pass runs as usual.
+        It is safe to end a pass at any moment. After an error, the next pass runs as usual.
         """
         upkeep = Upkeep(client, on_log=self._on_log)
         stopped = asyncio.ensure_future(stop.wait())

@@ -1,8 +1,8 @@
 """One pass of upkeep over the logs of a cluster: retention, merging, sweeping (LOGS.md#U18).
 
 One process at a time runs upkeep, because a pass needs a lease of the cluster. The lease only saves
-work: every step is safe beside any other step. The next pass finishes the work of a process that
-died.
+work. Every step is safe, even while other processes run any other step. The next pass finishes the
+work of a process that died.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ class Upkeep:
     async def run(
         self, names: Iterable[str] | None = None, *, wait_seconds: float = 0
     ) -> list[Kept] | None:
-        """Run one pass over these logs, or over all logs, also deleted ones.
+        """Run one pass over these logs, or over all logs including deleted logs.
 
-        Waits up to `wait_seconds` for the lease. The result is None when another process still has
-        the lease, so that nothing was done.
+        Wait up to `wait_seconds` for the lease. Return None if another process still has the lease.
+        Then nothing was done.
         """
         async with leased(self._client, wait_seconds=wait_seconds) as is_held:
             if not is_held:
@@ -235,7 +235,7 @@ async def _released_after(leases: Leases, error: BaseException) -> None:
 
 
 async def _released(leases: Leases, seconds: float = RELEASE_SECONDS_MAX) -> None:
-    """Release the lease, also after a short outage. Otherwise it ends with the session."""
+    """Release the lease, even after a short outage. Otherwise the end of the session ends it."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds
     while True:

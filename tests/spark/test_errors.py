@@ -93,7 +93,7 @@ def test_other_properties_than_the_logs_own_are_refused(
 ) -> None:
     save(spark.range(1), ensembleSize="1")
     save(spark.range(1))
-    with pytest.raises(Exception, match=r'"ensembleSize" is 3, and log .* was made with 1'):
+    with pytest.raises(Exception, match=r'"ensembleSize" is 3, but log .* has 1'):
         save(spark.range(1), ensembleSize="3")
 
 

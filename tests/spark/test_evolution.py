@@ -57,7 +57,7 @@ def test_another_type_is_an_error_that_names_column_expected_and_got(
     spark: SparkSession, log_name: str, save: Save
 ) -> None:
     save(spark.range(2))
-    with pytest.raises(Exception, match=r"column 'id' of log .* is long, and the rows have string"):
+    with pytest.raises(Exception, match=r"column 'id' of log .* is long, but the rows have string"):
         save(spark.range(2).selectExpr("CAST(id AS string) AS id"))
 
 

@@ -50,7 +50,7 @@ def test_a_case_sensitive_query_does_not_take_another_name(
     with case_sensitive(spark):
         for schema in ("K long", "s struct<A: long>"):
             frame = spark.read.format("ledger").schema(schema).load(log_name)
-            with pytest.raises(Exception, match="names in another case are other names"):
+            with pytest.raises(Exception, match="distinguishes upper and lower case in names"):
                 frame.collect()
         assert spark.read.format("ledger").schema("k long").load(log_name).count() == 3
 
@@ -120,7 +120,7 @@ def test_a_case_sensitive_session_writes_no_column_under_another_name(
     spark: SparkSession, log_name: str, save: Save
 ) -> None:
     save(spark.sql(ROWS))
-    with case_sensitive(spark), pytest.raises(Exception, match="other names"):
+    with case_sensitive(spark), pytest.raises(Exception, match="upper and lower case in names"):
         save(spark.sql("SELECT 9L AS K"), mergeSchema="true")
     assert load(spark, log_name).count() == 3
 

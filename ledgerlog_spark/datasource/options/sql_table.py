@@ -62,8 +62,8 @@ def table_options_in(schema_json: str) -> dict[str, str]:
         if (found := field.get("metadata", {}).get(OPTIONS_KEY)) is not None:
             raise ConfigurationError(
                 "the table was made by an earlier version of ledgerlog, and its options "
-                f"({found}) may be those of another table. DROP TABLE it, which leaves the log as "
-                "it is, and make it again: CREATE TABLE t USING ledger OPTIONS (log 'name')",
+                f"({found}) may be those of another table. Drop the table, which does not change "
+                "the log, and create it with CREATE TABLE t USING ledger OPTIONS (log 'name')",
                 found=str(found),
             )
     return {}
@@ -89,9 +89,10 @@ def _check_hidden() -> None:
     import pyspark
 
     raise ConfigurationError(
-        f"a table cannot keep its log in Spark {pyspark.__version__}, which copies what a table "
-        "keeps into every query, file and table made from it; Spark 4.3 does not. Read and write "
-        "a view: CREATE TEMPORARY VIEW v USING ledger OPTIONS (path 'name'); or load(\"name\")",
+        f"a table cannot keep its log in Spark {pyspark.__version__}, because Spark before 4.3 "
+        "copies a table's options into every query, file and table that is made from it. Read "
+        "and write a view: CREATE TEMPORARY VIEW v USING ledger OPTIONS (path 'name'); or use "
+        'load("name")',
         spark=pyspark.__version__,
     )
 
@@ -151,8 +152,8 @@ def check_target(options: Mapping[str, str], *, overwrite: bool, streams: bool) 
 def _without_path(options: Mapping[str, str], *, overwrite: bool, streams: bool) -> str:
     named = any(key.lower() == "log" for key in options)
     reason = (
-        'a write names its log by a path, and not by the option "log": Spark passes the same '
-        "options for saveAsTable and writeTo(..).create(), whose table could not be read"
+        'a write must name its log by a path, not by the option "log", because Spark passes this '
+        "option for saveAsTable and writeTo(..).create() too, and their tables cannot be read"
         if named
         else "Spark 4.3 does not pass a table's name or options to a Python source that writes, "
         "so the log has no name"

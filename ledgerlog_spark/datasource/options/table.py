@@ -19,9 +19,9 @@ FAIL, CONTINUE = "fail", "continue"
 class Use(Enum):
     """The purpose of an option. Most options are also accepted where they have no effect.
 
-    So one view serves reads and writes. Options that would change what a statement does are
-    refused: a stream refuses options that are only for batch reads, and a write refuses options
-    that select the rows of a read.
+    So one view can be used for reads and for writes. Options that would change the meaning of a
+    statement are refused. A stream refuses options that are only for batch reads, and a write
+    refuses options that select the rows of a read.
     """
 
     BOTH = "read and write"

@@ -132,7 +132,7 @@ class SourceOptions:
         "minimum number of rows in a micro-batch; also named minOffsetsPerTrigger",
         "rows")] = None
     max_trigger_delay: Annotated[int, Option(Use.STREAM, parse_duration,
-        "maximum time to wait for minRowsPerTrigger rows; also with a unit, as 15m",
+        "maximum time to wait for minRowsPerTrigger rows; also with a unit, such as 15m",
         "ms")] = 900_000
     include_metadata: Annotated[bool, Option(Use.READ, boolean,
         "adds the columns _log, _ledger, _entry, _offset, _append_time")] = False
@@ -365,7 +365,7 @@ def is_sparks_own(key: str, *, is_table: bool) -> bool:
 
 
 def _is_of_table(lowered: Mapping[str, str]) -> bool:
-    """Whether Spark's catalog passes the options, which happens only to make a table."""
+    """Whether Spark's catalog passes the options. It passes options only to create a table."""
     return "provider" in lowered
 
 
@@ -435,5 +435,5 @@ def _json_names(paths: str) -> list[str]:
     except ValueError:
         listed = None
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
-        raise ConfigurationError(f"paths must be names of logs, got {paths!r}", option="paths")
+        raise ConfigurationError(f"load needs names of logs, got {paths!r}", option="paths")
     return listed

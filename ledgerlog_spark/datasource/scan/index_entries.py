@@ -45,7 +45,7 @@ def read_indexes(
 
     `log_ids` maps log names to log ids. The keys of `schemas` are log name and schema id.
     """
-    # All pieces of one range have the same index.
+    # All pieces of one range have the same index, so the index is read once.
     by_key = {(each.ledger_id, each.index_entry_id): each for each in ranges}
     indexes: dict[tuple[int, int], RangeIndex] = {}
     for name in dict.fromkeys(each.log for each in by_key.values()):
@@ -60,7 +60,7 @@ def read_indexes(
                     try:
                         payload = next(iter(reader))[0].payload
                     except DataLossError as error:
-                        _report("index entry lost, its range is read whole", error)
+                        _report("index entry lost, so its whole range is read", error)
                     else:
                         index = _decoded(scanned, schemas[name, scanned.schema_id], payload)
                         indexes[scanned.ledger_id, scanned.index_entry_id] = index
@@ -80,7 +80,7 @@ def find_span(
     try:
         return entries_between(scanned, header_of)
     except DataLossError as error:
-        _report("entry lost, its range is read whole", error)
+        _report("entry lost, so its whole range is read", error)
         return None
 
 

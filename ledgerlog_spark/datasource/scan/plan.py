@@ -195,10 +195,9 @@ def _interval_of(log: LogScan, options: SourceOptions) -> tuple[int, int]:
     end = offset("endingOffsets", options.ending_offsets, LATEST, fail_on_data_loss=False)
     if start > end:
         raise ConfigurationError(
-            f"the read of log {name!r} is to begin at offset {start} and to end at offset {end}, "
-            f'which is before it. Correct "startingOffsets" or "startingTimestamp", or '
-            f'"endingOffsets" or "endingTimestamp": the row at the end is not read, so the two may '
-            f"be equal.",
+            f"the read of log {name!r} would begin at offset {start} and end before it, at offset "
+            f'{end}. Correct "startingOffsets" or "startingTimestamp", or "endingOffsets" or '
+            f'"endingTimestamp". The row at the end is not read, so both offsets may be equal.',
             log=name,
             start_offset=start,
             end_offset=end,

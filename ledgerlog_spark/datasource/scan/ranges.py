@@ -23,7 +23,7 @@ from ledgerlog_spark.protocol.leader.entry import LeaderEntryHeader
 HeaderOf = Callable[[int], LeaderEntryHeader]
 
 OPEN_COST_BYTES = 64 << 10
-"""Cost for a task to open one more range: the number of bytes that it could read in that time."""
+"""The time for opening one more range, as the number of bytes that a task reads in this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class RangeIndex:
         """The index of a range. `entries` describes all other entries of the range."""
         if not 0 < len(entries) <= index_entry_id or any(entry.rows < 1 for entry in entries):
             raise WireFormatError(
-                f"index entry {index_entry_id} is not that of a range: it describes "
+                f"entry {index_entry_id} is not the index entry of a range: it describes "
                 f"{len(entries)} entries of {sum(entry.rows for entry in entries)} rows"
             )
         return cls(

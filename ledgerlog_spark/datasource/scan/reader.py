@@ -30,7 +30,7 @@ class LogPartition(InputPartition):
 class BatchReader(DataSourceReader):
     """Reads one or several logs.
 
-    Spark pickles the reader before it calls `partitions`, so the plan travels in the partitions.
+    Spark pickles the reader before it calls `partitions`, so the plan is sent in the partitions.
     """
 
     def __init__(

@@ -138,14 +138,14 @@ def _contiguous(scanned: ScanRange, entries: Iterable[Any]) -> Iterator[Any]:
     for entry in entries:
         if entry.entry_id != expected:
             raise WireFormatError(
-                f"ledger {scanned.ledger_id}: entry {expected} was to come, {entry.entry_id} came"
+                f"ledger {scanned.ledger_id}: expected entry {expected}, got entry {entry.entry_id}"
             )
         yield entry
         expected += 1
     if expected != scanned.last_entry_id + 1:
         raise WireFormatError(
-            f"ledger {scanned.ledger_id}: entries end before {expected}, listed are those up to "
-            f"{scanned.last_entry_id}"
+            f"ledger {scanned.ledger_id}: entries end before {expected}, but those up to "
+            f"{scanned.last_entry_id} are listed"
         )
 
 

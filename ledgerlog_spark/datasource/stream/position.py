@@ -51,7 +51,7 @@ def offsets_of(value: Any) -> dict[str, LogOffset]:
         return {name: _offset_of(position) for name, position in value.items()}
     except (AttributeError, KeyError, TypeError, ValueError):
         raise ConfigurationError(
-            f'the checkpoint has the offset {value!r}, and format("ledger") writes offsets such as '
+            f'the checkpoint has the offset {value!r}, but format("ledger") writes offsets such as '
             f'{{"flights": {{"id": "...", "offset": 1000}}}}: it is the checkpoint of another '
             f"source. Set a separate checkpointLocation for this query.",
             option="checkpointLocation",

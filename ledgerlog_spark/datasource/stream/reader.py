@@ -53,7 +53,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stream.fix_ends()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The limit of bytes. Spark accepts only one limit, so `_limits` adds the limit of rows."""
+        """The limit of bytes. `_limits` adds the limit of rows, because Spark accepts one limit."""
         return ReadMaxBytes(self._options.max_bytes_per_trigger)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name

@@ -72,9 +72,9 @@ class StreamSchemas:
             reason = error.message.rstrip(".")
             raise SchemaMismatchError(
                 f"log {view.name!r} does not fit the columns of the query: {reason}. "
-                f"An overwrite replaced the log's columns (overwriteSchema), or this is another "
-                f"log than those that the query began with, or the query's own schema: leave the "
-                f"log out, or read it by a separate query.",
+                f"Possible reasons: an overwrite replaced the log's columns (overwriteSchema), the "
+                f"log was added after the query began, or the query has its own schema. Leave the "
+                f"log out, or read it with a separate query.",
                 **{**error.fields, "log": view.name},
             ) from error
         known = self._known.setdefault(view.log_id, {*schema.names, *self._target.names})
@@ -104,15 +104,16 @@ class StreamSchemas:
 def new_columns_notice(name: str, columns: Sequence[str]) -> str:
     """Advice about columns that were added after the query began."""
     return (
-        f"log {name!r} has new columns: {', '.join(columns)}. The query continues without them, as "
-        f"its columns are fixed while it runs; restart it to read them (older rows read as null)."
+        f"log {name!r} has new columns: {', '.join(columns)}. The query continues without them, "
+        f"because its columns are fixed while it runs. Restart the query to read them. Older rows "
+        f"have nulls in these columns."
     )
 
 
 Offsets = Mapping[str, LogOffset]
 
 END = INT64_MAX
-"""A first offset after all rows: a view from here on needs only the contents of the log's head."""
+"""An offset after all rows. A view that begins at this offset needs only the head of the log."""
 
 _logger = logging.getLogger(__name__)
 
@@ -170,8 +171,8 @@ class LedgerStream:
         """The end of the batch that begins at `start`. Return `start` if there is nothing to read.
 
         The first batch with a new log does not read the log's rows, so that the checkpoint contains
-        the offset where the log begins. The next batch reads the log's rows. If the start of a
-        stream moves, the first batch reads no rows of any log.
+        the offset where the log begins. The next batch reads the log's rows. If the start depends
+        on the time at which it is determined (`moves`), the first batch reads no rows of any log.
 
         Without `limits`, the batch takes all rows.
         """

@@ -105,7 +105,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         strangers = [m for m in messages if m.job != job]
         if strangers or job.batch_id != batchId:
             raise LocalProtocolError(
-                f"messages of another batch than {batchId} of run {job.run!r}",
+                f"the messages are not all of batch {batchId} of run {job.run!r}",
                 batch_id=batchId,
                 run=job.run,
             )

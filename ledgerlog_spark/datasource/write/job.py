@@ -123,7 +123,7 @@ _PROPERTIES = (
     "retention_bytes", "version_retention_ms", "deleted_retention_ms", "staging_ttl_ms",
     "txn_retention_ms",
 )  # fmt: skip
-"""Names in `SourceOptions` of the properties that a write sets for a new log."""
+"""The fields of `SourceOptions` that set properties of a new log."""
 
 
 def _properties(options: SourceOptions) -> dict[str, str]:
@@ -160,9 +160,8 @@ def check_head(options: SourceOptions, head: LogHead) -> None:
         wanted, found = getattr(requested, name), getattr(known, name)
         if wanted != found:
             raise ConfigurationError(
-                f'option "{option_of(name)}" is {wanted}, and log {options.target!r} was made with '
-                f"{found}. "
-                "Leave the option out: it applies to new logs only; `ledgerlog logs set` "
-                "changes this one.",
+                f'option "{option_of(name)}" is {wanted}, but log {options.target!r} has {found}. '
+                "Leave the option out, because it only applies to new logs. `ledgerlog logs set` "
+                "changes the property of this log.",
                 option=option_of(name),
             )

@@ -119,8 +119,8 @@ class _Ranges:
     def _move(self, error: Exception, entries: Iterator[EncodedEntry]) -> None:
         """Keep the acknowledged entries of a fenced ledger, and write the rest to a new ledger.
 
-        LOGS.md#K12. The rest is encoded again, because an entry contains the number of its first
-        row in its range.
+        This is LOGS.md#K12. The rest is encoded again, because an entry contains the number of its
+        first row in its range.
         """
         self._moves += 1
         if self._moves > MOVES_MAX:

@@ -218,8 +218,8 @@ def test_rows_are_made_into_the_columns_of_the_log() -> None:
 @pytest.mark.parametrize(
     ("rows", "column", "says"),
     [
-        ({"n": ["1"]}, "n", "is long, and the rows have string"),
-        ({"n": [1.5]}, "n", "is long, and the rows have double"),
+        ({"n": ["1"]}, "n", "is long, but the rows have string"),
+        ({"n": [1.5]}, "n", "is long, but the rows have double"),
         (
             {"n": [1], "more": [2]},
             "more",

@@ -78,7 +78,7 @@ def test_rows_before_the_start_are_data_loss_unless_told_otherwise() -> None:
 
 def test_an_end_before_the_start_is_an_error_and_one_at_the_start_reads_nothing() -> None:
     options = SourceOptions(starting_offsets={"*": 60}, ending_offsets={"*": 40})
-    said = "log 'flights' is to begin at offset 60 and to end at offset 40, which is before it"
+    said = "log 'flights' would begin at offset 60 and end before it, at offset 40"
     with pytest.raises(ConfigurationError, match=said):
         plan([scan_of([ITEM])], options)
     empty = replace(options, ending_offsets={"*": 60})

@@ -54,7 +54,7 @@ def test_columns_are_picked_in_the_order_given() -> None:
 
 
 def test_a_column_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(ConfigurationError, match="'z', which does not exist; columns are a, b"):
+    with pytest.raises(ConfigurationError, match="'z', which does not exist; the columns are a, b"):
         scanned(schema(a="long", b="long"), columns=("z",))
 
 
@@ -77,7 +77,7 @@ def test_several_logs_show_the_columns_of_all() -> None:
 
 
 def test_logs_whose_columns_contradict_each_other_are_refused() -> None:
-    with pytest.raises(SchemaMismatchError, match="'a' is string in log 'log1', and long in"):
+    with pytest.raises(SchemaMismatchError, match="'a' is string in log 'log1', but long in"):
         scanned(schema(a="long"), schema(a="string"))
 
 

@@ -68,7 +68,7 @@ def test_nothing_of_ours_is_left_at_any_depth() -> None:
 
 
 def test_a_table_of_an_earlier_version_is_not_read_as_what_it_may_not_be() -> None:
-    with pytest.raises(ConfigurationError, match="DROP TABLE it, which leaves the log"):
+    with pytest.raises(ConfigurationError, match="Drop the table, which does not change the log"):
         DefaultSource({}).reader(old())
     assert DefaultSource({"log": "b"}).reader(old())._options.log == "b"
 
@@ -87,7 +87,7 @@ def test_a_write_never_takes_its_log_from_the_rows(schema: StructType, overwrite
 
 
 def test_an_option_that_save_as_table_passes_too_names_no_log_of_a_write() -> None:
-    with pytest.raises(ConfigurationError, match='by a path, and not by the option "log"'):
+    with pytest.raises(ConfigurationError, match='by a path, not by the option "log"'):
         DefaultSource({"Log": "a"}).writer(PLAIN, False)
 
 
