@@ -1,12 +1,12 @@
 """Pages of the reference, written from the code while the site is built.
 
-- `hooks`: what MkDocs calls.
+- `hooks`: functions that MkDocs calls.
 - `pages`: the list of generated pages.
 - `commands`: the command line.
 - `options`: options of `format("ledger")`.
 - `settings`: settings of a bookie and of a client.
 - `metrics`: metrics of a bookie, events of upkeep.
 - `errors`: the exceptions.
-- `docstrings`: what these read from docstrings.
+- `docstrings`: reads texts from docstrings.
 - `markdown`: tables.
 """

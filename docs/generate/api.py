@@ -1,4 +1,4 @@
-"""The reference of the Python API: what users import, and the classes of the handles they get."""
+"""The reference of the Python API: the names that users import, and the classes of handles."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ import ledgerlog_spark as ll
 HANDLES_INTRODUCTION = """\
 ## Handles
 
-`ll.connect` returns a blocking client, `ll.aio.connect` one for programs with an event loop. Both have the same
-methods: where this page has `async def`, the blocking handle has a plain method, and where it has an asynchronous
-iterator, the blocking handle has an iterator.
+`ll.connect` returns a blocking client, and `ll.aio.connect` returns a client for programs with an event loop. Both
+clients have the same methods. Where this page has `async def`, the blocking handle has a plain method. Where this page
+has an asynchronous iterator, the blocking handle has an iterator.
 
-All blocking clients, writers, readers and leaders have `close()`, and can be used in a `with` statement. With `await`, a client has
-`aclose()` and `async with`, a reader `aclose()`, a writer and a leader `close()`. Blocking clients, writers and leaders can be used from
-several threads.
+All blocking clients, writers, readers and leaders have `close()`, and can be used in a `with` statement. With `await`,
+a client has `aclose()` and `async with`, a reader has `aclose()`, and a writer and a leader have `close()`. Several
+threads can use the same blocking client, writer or leader.
 
 """
 
@@ -76,7 +76,7 @@ def _functions_first(name: str) -> tuple[bool, str]:
 
 
 def _object(path: str, name: str) -> str:
-    """What is public itself: its heading is its public name, and its signature is shown."""
+    """The section of a public object. Its heading is the public name, with the signature."""
     options = (
         "show_root_heading: true", "show_root_toc_entry: true", "heading_level: 2", f"heading: {name}",
         f"toc_label: {name.removeprefix('ledgerlog_spark.')}",

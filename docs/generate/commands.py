@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 INTRODUCTION = """\
 # Command line
 
-`ledgerlog GROUP COMMAND --help` prints the same in a terminal. Most commands accept `--json`.
+`ledgerlog GROUP COMMAND --help` prints the same text in a terminal. Most commands accept `--json`.
 
-Exit codes: 0 success; 1 failed, and the effect certainly does not exist; 2 wrong usage; 3 the outcome is
-unknown; 4 failed, and the same command may succeed later; 130 interrupted. `ledgerlog bookie run` has
-[its own](settings.md#exit-codes).
+Exit codes: 0 success; 1 failed, and the command certainly had no effect; 2 wrong usage; 3 the outcome is
+unknown; 4 failed, but the same command may succeed later; 130 interrupted. `ledgerlog bookie run` has
+[other exit codes](settings.md#exit-codes).
 
 """
 

@@ -1,4 +1,4 @@
-"""What the reference takes from docstrings."""
+"""Reads texts of the reference from docstrings."""
 
 from __future__ import annotations
 

@@ -18,12 +18,12 @@ INTRODUCTION = """\
 All exceptions are classes of `ledgerlog_spark.errors` (`ll.errors`) and subclasses of `LedgerLogError`.
 An error has a message, and attributes with the values in it (`error.ledger_id`).
 
-- **retriable**: the same call, unchanged, may succeed later.
-- **definite**: the operation certainly did not happen. When it is false, the effect may still appear.
+- **retriable**: the same call may succeed later without a change.
+- **definite**: if true, the operation certainly did not happen. If false, its effect may still appear.
 
-An instance may differ from its class, so use `error.retriable` and `error.definite`.
-A command ends with code 1 after a definite error, 3 after an indefinite one, 4 after a definite one that is
-retriable.
+An error can have other values than its class, so use `error.retriable` and `error.definite` of the error.
+A command ends with code 1 after a definite error, 4 after a definite error that is retriable, and 3 after an
+error that is not definite.
 
 """
 

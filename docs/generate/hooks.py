@@ -1,4 +1,4 @@
-"""What MkDocs calls: it adds the generated pages, and mends lists that GitHub accepts."""
+"""Functions that MkDocs calls. They add the generated pages, and correct lists for MkDocs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """The page as Python-Markdown has to get it: with an empty line before each list."""
+    """The page with an empty line before each list, because Python-Markdown needs this line."""
     return with_lines_before_lists(MARKER.sub("", markdown))
 
 
 def on_page_content(html: str, page: Page, **_: object) -> str:
-    """The page with its drawings in it: as images they would not follow the page's colours."""
+    """The page that contains its drawings. As images, they would not have the page's colours."""
     folder = Path(page.file.abs_src_path or "").parent
 
     def drawing(match: re.Match[str]) -> str:
@@ -44,7 +44,7 @@ def on_page_content(html: str, page: Page, **_: object) -> str:
 
 
 def with_lines_before_lists(markdown: str) -> str:
-    """The text with an empty line before each list that follows a paragraph at once."""
+    """The text with an empty line before each list that directly follows a paragraph."""
     lines: list[str] = []
     is_code = is_in_list = False
     for line in markdown.splitlines():

@@ -25,9 +25,9 @@ INTRODUCTION = """\
 
 ## A bookie
 
-A bookie with a [`metrics_port`](settings.md) serves these at `http://HOST:PORT/metrics` as text for Prometheus.
-[Collect metrics](../how-to/metrics.md) has an example and the alarms that matter. All names begin with
-`ledgerlog_bookie_`. Counters and counts begin at 0 with each start of the process.
+A bookie with a [`metrics_port`](settings.md) serves these metrics at `http://HOST:PORT/metrics` as text for Prometheus.
+[Collect metrics](../how-to/metrics.md) has an example and the important alarms. All names begin with
+`ledgerlog_bookie_`. All counters begin at 0 when the process starts.
 
 """
 
@@ -41,63 +41,63 @@ MEANINGS = {
     "fence_requests": "Requests that fence a ledger.",
     "recovery_requests": "Adds by clients that recover a ledger.",
     "auth_requests": "AUTH frames of Apache's clients.",
-    "bad_frames": "Requests that were refused before storage saw them.",
-    "pauses": "How often a connection was not read for a while, because there was no room for its requests.",
+    "bad_frames": "Invalid requests, which were refused before they reached the storage.",
+    "pauses": "How often the bookie stopped reading a connection for a time, because there was no room for its requests.",
     "connections_opened": "Data connections that were accepted.",
-    "connections_refused": "Data connections that were refused: all places were taken by busy ones.",
-    "connections_replaced": "Idle data connections that were closed to make room for new ones.",
+    "connections_refused": "Data connections that were refused, because busy connections used all places.",
+    "connections_replaced": "Idle data connections that were closed to make room for new connections.",
     "connections_swept": "Connections that were closed because they held bytes of a full lane and made no progress.",
-    "connections_closed_by_us": "These, and connections that stalled, never sent a request or sent bytes that are no frames.",
+    "connections_closed_by_us": "The connections in `connections_swept`, and connections that stalled, never sent a request or sent bytes that are no frames.",
     "answers": "Answers by outcome, over all operations and both protocols; the label `code` has the outcome.",
     "connections": "Data connections that are open.",
-    "ledgers": "Ledgers that the bookie keeps in memory, deleted ones included until it forgets them.",
+    "ledgers": "Ledgers that the bookie keeps in memory, including deleted ledgers until the bookie forgets them.",
     "writable": "1 while the bookie accepts new entries, 0 while it is read-only.",
     "calls": "Calls of the control service that are open.",
     "calls_refused": "Calls that were refused because no place was free.",
-    "calls_ended": "Calls that were ended to make room for another client's.",
+    "calls_ended": "Calls that were ended to make room for a call of another client.",
     "watches": "Watches of a last add confirmed that are open.",
     "watches_refused": "Watches that were refused because no place was free.",
-    "watches_ended": "Watches that were ended to make room for another client's.",
+    "watches_ended": "Watches that were ended to make room for a watch of another client.",
     "log_lines_dropped": "Log lines that standard error did not accept.",
     "in_flight_bytes": "Bytes that the bookie holds for its peers, in all lanes.",
-    "loop_lag_seconds": "Delay of the event loop; measured every 20 ms.",
-    "loop_lag_max_seconds": "The longest such delay since the start.",
-    "loop_lag_cpu_seconds": "The part of that delay in which the loop's own thread computed.",
-    "loop_lag_cpu_max_seconds": "The longest such part since the start.",
+    "loop_lag_seconds": "Delay of the event loop, which is measured every 20 ms.",
+    "loop_lag_max_seconds": "The longest delay since the start.",
+    "loop_lag_cpu_seconds": "The part of the delay in which the thread of the event loop was computing.",
+    "loop_lag_cpu_max_seconds": "The largest value of this part since the start.",
     "storage_boot_replayed_records": "At the start: records that were read back from unfinished files.",
     "storage_boot_rewritten_records": "At the start: valid records at the end of a file that were copied to a new place.",
     "storage_boot_torn_tails": "At the start: files that end with an incomplete or damaged group of records.",
     "storage_boot_damaged_records": "At the start: records that were acknowledged and cannot be read. **Above 0: the disk lost data.**",
-    "storage_boot_damaged_headers": "At the start: damaged headers of files; nothing depends on them.",
+    "storage_boot_damaged_headers": "At the start: damaged headers of files. They have no other effect.",
     "storage_boot_rebuilt_indexes": "At the start: indexes of finished files that were rebuilt.",
-    "storage_log_records": "Records that were written, padding and copies included.",
-    "storage_log_groups": "Groups of records; each group is written and synced at once.",
-    "storage_log_bytes_written": "Bytes that were written to files, padding included.",
+    "storage_log_records": "Records that were written, including padding and copies.",
+    "storage_log_groups": "Groups of records. Each group is written and synced at once.",
+    "storage_log_bytes_written": "Bytes that were written to files, including padding.",
     "storage_log_syncs": "Syncs of files with entries.",
-    "storage_log_busy_ms": "Milliseconds spent in writes and syncs; its rate shows how busy the disk is.",
-    "storage_files_freed": "Files that were released because no living ledger had entries in them.",
-    "storage_files_recycled": "New files that took the place of a released one.",
+    "storage_log_busy_ms": "Milliseconds that writes and syncs took. The rate shows how busy the disk is.",
+    "storage_files_freed": "Files that were released because all ledgers with entries in them were deleted.",
+    "storage_files_recycled": "New files that use the slot of a released file.",
     "storage_adds": "Runs of entries that were stored.",
     "storage_entries": "Entries that were stored.",
     "storage_add_bytes": "Bytes of these entries.",
     "storage_adds_repeated": "Adds of an entry that was stored already, with the same bytes.",
     "storage_add_overlap": "Adds of an entry that was stored already, with other bytes.",
     "storage_fences": "Ledgers that were fenced.",
-    "storage_damage": "Reads that met a damaged entry. **Above 0: the disk lost data.**",
+    "storage_damage": "Reads that found a damaged entry. **Above 0: the disk lost data.**",
     "storage_drops": "Ledgers whose entries were deleted.",
-    "storage_tombstones_forgotten": "Deleted ledgers that the bookie forgot, their time of grace being over.",
+    "storage_tombstones_forgotten": "Deleted ledgers that the bookie forgot after their grace period.",
 }
 """What each metric means, by its name without prefix; those of the lanes follow."""
 
 LANES = {
-    "adds": "what peers send to be stored",
+    "adds": "entries that peers send",
     "writes": "entries that wait for the disk",
     "reads": "answers to reads",
     "control": "recovery and fencing",
 }
 OF_A_LANE = {
     "bytes": "Bytes held for peers in the lane {lane}: {holds}.",
-    "bytes_max": "The limit of these bytes, the connections' own parts excluded.",
+    "bytes_max": "The limit of these bytes, without the reserves of the connections.",
     "waiting": "Requests that wait for room in the lane {lane}.",
     "waits": "How often a request waited for room in the lane {lane}.",
     "refused": "How often a request was refused because the lane {lane} was full.",
@@ -145,18 +145,18 @@ def page() -> str:
 UPKEEP = """\
 ## Upkeep
 
-`ledgerlog upkeep run` has no port. It writes one JSON object a line on standard output, and only when something
-happened. Every line has `time_ms` and `event`; [Collect metrics](../how-to/metrics.md#upkeep) shows how to watch it.
+`ledgerlog upkeep run` has no port. When something happens, it writes a line with a JSON object to standard
+output. Every line has `time_ms` and `event`. [Collect metrics](../how-to/metrics.md#upkeep) lists the alarms.
 
 """
 
 EVENTS = {
-    "started": ("`interval_seconds`", "the process began"),
+    "started": ("`interval_seconds`", "the process has started"),
     "log": (
         "`log`, `ledgers_unlisted`, `ranges_merged`, `ledgers_deleted`, `ledgers_kept`, `is_removed`, `errors`",
-        "a log was changed, or could not be maintained: then `errors` is not empty",
+        "a log was changed, or could not be maintained; in the second case, `errors` is not empty",
     ),
-    "pass": ("`logs`, `logs_changed`", "`--once`: the pass is over"),
+    "pass": ("`logs`, `logs_changed`", "only with `--once`: the pass has ended"),
     "held": ("`by`", "another process has the lease and does the work"),
     "failed": ("`error`", "a pass failed"),
     "unreachable": (

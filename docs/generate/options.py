@@ -9,9 +9,10 @@ from ledgerlog_spark.datasource.options.values import BY_LOWER_NAME, TABLE
 INTRODUCTION = """\
 # Options of format("ledger")
 
-Names are accepted in any case. An unknown option is an error that names the nearest known one;
-`strictOptions=false` makes it a warning. Sizes accept `64m` and `1g`, durations and moments the forms that
-are named. [Logs in Spark](../SPARK.md) and [Streams](../STREAMING.md) explain what the options are for.
+Names of options are not case-sensitive. An unknown option is an error, which suggests the most similar option.
+`strictOptions=false` changes the error to a warning. Sizes can have a unit, such as `64m` and `1g`.
+Durations and times can have the forms in the tables. [Logs in Spark](../SPARK.md) and [Streams](../STREAMING.md)
+explain the use of the options.
 
 """
 
@@ -45,7 +46,7 @@ def page() -> str:
     ]
     parts.append(f"## Other accepted names\n\n{table(('name', 'is the option'), aliases)}\n")
     parts.append(
-        "## Names of other sources\n\nThese are not accepted. The error message proposes the "
-        f"option on the right.\n\n{table(('name', 'proposed option'), nearest)}"
+        "## Names of other sources\n\nThese names are errors. The message of the error suggests the "
+        f"option on the right.\n\n{table(('name', 'suggested option'), nearest)}"
     )
     return "".join(parts)

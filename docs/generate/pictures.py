@@ -1,6 +1,6 @@
 """Draws the pictures of the pages: `python -m docs.generate.pictures` writes docs/pictures/*.svg.
 
-Ink has the colour of the page's text, in the site also after a switch between light and dark.
+Ink has the colour of the page's text, even after the site is switched between light and dark.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ svg.ll text { font: 14px ui-sans-serif, system-ui, sans-serif }
 
 
 def classes(style: str) -> str:
-    """The classes of these styles; their prefix keeps them apart from those of the page."""
+    """The classes of these styles. A prefix distinguishes them from the classes of the page."""
     return " ".join(f"ll-{name}" for name in style.split())
 
 
@@ -77,7 +77,7 @@ KILLED_AT = 7
 
 
 def killed_bookie() -> str:
-    """Four bookies, the entries that each holds, and one that is killed in between."""
+    """Four bookies and their entries. One bookie is killed between two entries."""
     left, top, gap = 150, 46, 44
     held = [
         (0, range(ENTRIES), range(0)),
@@ -124,7 +124,7 @@ def killed_bookie() -> str:
 
 
 def overview() -> str:
-    """Programs, bookies and ZooKeeper, and what passes between them."""
+    """Programs, bookies and ZooKeeper, and the data that they exchange."""
     parts = [
         box(20, 20, 200, 132),
         text(120, 48, "your programs", "ink bold", "middle"),

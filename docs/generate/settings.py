@@ -14,9 +14,9 @@ from ledgerlog_spark.client.settings import ClientSettings
 BOOKIE = """\
 # Settings of a bookie
 
-A setting has four sources, the first one wins: a command-line option (`--gc-interval-ms 60000`), an environment
-variable (`LEDGERLOG_GC_INTERVAL_MS=60000`), a key of the TOML file that `--config` names
-(`gc_interval_ms = 60000`), the default. An unknown key is an error. Lists in the environment are JSON:
+A setting has four sources: a command-line option (`--gc-interval-ms 60000`), an environment variable
+(`LEDGERLOG_GC_INTERVAL_MS=60000`), a key of the TOML file that `--config` names (`gc_interval_ms = 60000`), and the
+default. The first source with a value is used. An unknown key is an error. Lists in the environment are JSON:
 `LEDGERLOG_DIRECTORIES='["/data/b1"]'`. The command-line option of `directories` is `--directory`.
 
 """
@@ -34,8 +34,8 @@ EXITS = {
 CLIENT = """\
 # Settings of a client
 
-`ll.connect(uri, settings=ll.ClientSettings(read_timeout_ms=2_000))`. All times are in milliseconds, all
-sizes in bytes.
+Pass the settings to a client: `ll.connect(uri, settings=ll.ClientSettings(read_timeout_ms=2_000))`. All times are in
+milliseconds, and all sizes are in bytes.
 
 """
 
@@ -55,7 +55,7 @@ def bookie_page() -> str:
 
 
 def client_settings() -> list[tuple[type[Any], str]]:
-    """The classes of a client's settings, with the attribute that holds each; itself first."""
+    """The classes of a client's settings, with the attribute of each. `ClientSettings` is first."""
     return [(ClientSettings, "")] + [
         (type(value), each.name)
         for each in fields(ClientSettings)

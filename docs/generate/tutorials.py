@@ -1,7 +1,7 @@
 """Executes the notebooks, and writes them with their outputs: `make tutorials`.
 
-It takes minutes and needs Java, so the pages are kept in docs/tutorials/ beside the notebooks. A
-test compares their code with that of the notebooks.
+This takes minutes and needs Java, so the pages are kept in docs/tutorials/. A test compares the
+code of the pages with the code of the notebooks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def page_of(notebook: Path) -> Path:
 
 
 def executed(path: Path, directory: Path) -> Any:
-    """The notebook after it ran top to bottom in this directory."""
+    """Run a notebook in this directory, and return it with its outputs."""
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     resources = {"metadata": {"path": str(directory)}}
     NotebookClient(
@@ -42,15 +42,15 @@ def executed(path: Path, directory: Path) -> Any:
 
 
 class Page:
-    """A page that grows cell by cell, and the pictures beside it."""
+    """The page of a notebook, which gets cell after cell, and its pictures."""
 
     def __init__(self, path: Path, notebook: Path, machine: dict[str, str]) -> None:
         """An empty page.
 
         Args:
-            path: Where it is written.
-            notebook: What it is made of.
-            machine: Texts of this machine, and their replacements.
+            path: File of the page.
+            notebook: File of the notebook.
+            machine: Paths of this machine, and the texts that replace them.
         """
         self._path = path
         self._machine = machine
@@ -101,7 +101,7 @@ class Page:
         return "\n".join(line.rstrip() for line in text.splitlines())
 
     def write(self) -> None:
-        """Write the page and its pictures, in place of those of an earlier run."""
+        """Write the page and its pictures. Delete those of an earlier run."""
         for old in self._path.parent.glob(f"{self._path.stem}-[0-9]*"):
             old.unlink()
         self._path.write_text("\n\n".join(self._parts) + "\n")
@@ -110,7 +110,7 @@ class Page:
 
 
 def main() -> None:
-    """Write the pages of the notebooks that are named, of all when none is."""
+    """Write the pages of the named notebooks, or of all notebooks if none is named."""
     names = sys.argv[1:]
     for notebook in NOTEBOOKS:
         if names and notebook.stem not in names:
