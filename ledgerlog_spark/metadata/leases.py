@@ -76,9 +76,8 @@ class Leases:
     async def holder(self, name: str) -> Mapping[str, str] | None:
         """The data that the holder of the lease stored about itself; None for a free lease."""
         path = self._path(name)
-        try:
-            record = await self._tree.get(path)
-        except znodes.NodeMissingError:
+        record = await znodes.get_or_none(self._tree, path)
+        if record is None:
             return None
         try:
             said = json.loads(record.value)

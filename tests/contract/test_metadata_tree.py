@@ -144,7 +144,7 @@ async def test_sequential_names_count_creations_and_not_deletions(
     world: World, tree: ZnodeTree
 ) -> None:
     prefix = f"{world.root}/s-"
-    first = await tree.create(prefix, kind=NodeKind.PERSISTENT_SEQUENTIAL)
+    first = await tree.create(prefix, kind=NodeKind.EPHEMERAL_SEQUENTIAL)
     await tree.delete(first.path)
     await tree.create(f"{world.root}/other")
     third = await tree.create(prefix, kind=NodeKind.EPHEMERAL_SEQUENTIAL)

@@ -239,8 +239,8 @@ MUTATIONS = [
     Mutation(
         "claimed_ledger_is_listed",
         "ledgerlog_spark/metadata/logs/producers.py",
-        "                if mark.value == MADE:\n",
-        "                if True:\n",
+        "            if mark is not None and mark.value == MADE:\n",
+        "            if mark is not None:\n",
         "a leader lists a ledger that the sweeper deletes",
     ),
     Mutation(
@@ -303,8 +303,8 @@ MUTATIONS = [
     Mutation(
         "deleted_log_goes_with_places_for_marks",
         "ledgerlog_spark/metadata/logs/store.py",
-        "        except NodeNotEmptyError:\n            return False\n",
-        "        except NodeNotEmptyError:\n            pass\n",
+        "        except znodes.NodeNotEmptyError:\n            return False\n",
+        "        except znodes.NodeNotEmptyError:\n            pass\n",
         "a ledger that is made during the last sweep of a deleted log stays for ever",
     ),
     Mutation(

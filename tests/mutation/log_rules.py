@@ -111,8 +111,8 @@ _LETTING_GO = [
     Mutation(
         "young_pages_alone_are_swept",
         f"{LOG}/maintenance/sweeper.py",
-        "if now_ms - node.created_ms > grace_ms\n",
-        "if now_ms - node.created_ms < grace_ms\n",
+        "if now_ms - created_ms[token] > grace_ms]",
+        "if now_ms - created_ms[token] < grace_ms]",
         "pages that nothing names stay for ever",
     ),
     Mutation(
@@ -177,15 +177,15 @@ _STORES = [
     Mutation(
         "ended_registrations_are_all_marked",
         f"{METADATA}/logs/producers.py",
-        "return operations + await self.marks(log_id, deregistered, STAGED)",
-        "return operations + await self.marks(log_id, (*deregistered, *released), STAGED)",
+        "marks = await self.marks(log_id, deregistered, STAGED)",
+        "marks = await self.marks(log_id, (*deregistered, *released), STAGED)",
         "listed ledgers count as staged, so their time of grace is lost once they are unlisted",
     ),
     Mutation(
         "registration_of_the_epoch_before",
         f"{METADATA}/logs/producers.py",
-        "            CreateNode(registration, str(epoch).encode()),\n",
-        "            CreateNode(registration, str(epoch - 1).encode()),\n",
+        "            znodes.CreateNode(registration, str(epoch).encode()),\n",
+        "            znodes.CreateNode(registration, str(epoch - 1).encode()),\n",
         "a run's own ledgers are sealed under it",
     ),
     Mutation(

@@ -271,11 +271,8 @@ class _LogSweep:
         return await self._producers.marked(self._log_id) if late else marked
 
     async def _sweep_pages(self, now_ms: int, grace_ms: int) -> int:
-        tokens = [
-            node.token
-            for node in await self._host.store.page_nodes(self._log_id)
-            if now_ms - node.created_ms > grace_ms
-        ]
+        created_ms = await self._host.store.page_nodes(self._log_id)
+        tokens = [token for token in created_ms if now_ms - created_ms[token] > grace_ms]
         deleted = 0
         for first in range(0, len(tokens), PAGES_AT_ONCE):
             some = tuple(tokens[first : first + PAGES_AT_ONCE])
