@@ -78,8 +78,9 @@ MUTATIONS = [
     Mutation(
         "pages_sweep_ends_at_current_schema",
         "ledgerlog_spark/protocol/log/sweep.py",
-        "Walk(SCHEMAS, head.schemas, 0, end_key(SCHEMAS, head.schemas)),",
-        "Walk(SCHEMAS, head.schemas, 0, head.schema_id + 1),",
+        "Walk(kind, paged, 0, end_key(kind, paged))",
+        "Walk(kind, paged, 0, "
+        "head.schema_id + 1 if paged is head.schemas else end_key(kind, paged))",
         "pages of schemas newer than the current one are deleted",
     ),
     Mutation(
@@ -141,8 +142,8 @@ MUTATIONS = [
     Mutation(
         "truncation_moves_start_back",
         "ledgerlog_spark/protocol/log/change/truncate.py",
-        "replace(step.applied(head), start_offset=max(head.start_offset, offset))",
-        "replace(step.applied(head), start_offset=offset)",
+        "replace(step.head, start_offset=max(head.start_offset, offset))",
+        "replace(step.head, start_offset=offset)",
         "rows that were replaced or dropped come back",
     ),
     Mutation(

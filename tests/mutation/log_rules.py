@@ -97,8 +97,8 @@ _LETTING_GO = [
     Mutation(
         "index_pages_are_swept",
         f"{PROTOCOL}/log/sweep.py",
-        "refs += [*paged.index, *paged.pages]",
-        "refs += paged.pages",
+        "            for ref in (*paged.index, *refs):\n",
+        "            for ref in refs:\n",
         "the index of a long list is deleted",
     ),
     Mutation(
@@ -221,9 +221,9 @@ _STORES = [
 _TRUNCATION = [
     Mutation(
         "truncation_keeps_the_token",
-        "ledgerlog_spark/protocol/log/change/truncate.py",
-        "(lambda token, _: (replace(shorter, token=token), ()))",
-        "(lambda _token, _: (shorter, ()))",
+        "ledgerlog_spark/protocol/log/transaction.py",
+        "lambda token, _: (replace(head, token=token), ())",
+        "lambda _token, _: (head, ())",
         "a reader takes the shortened head for the one that it read, and reports lost data",
     ),
 ]

@@ -4,11 +4,9 @@ An attempt reads the head, plans, reads the pages that the change needs and writ
 it writes the head at the version that was read, so when the transaction succeeds, all conclusions
 from the head still hold. An attempt that was overtaken is retried under another token.
 
-A change without a producer is idempotent (LOGS.md#U1, LOGS.md#U3). Its plan first checks whether
-the head is already as wanted. It moves no offset unless it makes a version (LOGS.md#U2). So after
-an unknown outcome the machine reads the head again, and changes it if needed. An earlier attempt
-may still be in flight. If the head still has the version that this attempt compares, only one of
-the two attempts succeeds. Otherwise the earlier attempt fails. A commit is not idempotent, so
+A change without a producer is idempotent (LOGS.md#U1-U3). So after an unknown outcome the machine
+reads the head again, and changes it if needed. If the earlier attempt is still in flight, only one
+of the two succeeds, because both compare a version of the head. A commit is not idempotent, so
 `commit/commit.py` settles its outcome with the producer record.
 """
 
@@ -16,7 +14,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from ledgerlog_spark.errors import (
@@ -42,19 +40,24 @@ R = TypeVar("R")
 ATTEMPTS_MAX = 100
 """Number of conflicts and unknown outcomes after which a change fails."""
 
-Build = Callable[[str, Loaded], tuple[LogHead, tuple[bytes, ...]]]
-"""Makes the new head and its pages from an attempt's token and the wanted pages."""
-
 
 @dataclass(frozen=True, slots=True)
 class HeadChange(Generic[R]):
     """A planned change of a head."""
 
-    build: Build  # called once for each attempt
+    build: Callable[[str, Loaded], tuple[LogHead, tuple[bytes, ...]]]
+    """Makes an attempt's head and its pages, from the attempt's token and the wanted pages."""
     result: Callable[[LogHead], R]  # makes the machine's result from the new head
     wanted: tuple[PageRequest, ...] = ()  # pages that have to be read before `build`
     unlisted: tuple[int, ...] = ()  # ledgers that no retained version names after the change
     listed: tuple[int, ...] = ()  # ledgers of a leader that the change adds to the list
+
+
+def rewritten(
+    head: LogHead, result: Callable[[LogHead], R], *, unlisted: tuple[int, ...] = ()
+) -> HeadChange[R]:
+    """The change to `head` without new pages, and with the token of the attempt."""
+    return HeadChange(lambda token, _: (replace(head, token=token), ()), result, unlisted=unlisted)
 
 
 Plan = Steps[HeadChange[R] | Finished[R] | None]
@@ -71,8 +74,7 @@ class HeadTransaction(LogMachine[R]):
         super().__init__(log)
         self._token = token
         self._attempts = 0
-        self._is_unsure = False
-        """Whether an attempt got no answer, and may still succeed."""
+        self._is_unsure = False  # whether an attempt got no answer, and may still succeed
 
     @property
     def may_write(self) -> bool:
