@@ -91,7 +91,6 @@ class Upkeep:
         client: LedgerClient,
         *,
         policy: MergePolicy | None = BACKGROUND,
-        compression: str = "zstd",
         on_log: Callable[[Kept], None] = lambda _: None,
         memory: SweepMemory | None = None,
     ) -> None:
@@ -99,7 +98,6 @@ class Upkeep:
         self._client = client
         self._logs = logs_of(client)
         self._policy = policy
-        self._compression = compression
         self._on_log = on_log
         self._memory = memory or SweepMemory()
 
@@ -159,8 +157,7 @@ class Upkeep:
             return None, None
         merged: Merged | None = None
         if self._policy is not None:
-            merger = LogMerger(log, self._client, self._policy, compression=self._compression)
-            merged = await _tried(merger.merge(), errors)
+            merged = await _tried(LogMerger(log, self._client, self._policy).merge(), errors)
         is_merging = merged is not None and (merged.ledgers or merged.lost)
         if not errors and not truncated.unlisted and not is_merging:
             again_ms = now_ms + LOOK_AGAIN_MS
@@ -206,35 +203,25 @@ async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncItera
     this_process = {"host": socket.gethostname(), "pid": str(os.getpid())}
     loop_time = asyncio.get_running_loop().time
     deadline = loop_time() + wait_seconds
+    is_held = False
     try:
         while not (is_held := await leases.acquire(LEASE, this_process)):
             if loop_time() >= deadline:
                 break
             await asyncio.sleep(LEASE_POLL_SECONDS)
-    except (
-        MetadataUnknownError,
-        asyncio.CancelledError,
-    ) as error:  # this process may have the lease
-        await _released_after(leases, error)
-        raise
-    if not is_held:
-        yield False
-        return
-    try:
-        yield True
+        yield is_held
     except BaseException as error:
-        await _released_after(leases, error)
+        is_cancelled = isinstance(error, asyncio.CancelledError)
+        # After an acquisition without an answer, this process may have the lease.
+        if is_held or is_cancelled or isinstance(error, MetadataUnknownError):
+            # A cancelled caller does not wait for an outage to end.
+            await _released(leases, seconds=0 if is_cancelled else RELEASE_SECONDS_MAX)
         raise
-    await _released(leases)
+    if is_held:
+        await _released(leases, seconds=RELEASE_SECONDS_MAX)
 
 
-async def _released_after(leases: Leases, error: BaseException) -> None:
-    is_cancelled = isinstance(error, asyncio.CancelledError)
-    # A cancelled caller does not wait for an outage to end.
-    await _released(leases, seconds=0 if is_cancelled else RELEASE_SECONDS_MAX)
-
-
-async def _released(leases: Leases, seconds: float = RELEASE_SECONDS_MAX) -> None:
+async def _released(leases: Leases, *, seconds: float) -> None:
     """Release the lease, also after a short outage. Otherwise it ends with the session."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds

@@ -355,8 +355,8 @@ MUTATIONS = [
     Mutation(
         "lease_of_an_unknown_outcome_is_kept",
         "ledgerlog_spark/upkeep/upkeep.py",
-        "        await _released_after(leases, error)\n        raise\n    if not is_held:",
-        "        raise\n    if not is_held:",
+        "if is_held or is_cancelled or isinstance(error, MetadataUnknownError):",
+        "if is_held:",
         "nobody does upkeep until the session ends of who may have the lease",
     ),
     Mutation(

@@ -91,7 +91,7 @@ _STANDING_STILL = [
         "takeover_stands_still_after_its_write",
         f"{PROTOCOL}/log/machine.py",
         "        return [self._out]\n",
-        "        return [] if isinstance(request, m.Sync) and self._has_written else [self._out]\n",
+        "        return [] if isinstance(request, Sync) and self._has_written else [self._out]\n",
         "a run that takes over its producer neither ends nor asks for anything",
     ),
     Mutation(

@@ -158,13 +158,7 @@ class LogMaintenance:
             page_sizes=page_sizes,
             untimed_to=untimed_to,
         )
-        done = await self._drop(machine, no_progress)
-        return replace(
-            done,
-            next_due_ms=machine.next_due_ms,
-            is_more_due=machine.is_more_due,
-            untimed_to=machine.untimed_to,
-        )
+        return await self._drop(machine, no_progress)
 
     async def restore(
         self, version: int, *, copy: CopyRows | None = None, overwrite_if_changed: bool = False
@@ -248,15 +242,14 @@ class LogMaintenance:
             LogTimeoutError: The call took over 120 s. A retry is safe. The error is definite if
                 nothing was sent.
         """
-        checker = LogChecker(self._host)
-        orphans = await checker.orphans()
         properties = LogProperties.from_mapping((await self._state()).head.properties)
-        old = await checker.older(orphans, properties.staging_ttl_ms)
+        old = await LogChecker(self._host).orphans(properties.staging_ttl_ms)
         gone: list[int] = []
         for first in range(0, len(old), STEP_LEDGERS_MAX):
             some = old[first : first + STEP_LEDGERS_MAX]
-            machine = OrphansMachine(self._host.name, some, token=uuid.uuid4().hex)
-            gone += await self._host.run(machine)
+            gone += await self._host.run(
+                OrphansMachine(self._host.name, some, token=uuid.uuid4().hex)
+            )
         return tuple(gone)
 
     async def delete(self) -> None:

@@ -24,17 +24,34 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.model import Versioned
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
-from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.messages import (
+    DropLedger,
+    Failed,
+    Finished,
+    LogEffects,
+    LogReply,
+    LogRequest,
+    R_co,
+    ReadHead,
+    ReadPages,
+    Reply,
+    Sync,
+    TimeNeeded,
+    WriteHead,
+    WriteProducer,
+)
 from ledgerlog_spark.protocol.log.password import PASSWORD_CHECK
 from ledgerlog_spark.protocol.log.state.pages import PageRequest
 from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind, PageRef
 from ledgerlog_spark.protocol.log.state.walk import Walk
 
 T = TypeVar("T")
-Read = TypeVar("Read", bound=m.LogReply)
 
-Steps = Generator[m.LogRequest[Any], Any, T]
+Steps = Generator[LogRequest[Any], Any, T]
 """Part of a machine: requests, and the handling of their replies."""
+
+
+Read = TypeVar("Read", bound=LogReply)
 
 READER_FEATURES: tuple[str, ...] = ()
 """Features of logs that this release can read. A head with another feature is refused."""
@@ -47,27 +64,31 @@ _WRITTEN_BY = {
     LogKind.TRANSACTIONAL: "write to it with commits, it has no leader",
 }
 
-_WRITES = (m.WriteHead, m.WriteProducer, m.DropLedger)
+_WRITES = (WriteHead, WriteProducer, DropLedger)
 """Writes that users may see; pages that no head names are invisible to them."""
+
+_ANSWERED = {MetadataOutcome.OK, MetadataOutcome.GONE}
+
+_TOKEN_END = 1 << 128
 
 
 def token_after(token: str, count: int = 1) -> str:
     """The token of a later attempt, because each attempt needs its own token."""
-    return f"{(int(token, 16) + count) % (1 << 128):032x}"
+    return f"{(int(token, 16) + count) % _TOKEN_END:032x}"
 
 
 class PageMissingError(Exception):
     """A page that the head names is missing: other pages may have replaced it (LOGS.md#Q3)."""
 
 
-class LogMachine(ABC, Generic[m.R_co]):
+class LogMachine(ABC, Generic[R_co]):
     """One request at a time: `start`, then `handle` of each reply, until `Finished` or `Failed`.
 
     `_run` is a generator. It yields requests, gets their replies and returns the result. If it
     raises a `LedgerLogError`, the machine ends with `Failed`.
     """
 
-    time_needed = m.TimeNeeded.NONE  # the time that a reply with the head has to contain
+    time_needed = TimeNeeded.NONE  # the time that a reply with the head has to contain
 
     def __init__(self, log: str, *, is_fresh: bool = True) -> None:
         """With `is_fresh`, the machine synchronises before it reads the head.
@@ -77,9 +98,9 @@ class LogMachine(ABC, Generic[m.R_co]):
         """
         self.log = log
         self._is_fresh = is_fresh
-        self._running: Steps[m.R_co] | None = None
+        self._running: Steps[R_co] | None = None
         self._requests = 0
-        self._out: m.LogRequest[Any] | None = None
+        self._out: LogRequest[Any] | None = None
         self.has_ended = False  # the machine returned `Finished` or `Failed`
         self._has_written = False
         self._head: Versioned[LogHead] | None = None
@@ -104,13 +125,13 @@ class LogMachine(ABC, Generic[m.R_co]):
             timeout_ms=timeout_ms,
         )
 
-    def start(self) -> m.LogEffects[m.R_co]:
+    def start(self) -> LogEffects[R_co]:
         """The first effects; called once."""
         assert self._running is None, "started twice"
         self._running = self._run()
         return self._go_on(None)
 
-    def handle(self, reply: m.LogReply) -> m.LogEffects[m.R_co]:
+    def handle(self, reply: LogReply) -> LogEffects[R_co]:
         """The next effects, after the reply to the pending request."""
         assert not self.has_ended, "a reply after the end"
         assert self._out is not None, reply
@@ -118,44 +139,44 @@ class LogMachine(ABC, Generic[m.R_co]):
         self._out = None
         return self._go_on(reply)
 
-    def _go_on(self, reply: m.LogReply | None) -> m.LogEffects[m.R_co]:
+    def _go_on(self, reply: LogReply | None) -> LogEffects[R_co]:
         assert self._running is not None
         try:
             request = self._running.send(reply)
         except StopIteration as end:
             self.has_ended = True
-            return [m.Finished(end.value)]
+            return [Finished(end.value)]
         except LedgerLogError as error:
             self.has_ended = True
-            return [m.Failed(self._failed(error))]
+            return [Failed(self._failed(error))]
         self._out = replace(request, request=self._requests)
         self._requests += 1
         self._has_written = self._has_written or isinstance(request, _WRITES)
         return [self._out]
 
     @abstractmethod
-    def _run(self) -> Steps[m.R_co]:
+    def _run(self) -> Steps[R_co]:
         """The machine, from its first request to its result."""
 
     def _failed(self, error: LedgerLogError) -> LedgerLogError:
         """The error that the machine ends with."""
         return error
 
-    def _reply_to(self, request: m.LogRequest[m.Reply]) -> Steps[m.Reply]:
+    def _reply_to(self, request: LogRequest[Reply]) -> Steps[Reply]:
         """The reply, whatever its outcome."""
-        reply: m.Reply = yield request
+        reply: Reply = yield request
         return reply
 
-    def _read(self, request: m.LogRequest[Read]) -> Steps[Read]:
+    def _read(self, request: LogRequest[Read]) -> Steps[Read]:
         """The reply to a request that changes nothing. Raises if the request failed."""
         reply = yield from self._reply_to(request)
-        if reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
+        if reply.outcome not in _ANSWERED:
             raise self._read_error(reply.outcome)
         return reply
 
     def _pages(self, wanted: Sequence[PageRequest]) -> Steps[tuple[tuple[Any, ...], ...]]:
         """The records of each of these pages."""
-        reply = yield from self._read(m.ReadPages(tuple(wanted)))
+        reply = yield from self._read(ReadPages(tuple(wanted)))
         if reply.outcome is MetadataOutcome.GONE:
             raise PageMissingError
         return reply.pages
@@ -177,10 +198,10 @@ class LogMachine(ABC, Generic[m.R_co]):
         is_synced = False
         while True:
             if self._is_fresh:
-                yield from self._read(m.Sync())
+                yield from self._read(Sync())
                 is_synced = True
             self._is_fresh = True
-            reply = yield from self._read(m.ReadHead(self.time_needed))
+            reply = yield from self._read(ReadHead(self.time_needed))
             if reply.head is not None or is_synced:
                 break  # otherwise a lagging replica may not have the log yet (LOGS.md#Q2)
         self._head, self._now_ms = reply.head, reply.now_ms
@@ -233,7 +254,7 @@ class LogMachine(ABC, Generic[m.R_co]):
         return head
 
     def _read_error(self, outcome: MetadataOutcome) -> LedgerLogError:
-        """The error for a failed request."""
+        """The error for a failed request that changed nothing."""
         if outcome is MetadataOutcome.UNREADABLE:
             return MetadataFormatError(
                 f"a record of log {self.log!r} cannot be read: it is damaged, or a later "

@@ -7,7 +7,6 @@ page or ledger. They delete it only after that.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -143,10 +142,10 @@ class LedgerSweep(LogMachine[tuple[int, ...]]):
     """
 
     def __init__(self, log: str, marked_ms: Mapping[int, int]) -> None:
-        """`marked_ms` has the time of each due ledger's mark. The first 1,000 are handled."""
+        """`marked_ms` has the time of each due ledger's mark, of at most 1,000 ledgers."""
         super().__init__(log)
         self._marked_ms = marked_ms
-        self._ledger_ids = tuple(itertools.islice(marked_ms, STEP_LEDGERS_MAX))
+        self._ledger_ids = tuple(marked_ms)
         self.is_crossed = False  # a producer changed, so nothing was deleted, and a retry is needed
 
     def _run(self) -> Steps[tuple[int, ...]]:

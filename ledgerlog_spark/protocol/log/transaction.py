@@ -40,13 +40,15 @@ R = TypeVar("R")
 ATTEMPTS_MAX = 100
 """Number of conflicts and unknown outcomes after which a change fails."""
 
+Build = Callable[[str, Loaded], tuple[LogHead, tuple[bytes, ...]]]
+"""Makes the new head and its pages from an attempt's token and the wanted pages."""
+
 
 @dataclass(frozen=True, slots=True)
 class HeadChange(Generic[R]):
     """A planned change of a head."""
 
-    build: Callable[[str, Loaded], tuple[LogHead, tuple[bytes, ...]]]
-    """Makes an attempt's head and its pages, from the attempt's token and the wanted pages."""
+    build: Build  # called once for each attempt
     result: Callable[[LogHead], R]  # makes the machine's result from the new head
     wanted: tuple[PageRequest, ...] = ()  # pages that have to be read before `build`
     unlisted: tuple[int, ...] = ()  # ledgers that no retained version names after the change
@@ -74,7 +76,8 @@ class HeadTransaction(LogMachine[R]):
         super().__init__(log)
         self._token = token
         self._attempts = 0
-        self._is_unsure = False  # whether an attempt got no answer, and may still succeed
+        self._is_unsure = False
+        """Whether an attempt got no answer, and may still succeed."""
 
     @property
     def may_write(self) -> bool:

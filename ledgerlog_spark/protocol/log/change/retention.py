@@ -8,6 +8,7 @@ no ledger. Otherwise no later pass would read the items after them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ledgerlog_spark.protocol.log.change.expiry import STEP_ITEMS_MAX
 from ledgerlog_spark.protocol.log.change.truncate import Truncated, TruncateMachine
@@ -93,6 +94,14 @@ class RetentionMachine(TruncateMachine):
             self.untimed_to = items[-1].end_offset
             ages.append(_items_from(head, self.untimed_to))
             yield from self._walk(ages[-1])
+
+    def _state_of(self, head: LogHead) -> Truncated:
+        return replace(
+            super()._state_of(head),
+            next_due_ms=self.next_due_ms,
+            is_more_due=self.is_more_due,
+            untimed_to=self.untimed_to,
+        )
 
     def _target(
         self,

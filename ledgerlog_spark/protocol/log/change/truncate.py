@@ -90,17 +90,22 @@ class TruncateMachine(HeadTransaction[Truncated]):
         oldest, interval = _oldest_left(head, history, offset, self._now_ms)
         step = expiry_step(head, oldest, items)
         if interval is None and not step.changes(head) and offset <= head.start_offset:
-            return Finished(_state_of(head))
+            return Finished(self._state_of(head))
         shorter = replace(step.head, start_offset=max(head.start_offset, offset))
         change = rewritten(
             shorter,
-            lambda made: replace(_state_of(made), unlisted=step.unlisted, is_complete=step.is_last),
+            lambda made: replace(
+                self._state_of(made), unlisted=step.unlisted, is_complete=step.is_last
+            ),
             unlisted=step.unlisted,
         )
         if interval is None:
             return change
         # A new version is the only one left, so its history has no page to merge.
         return replace(change, build=NewVersion(shorter, interval).build)
+
+    def _state_of(self, head: LogHead) -> Truncated:
+        return Truncated(head.version, head.start_offset, head.oldest_version)
 
     def _ending(self, head: LogHead, offset: int) -> Steps[tuple[VersionInterval, ...]]:
         """The versions that end, and the next version, which stays.
@@ -119,10 +124,6 @@ class TruncateMachine(HeadTransaction[Truncated]):
             if newest.start_offset >= offset or not walk.is_cut:
                 return history
             first = newest.version + 1
-
-
-def _state_of(head: LogHead) -> Truncated:
-    return Truncated(head.version, head.start_offset, head.oldest_version)
 
 
 def _oldest_left(
