@@ -16,7 +16,6 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
 )
 from ledgerlog_spark.metadata import tree as znodes
-from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
 
 ATTEMPTS_MAX = 4
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -86,10 +85,6 @@ class Leases:
         if not isinstance(said, dict):
             raise MetadataFormatError(f"{path} is not a JSON object", path=path)
         return {str(key): str(value) for key, value in said.items()}
-
-    def watch(self, name: str, on_change: OnChange) -> CancelWatch:
-        """Watch a lease: `on_change` is called after the lease was taken, given back or lost."""
-        return self._tree.watch(self._path(name), on_change)
 
     def _path(self, name: str) -> str:
         if not _NAME.fullmatch(name) or name in (".", ".."):

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.errors import (
@@ -38,6 +40,9 @@ from ledgerlog_spark.protocol.log.state.records import LogHead
 from ledgerlog_spark.upkeep.merge_plan import BACKGROUND, MergePolicy
 from ledgerlog_spark.upkeep.merging import LogMerger, Merged
 
+if TYPE_CHECKING:
+    from ledgerlog_spark.client.blocking.client import BlockingClient
+
 T = TypeVar("T")
 
 LEASE = "upkeep"
@@ -48,6 +53,14 @@ has ended, and the lease with it."""
 
 RETENTION_STEPS_MAX = 100
 """Maximum number of steps of about 8,000 ranges in a pass over a log. The next pass continues."""
+
+
+_LOGGER = logging.getLogger("ledgerlog_spark.upkeep")
+
+COMMITS_BETWEEN = 256
+"""A pass is due when the version of the log is a multiple of this number."""
+
+THREAD_NAME = "ledgerlog-upkeep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,3 +261,30 @@ def _leases_of(client: LedgerClient) -> Leases:
             "this client does not support leases: connect with ledgerlog_spark.connect"
         )
     return leases
+
+
+def upkeep_after_commit(client: BlockingClient, log: str, version: int | None) -> bool:
+    """Begin a pass over a log, if a pass is due. Returns without waiting whether it was begun.
+
+    The process that commits the batches of a stream calls this. Its client must stay open until the
+    process ends. `version` is the version that the commit made; None if it made no version. The
+    process runs at most one pass at a time, on a thread that ends with the process. The pass does
+    nothing when another process runs upkeep. An error is logged, and the next pass tries again.
+    """
+    if not version or version % COMMITS_BETWEEN:
+        return False
+    if any(thread.name == THREAD_NAME for thread in threading.enumerate()):
+        return False
+    threading.Thread(target=_pass, args=(client, log), name=THREAD_NAME, daemon=True).start()
+    return True
+
+
+def _pass(client: BlockingClient, log: str) -> None:
+    try:
+        kept = client.run(lambda each: Upkeep(each).run([log])) or []
+    except LedgerLogError as error:
+        _LOGGER.warning("upkeep of log %s must wait: %s", log, error)
+        return
+    for done in kept:
+        for failed in done.errors:
+            _LOGGER.warning("upkeep of log %s must wait: %s", log, failed)

@@ -237,9 +237,9 @@ async def test_ledger_and_its_registration_appear_together(stores: MetadataStore
         await stores.logs.producers.registered_before(head.log_id, "app", epoch) for epoch in (1, 2)
     ]
     assert older == [[], [7]]
-    (staged,) = await stores.logs.producers.staged(head.log_id, "app")
-    assert staged.ledger_id == 7
-    assert abs(staged.registered_ms - await stores.logs.now_ms(head.log_id)) < 60_000
+    staged_ms = await stores.logs.producers.staged_ms(head.log_id, "app")
+    assert list(staged_ms) == [7]
+    assert abs(staged_ms[7] - await stores.logs.now_ms(head.log_id)) < 60_000
     with pytest.raises(LedgerExistsError):
         await stores.logs.producers.register_ledger(
             head.log_id, "app", 1, version, 7, replace(METADATA, token=78)

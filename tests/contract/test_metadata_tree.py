@@ -225,7 +225,7 @@ async def test_transaction_carries_out_all_operations_in_order(
         [
             CheckNode(f"{root}/kept", kept),
             CreateNode(f"{root}/parent", b"p"),
-            CreateNode(f"{root}/parent/s-", b"c", NodeKind.PERSISTENT_SEQUENTIAL),
+            CreateNode(f"{root}/parent/s-", b"c", NodeKind.EPHEMERAL_SEQUENTIAL),
             SetNode(f"{root}/changed", b"2", changed),
             DeleteNode(f"{root}/gone", gone),
         ]

@@ -85,7 +85,7 @@ MUTATIONS = [
     ),
     Mutation(
         "upkeep_after_every_commit",
-        "ledgerlog_spark/upkeep/background.py",
+        "ledgerlog_spark/upkeep/upkeep.py",
         "if not version or version % COMMITS_BETWEEN:",
         "if not version:",
         "each batch of a stream begins a pass of upkeep",

@@ -90,8 +90,8 @@ _LETTING_GO = [
     Mutation(
         "grace_of_staged_ledgers_the_wrong_way",
         f"{PROTOCOL}/log/sweep.py",
-        "if reply.now_ms - staged.registered_ms > self._staging_ttl_ms",
-        "if reply.now_ms - staged.registered_ms < self._staging_ttl_ms",
+        "if reply.now_ms - at_ms[i] > self._staging_ttl_ms",
+        "if reply.now_ms - at_ms[i] < self._staging_ttl_ms",
         "ledgers of jobs at work are swept, and old ones stay",
     ),
     Mutation(

@@ -21,7 +21,7 @@ from ledgerlog_spark.errors import (
     UnauthorizedError,
 )
 from ledgerlog_spark.log.committing.commits import LogCommits
-from ledgerlog_spark.log.committing.job import Job
+from ledgerlog_spark.log.committing.job import Job, plan_job
 from ledgerlog_spark.log.host import CHANGE_TIMEOUT_MS, LogHost
 from ledgerlog_spark.log.maintenance.check import LogCheck, LogChecker
 from ledgerlog_spark.log.reading.version_at import version_at
@@ -185,14 +185,14 @@ class LogMaintenance:
         """
         check_type("version", version, int)
         await self._require_versions()
-        for attempt in range(1, RESTORE_ATTEMPTS_MAX + 1):
+        for _ in range(RESTORE_ATTEMPTS_MAX - 1):
             try:
                 return await self._restore(version, copy, overwrite_if_changed)
             except ConcurrentCommitError as error:
                 # The error is retriable if only a merge happened in between: it changed no row.
-                if not error.retriable or attempt == RESTORE_ATTEMPTS_MAX:
+                if not error.retriable:
                     raise
-        raise AssertionError(RESTORE_ATTEMPTS_MAX)
+        return await self._restore(version, copy, overwrite_if_changed)
 
     async def set_properties(self, changes: Mapping[str, str | None]) -> dict[str, str]:
         """Change properties of the log, without a new version.
@@ -323,7 +323,7 @@ class LogMaintenance:
     async def _restore(
         self, version: int, copy: CopyRows | None, overwrite_if_changed: bool
     ) -> CommitResult:
-        planned = (await self._state()).head
+        planned = await self._state()
         snapshot = await self._host.run(SnapshotMachine(self._host.name, version=version))
         parts = cut_ranges(snapshot.interval, snapshot.items)
         if parts and copy is None:
@@ -333,16 +333,9 @@ class LogMaintenance:
                 log=self._host.name,
                 version=version,
             )
-        job = Job(
-            log=self._host.name,
-            log_id=self._host.log_id,
-            app=f"{JOB_APP_PREFIX}{uuid.uuid4()}",
-            run=str(uuid.uuid4()),
-            batch_id=0,
-            kind=JobKind.BATCH,
-            mode=WriteMode.OVERWRITE,
-            properties=dict(planned.properties),
-        )
+        app, run = f"{JOB_APP_PREFIX}{uuid.uuid4()}", str(uuid.uuid4())
+        plan = plan_job(planned, schema=b"", mode=WriteMode.OVERWRITE)
+        job = plan.job(app=app, run=run, batch_id=0, kind=JobKind.BATCH)
         await self._commits.take_over(job)
         try:
             copies = {}
@@ -353,7 +346,7 @@ class LogMaintenance:
                 version=version,
                 app=job.app,
                 run=job.run,
-                planned_version=planned.version,
+                planned_version=job.planned_version,
                 copies=copies,
                 overwrite_if_changed=overwrite_if_changed,
                 password=await self._password_of(copies.values()),

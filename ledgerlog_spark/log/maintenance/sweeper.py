@@ -212,11 +212,11 @@ class _LogSweep:
         ttl_ms = self._properties.staging_ttl_ms
         deregistered, next_due_ms = 0, now_ms + ttl_ms + 1
         for app in await self._producers.names(self._log_id):
-            staged = await self._producers.staged(self._log_id, app)
-            young = [s.registered_ms for s in staged if now_ms - s.registered_ms <= ttl_ms]
+            staged_ms = await self._producers.staged_ms(self._log_id, app)
+            young = [at_ms for at_ms in staged_ms.values() if now_ms - at_ms <= ttl_ms]
             if young:
                 next_due_ms = min(next_due_ms, min(young) + ttl_ms + 1)
-            if len(young) == len(staged):
+            if len(young) == len(staged_ms):
                 continue
             gone, is_complete = await self._deregister(app, ttl_ms)
             deregistered += gone

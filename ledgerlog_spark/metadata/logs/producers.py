@@ -22,7 +22,6 @@ from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.logs.nodes import LogNodes, read_each, version_of
 from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
-from ledgerlog_spark.protocol.log.messages import StagedRegistration
 from ledgerlog_spark.protocol.log.state.codec import decode_producer, encode_producer
 from ledgerlog_spark.protocol.log.state.records import ProducerRecord
 from ledgerlog_spark.wire.ledger_metadata.record import encode_ledger_metadata
@@ -125,10 +124,10 @@ class LogProducers:
         pairs = zip(ledger_ids, found, strict=True)
         return [i for i, node in pairs if node is not None and int(node.value) < epoch]
 
-    async def staged(self, log_id: str, app: str) -> Sequence[StagedRegistration]:
-        """The registered ledgers with the times of their registrations, by the store's clock."""
+    async def staged_ms(self, log_id: str, app: str) -> dict[int, int]:
+        """When each registered ledger was registered, by the store's clock; in order of ids."""
         found = await self._ledgers_below(self._paths.registration(log_id, app))
-        return [StagedRegistration(ledger_id, stat.created_ms) for ledger_id, stat in found]
+        return {ledger_id: stat.created_ms for ledger_id, stat in found}
 
     async def register_ledger(
         self,

@@ -106,11 +106,8 @@ class StagedSweep(LogMachine[Deregistered]):
         if producer is None:
             return Deregistered()
         reply = yield from self._read(ReadStaged(self._app))
-        due = [
-            staged.ledger_id
-            for staged in reply.ledgers
-            if reply.now_ms - staged.registered_ms > self._staging_ttl_ms
-        ]
+        at_ms = reply.registered_ms
+        due = [i for i in at_ms if reply.now_ms - at_ms[i] > self._staging_ttl_ms]
         if not due:
             return Deregistered()
         listed = yield from self._look(self._listed)

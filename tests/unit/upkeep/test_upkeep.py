@@ -11,11 +11,17 @@ import pytest
 from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.errors import ConfigurationError, DataLossError
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
-from ledgerlog_spark.upkeep import background
-from ledgerlog_spark.upkeep.background import COMMITS_BETWEEN, upkeep_after_commit
+from ledgerlog_spark.upkeep import upkeep as upkeep_module
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
 from ledgerlog_spark.upkeep.service import UpkeepService
-from ledgerlog_spark.upkeep.upkeep import Kept, Upkeep, holder, leased
+from ledgerlog_spark.upkeep.upkeep import (
+    COMMITS_BETWEEN,
+    Kept,
+    Upkeep,
+    holder,
+    leased,
+    upkeep_after_commit,
+)
 from tests.unit.upkeep.upkeep_world import RowsWorld, append, numbers
 
 ALL = MergePolicy()
@@ -147,7 +153,7 @@ class WaitingClient(BlockingClient):
 
 def join_pass() -> None:
     for thread in threading.enumerate():
-        if thread.name == background.THREAD_NAME:
+        if thread.name == upkeep_module.THREAD_NAME:
             thread.join()
 
 
