@@ -4,10 +4,10 @@ An attempt reads the head, plans, reads the pages that the change needs and writ
 it writes the head at the version that was read, so when the transaction succeeds, all conclusions
 from the head still hold. An attempt that was overtaken is retried under another token.
 
-A change without a producer is idempotent (LOGS.md#U1-U3). So after an unknown outcome the machine
-reads the head again, and changes it if needed. If the earlier attempt is still in flight, only one
-of the two succeeds, because both compare a version of the head. A commit is not idempotent, so
-`commit/commit.py` settles its outcome with the producer record.
+A change without a producer is idempotent (LOGS.md#U1, LOGS.md#U2, LOGS.md#U3). So after an unknown
+outcome the machine reads the head again, and changes it if needed. If the earlier attempt is still
+in flight, only one of the two succeeds, because both compare a version of the head. A commit is not
+idempotent, so `commit/commit.py` settles its outcome with the producer record.
 """
 
 from __future__ import annotations
